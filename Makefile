@@ -1,0 +1,32 @@
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: audit test lint types check wheel clean
+
+audit: $(VENV)/installed
+	$(BIN)/privfed audit --out audit
+
+test: $(VENV)/developing
+	$(BIN)/pytest -q -n auto
+
+lint: $(VENV)/developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/developing
+	$(BIN)/mypy
+
+# Both depend on pyproject.toml: entry points go stale when it changes.
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e .
+	touch $@
+
+$(VENV)/developing: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e ".[dev]"
+	touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info audit

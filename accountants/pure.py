@@ -1,0 +1,36 @@
+"""Pure differential privacy: epsilons add up (Dwork et al. 2006), also when chosen adaptively."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from privfed.accountant import Accountant, Amount, Budget
+from privfed.errors import UnsupportedLoss
+from privfed.loss import Loss
+
+
+class PureEpsilon(Accountant):
+    """Adds (epsilon, delta): exact basic composition, a valid filter under full adaptivity.
+
+    Basic composition holds for adaptively chosen parameters too (Rogers et al. 2016, Section 3).
+    """
+
+    name: ClassVar[str] = "pure"
+    components: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
+
+    def amount(self, loss: Loss) -> Amount:
+        """The loss's epsilon and delta."""
+        if loss.epsilon is None:
+            raise UnsupportedLoss(
+                'the pure accountant needs an epsilon and got zCDP; write accountant = "zcdp"'
+            )
+        return loss.epsilon, loss.delta
+
+    def ceiling(self, budget: Budget) -> Amount:
+        """The budget itself."""
+        return budget.epsilon, budget.delta
+
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """The total itself."""
+        return total[0], total[1]

@@ -1,0 +1,1 @@
+"""Learners: one module or subpackage for each paper, written against ``Disclosure`` alone."""

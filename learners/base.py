@@ -1,0 +1,81 @@
+"""What every federated learner has: scikit-learn's manners, and policies of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from privfed.disclosure import Disclosure
+from privfed.errors import SchemaError
+from privfed.exact import Number
+from privfed.policy import Policy
+from privfed.query import Query
+from privfed.records import Records
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One line of a learner's longest public schedule.
+
+    Args:
+        query: a question of the kind that will be asked, as costly as any of them.
+        times: the most often it will be asked.
+    """
+
+    query: Query
+    times: int
+
+
+class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
+    """A learner that asks a federation and never sees a record.
+
+    Parameters are stored by ``__init__`` as they are and checked by ``fit``; fitted state ends in an
+    underscore. ``schema_`` is the federation's.
+    """
+
+    #: The kinds of query it asks.
+    queries: ClassVar[tuple[type[Query], ...]] = ()
+
+    @abstractmethod
+    def fit(self, federation: Disclosure) -> Self:
+        """Learn from releases alone."""
+
+    @abstractmethod
+    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Predict the target of each row."""
+
+    @abstractmethod
+    def published(self) -> Policy:
+        """The policy that releases what the paper releases."""
+
+    @abstractmethod
+    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+        """A policy with a finite guarantee end to end, the budget planned over kinds and rounds."""
+
+    @abstractmethod
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """The longest public schedule, which prices a study before any data are read."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fitted model as plain data, readable without privfed."""
+
+    def _encode(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Encode and clip inputs to the schema, shape (rows, features)."""
+        schema: Schema | None = getattr(self, "schema_", None)
+        if schema is None:
+            raise NotFittedError(f"{type(self).__name__} is not fitted; call fit(federation) first")
+        if isinstance(x, pd.DataFrame):
+            return Records.from_frame(x, Schema(schema.features)).x
+        array = np.asarray(x, dtype=float)
+        if array.ndim != 2 or array.shape[1] != len(schema.features):
+            raise SchemaError(f"x needs {len(schema.features)} columns: {', '.join(schema.names)}")
+        return Records(Schema(schema.features), array).x

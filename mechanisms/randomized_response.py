@@ -1,0 +1,87 @@
+"""Randomized response (Warner 1965): each bit tells the truth, or the opposite of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal, localcontext
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.exact import round_up
+from privfed.loss import Loss
+from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked
+from privfed.noise import Noise
+from privfed.part import PartType
+
+
+class RandomizedResponse(Mechanism):
+    """Flips every bit with probability q = 1 / (1 + e^eps), rounded up to a multiple of 2^-64.
+
+    If a unit's data can change at most m bits and the release spends epsilon, each bit gets
+    eps = epsilon / m; the likelihood ratio of a bit is at most (1 - q) / q <= e^eps, and bits are
+    flipped independently, so the whole is epsilon-DP: local privacy when the bound is over anything
+    that one individual could hold. Its zCDP is m * eps * tanh(eps / 2), which is tight.
+    """
+
+    name: ClassVar[str] = "randomized_response"
+    currency: ClassVar[str | None] = "epsilon"
+    memoises: ClassVar[bool] = True
+
+    def supports(self, group: Mapping[str, Guarded]) -> bool:
+        """Parts of bits with a bound on how many of them a unit can change."""
+        return all(g.bound is not None and g.part.type == PartType.BITS for g in group.values())
+
+    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+        """Pure epsilon together with its tight zCDP."""
+        bits = joint(group).l1
+        if bits == 0:
+            return Loss.free()
+        one = float(spend / bits)
+        rho = min(round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2)
+        law = ("randomized-response", str(flip_probability(spend / bits)), str(bits))
+        return Loss(epsilon=spend, rho=rho, law=law)
+
+    def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
+        """The probability of a flip, the same for every bit."""
+        bits = joint(group).l1
+        flip = Fraction(0) if bits == 0 else flip_probability(spend / bits)
+        return {name: Noised("flip", float(flip)) for name in group}
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        group: Mapping[str, Guarded],
+        spend: Fraction,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Flip each bit independently."""
+        bits = joint(group).l1
+        if bits == 0:
+            return {name: unmasked(exact[name].astype(bool)) for name in group}
+        flip = flip_probability(spend / bits)
+        return {
+            name: unmasked(
+                exact[name].astype(bool)
+                ^ noise.bits(exact[name].size, flip).reshape(exact[name].shape)
+            )
+            for name in group
+        }
+
+
+def flip_probability(epsilon: Fraction) -> Fraction:
+    """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon)."""
+    with localcontext() as context:
+        context.prec = 60
+        value = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        share = Decimal(2**64) / (1 + value.exp())
+        nudged = share * (1 + Decimal(10) ** -40)
+        return Fraction(int(nudged.to_integral_value(rounding=ROUND_CEILING)), 2**64)
+
+
+def estimate_count(yes: np.ndarray | int, asked: int, flip: float) -> np.ndarray:
+    """Unbiased number of true bits from the number of yes-answers: (r - N q) / (p - q)."""
+    return np.asarray((np.asarray(yes) - asked * flip) / (1 - 2 * flip))

@@ -1,0 +1,81 @@
+"""The base of every accountant: it composes losses under one relation and unit, and refuses.
+
+An accountant turns a loss into an exact *amount*, a tuple of fractions that simply add up. Such a
+sum, compared with a fixed ceiling before each release, is a valid filter: the order, the number and
+the size of the charges may depend on earlier releases (Rogers et al. 2016 for pure epsilon,
+Feldman and Zrnic 2021 and Whitehouse et al. 2023 for zCDP).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from privfed.errors import PolicyError
+from privfed.exact import Number, exact, text
+from privfed.loss import Loss
+
+Amount = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A ceiling: (epsilon, delta); no ceiling is spelled as no budget at all."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or not 0 <= self.delta < 1:
+            raise PolicyError("a budget needs epsilon above 0 and delta from 0 to below 1")
+
+    @classmethod
+    def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
+        """Read exact numbers from text; errors say which one is wrong."""
+        return cls(exact(epsilon, "budget epsilon"), exact(delta, "budget delta", zero=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the budget as plain data."""
+        return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+
+
+class Accountant(ABC):
+    """Composes losses by adding exact amounts, component by component."""
+
+    #: What policies call it.
+    name: ClassVar[str]
+    #: What the components of an amount are, such as ``("rho", "delta")``.
+    components: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def amount(self, loss: Loss) -> Amount:
+        """Turn a loss into what it adds.
+
+        Raises:
+            UnsupportedLoss: the loss has no finite statement that this accountant composes.
+        """
+
+    @abstractmethod
+    def ceiling(self, budget: Budget) -> Amount:
+        """The largest total that still guarantees the budget, rounded down."""
+
+    @abstractmethod
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Give (epsilon, delta) of a total, rounded up; ``delta`` is the one asked for."""
+
+    @property
+    def nothing(self) -> Amount:
+        """The total before any charge."""
+        return (Fraction(0),) * len(self.components)
+
+    def add(self, total: Amount, loss: Loss) -> Amount:
+        """Compose one more loss; unprotected losses add nothing here and are counted apart."""
+        if not loss.finite:
+            return total
+        return tuple(a + b for a, b in zip(total, self.amount(loss), strict=True))
+
+    def fits(self, total: Amount, ceiling: Amount) -> bool:
+        """Whether a total stays within a ceiling in every component."""
+        return all(a <= b for a, b in zip(total, ceiling, strict=True))

@@ -1,0 +1,58 @@
+"""Every error a user can meet: it says what is wrong, where, and what to write instead.
+
+No message carries a raw value of a record; names of columns, clients and policies are public.
+"""
+
+from __future__ import annotations
+
+
+class PrivfedError(Exception):
+    """Base of all errors raised by privfed on purpose."""
+
+
+class InputError(PrivfedError):
+    """Something the user wrote (file, argument, table) cannot be used."""
+
+
+class SchemaError(InputError):
+    """A schema is contradictory, or a table does not fit it."""
+
+
+class PolicyError(InputError):
+    """A policy is contradictory, or asks for a protection that does not exist."""
+
+
+class StudyError(InputError):
+    """A study file is misspelt or incomplete."""
+
+
+class PluginError(InputError):
+    """A name that no installed plugin answers to, or a plugin that breaks its contract."""
+
+
+class QueryError(PrivfedError):
+    """A query that no gate may evaluate: false partition, absurd size, malformed field."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class WireError(PrivfedError):
+    """Bytes that are no message: truncated, oversized, of another type."""
+
+
+class BudgetError(PrivfedError):
+    """A charge that does not fit the budget that is left."""
+
+
+class UnsupportedLoss(PrivfedError):
+    """A loss that an accountant cannot compose soundly."""
+
+
+class LedgerError(PrivfedError):
+    """A ledger that cannot be opened, appended to, or trusted."""
+
+
+class NobodyAnswered(PrivfedError):
+    """No client released anything: a learner stops with what it has."""

@@ -1,0 +1,89 @@
+"""Exact numbers for budgets: parsed from decimal text, never from binary noise.
+
+``Fraction("0.1") * 3 == Fraction("0.3")``; the same sum of floats is not.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from numbers import Rational
+
+from privfed.errors import InputError
+
+Number = Fraction | int | float | str | Decimal
+#: Irrational costs are rounded up to this many units per one.
+RESOLUTION = 10**15
+
+
+def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
+    """Turn a number into an exact, finite, positive fraction.
+
+    A float is read by its shortest decimal text, so ``0.1`` means one tenth.
+
+    Args:
+        value: decimal text, integer, fraction or float.
+        name: what the number is, for the error message.
+        zero: whether zero is allowed.
+
+    Raises:
+        InputError: the value is not a number, not finite, or not positive.
+    """
+    number = _parse(value, name)
+    if number < 0 or (number == 0 and not zero):
+        wanted = "at least 0" if zero else "greater than 0"
+        raise InputError(f"{name} must be {wanted}, not {value!r}; write for example '0.5'")
+    return number
+
+
+def _parse(value: Number, name: str) -> Fraction:
+    if isinstance(value, bool):
+        raise InputError(f"{name} must be a number, not {value!r}; write for example '0.5'")
+    if isinstance(value, Rational):
+        return Fraction(value)
+    text = repr(float(value)) if isinstance(value, float) else str(value).strip()
+    try:
+        if "/" in text:
+            return Fraction(text)
+        decimal = Decimal(text)
+        if not decimal.is_finite():
+            raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
+        return Fraction(decimal)
+    except (InvalidOperation, ValueError, ZeroDivisionError):
+        raise InputError(
+            f"{name} must be a number, not {text!r}; write for example '0.5' (with a point)"
+        ) from None
+
+
+def round_up(value: float) -> Fraction:
+    """Round a computed cost up to the resolution, with the float's own error on top."""
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"a cost must be finite and not negative, not {value!r}")
+    outward = value * (1 + 1e-14)
+    return Fraction(math.ceil(Fraction(outward) * RESOLUTION), RESOLUTION)
+
+
+def float_up(value: Fraction) -> float:
+    """Give the smallest float that is not below the fraction."""
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def text(value: Fraction) -> str:
+    """Write a fraction exactly: as a decimal where one exists, else as ``p/q``."""
+    denominator = value.denominator
+    for prime in (2, 5):
+        while denominator % prime == 0:
+            denominator //= prime
+    if denominator != 1:
+        return f"{value.numerator}/{value.denominator}"
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+    whole = abs(value.numerator) * 10**digits // value.denominator
+    sign = "-" if value < 0 else ""
+    if digits == 0:
+        return f"{sign}{whole}"
+    padded = str(whole).rjust(digits + 1, "0")
+    return f"{sign}{padded[:-digits]}.{padded[-digits:]}"

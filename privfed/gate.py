@@ -1,0 +1,380 @@
+"""The one exit of one data owner's one data set.
+
+Order of events for each request, and no other: is it known and sane; was it answered before; what
+would it cost; does that fit every budget; reserve the charge durably; only then read the data;
+protect; make the bytes durable; send.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfed import plugins, wire
+from privfed.accountant import Accountant, Budget
+from privfed.errors import (
+    LedgerError,
+    PluginError,
+    PolicyError,
+    QueryError,
+    UnsupportedLoss,
+    WireError,
+)
+from privfed.ledger import Charge, Ledger, Spent
+from privfed.loss import Loss
+from privfed.mechanism import Guarded, Mechanism, Noised
+from privfed.noise import Noise, SecureNoise
+from privfed.part import Part
+from privfed.policy import Guard, Policy
+from privfed.query import Query, View
+from privfed.records import Records
+from privfed.release import (
+    Envelope,
+    Failure,
+    Reason,
+    Refusal,
+    Release,
+    ReleasedPart,
+    Reply,
+    Request,
+)
+from privfed.schema import Schema
+
+#: Largest request that is decoded, in bytes.
+REQUEST_LIMIT = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Shield:
+    """A guard at work on one query: its mechanism, the parts it protects, and the spend."""
+
+    mechanism: Mechanism
+    group: Mapping[str, Guarded]
+    spend: Fraction
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What the mechanism says this release costs, without data."""
+        return self.mechanism.cost(self.group, self.spend)
+
+
+class Refused(Exception):
+    """Carries a reason out of the checks; nothing has happened yet."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Gate:
+    """Answers requests about one owner's records, under the owner's policy.
+
+    Args:
+        owner: the client's public name.
+        records: the records, encoded to the schema.
+        policy: what the owner allows.
+        ledger: where everything is recorded.
+        schema: the public data dictionary; the records' own unless given.
+        noise: where noise comes from; secure unless a test injects its own.
+        queries: query classes beyond the installed ones (Python callers need no registry).
+        study: names the study in the ledger.
+        secret: the client's durable secret for repeatable local randomness.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        records: Any,
+        policy: Policy,
+        ledger: Ledger,
+        *,
+        schema: Schema | None = None,
+        noise: Noise | None = None,
+        queries: Iterable[type[Query]] = (),
+        study: str = "",
+        secret: bytes = b"",
+    ) -> None:
+        self.owner, self.policy, self.ledger, self.study = owner, policy, ledger, study
+        self.schema: Schema = records.schema if schema is None else schema
+        self.accountant = _accountant(policy)
+        self._noise = noise or SecureNoise()
+        self._kinds = _kinds(policy, queries)
+        self._mechanisms = {
+            kind: [_mechanism(g) for g in guards] for kind, guards in policy.guards.items()
+        }
+        self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
+        self._view = View(_capped(records, policy), self.schema, secret)
+        self._lock = threading.Lock()
+        ledger.note("policy", {"policy": policy.to_dict(), "digest": policy.digest, "study": study})
+
+    def serve(self, data: bytes) -> bytes:
+        """Answer an encoded request with an encoded envelope; never raises, never leaks a text."""
+        try:
+            request = wire.decode(data, Request, REQUEST_LIMIT)
+        except WireError:
+            return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
+        return wire.encode(self.answer(request))
+
+    def answer(self, request: Request) -> Envelope:
+        """Answer one request; refusals and failures are values."""
+        with self._lock:
+            try:
+                again = self._answered(request)
+                return again if again is not None else self._answer(request)
+            except Refused as refused:
+                return self._refuse(request, refused.reason)
+            except LedgerError:
+                return Envelope.seal(Refusal(self.owner, request.id, Reason.LEDGER))
+
+    def _answered(self, request: Request) -> Envelope | None:
+        """Give the stored bytes of a request that was answered before."""
+        entry = self.ledger.find(request.principal, request.id)
+        if entry is None:
+            return None
+        if entry.body["query"] != request.digest:
+            raise Refused(Reason.MISMATCH)
+        if entry.event == "reserved":
+            raise Refused(Reason.INTERRUPTED)
+        status = "release" if entry.event == "released" else "failure"
+        return Envelope(status, entry.payload, entry.head)
+
+    def _answer(self, request: Request) -> Envelope:
+        query = self._decode(request)
+        parts = self._parts(query)
+        shields = self._shields(query, parts, request.spend)
+        charge = self._charge(request, shields)
+        refused = self.ledger.reserve(
+            charge, self.accountant, lambda spent: self._over(spent, charge), request.fields
+        )
+        if refused is not None:
+            return Envelope.seal(Refusal(self.owner, request.id, refused))
+        reply = self._evaluate(request, query, parts, shields)
+        sealed = Envelope.seal(reply)
+        record = self.ledger.release if isinstance(reply, Release) else self.ledger.fail
+        return Envelope(sealed.status, sealed.body, record(charge, sealed.body))
+
+    # --- before the data are read --------------------------------------------------------------
+
+    def _decode(self, request: Request) -> Query:
+        kind = self._kinds.get(request.kind)
+        if kind is None:
+            raise Refused(Reason.UNKNOWN_KIND)
+        try:
+            query = kind.from_fields(request.fields)
+            canonical = wire.encode(query) == request.fields
+        except Exception:
+            raise Refused(Reason.MALFORMED) from None
+        if not canonical:
+            raise Refused(Reason.MALFORMED)
+        return query
+
+    def _parts(self, query: Query) -> Mapping[str, Part]:
+        try:
+            parts = query.parts(self.schema)
+        except QueryError as error:
+            known = error.reason in set(Reason)
+            raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
+        except Exception:
+            raise Refused(Reason.MALFORMED) from None
+        if sum(part.size for part in parts.values()) > self.policy.cells:
+            raise Refused(Reason.OVERSIZED)
+        return parts
+
+    def _shields(
+        self, query: Query, parts: Mapping[str, Part], proposed: Fraction | None
+    ) -> list[Shield]:
+        guards = self.policy.guards[query.kind]
+        shields = []
+        for guard, mechanism, names in zip(
+            guards, self._mechanisms[query.kind], assign(guards, parts), strict=True
+        ):
+            if names:
+                group = {name: self._guarded(parts[name]) for name in names}
+                shields.append(Shield(mechanism, group, guard.amount(proposed)))
+        for shield in shields:
+            _check_supported(shield)
+        return shields
+
+    def _guarded(self, part: Part) -> Guarded:
+        if part.sensitivity is None:
+            return Guarded(part, None)
+        policy = self.policy
+        return Guarded(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
+
+    def _charge(self, request: Request, shields: list[Shield]) -> Charge:
+        try:
+            loss = sum((shield.loss for shield in shields), Loss.free())
+            if len(shields) == 1:
+                loss = shields[0].loss
+            self.accountant.add(self.accountant.nothing, loss)
+        except (UnsupportedLoss, ValueError, ArithmeticError):
+            raise Refused(Reason.UNSUPPORTED) from None
+        facts = {"mechanisms": {name: s.mechanism.name for s in shields for name in s.group}}
+        return Charge(
+            request.principal,
+            request.id,
+            request.kind,
+            request.digest,
+            loss,
+            self.study,
+            self.policy.digest,
+            self._noise.secure,
+            facts,
+        )
+
+    def _over(self, spent: Spent, charge: Charge) -> Reason | None:
+        limits = [
+            guard.times for guard in self.policy.guards[charge.kind] if guard.times is not None
+        ]
+        if limits and spent.times.get(charge.kind, 0) >= min(limits):
+            return Reason.TIMES
+        total = self.accountant.add(spent.total, charge.loss)
+        if self._ceiling is not None and not self.accountant.fits(total, self._ceiling):
+            return Reason.BUDGET
+        return None
+
+    # --- after the charge is durable -----------------------------------------------------------
+
+    def _evaluate(
+        self, request: Request, query: Query, parts: Mapping[str, Part], shields: list[Shield]
+    ) -> Release | Failure:
+        try:
+            exact = query.evaluate(self._view)
+            released: dict[str, ReleasedPart] = {}
+            for shield in shields:
+                released |= self._protect(query, exact, shield)
+            return Release(
+                self.owner, request.id, query.kind, request.digest, released, self._noise.secure
+            )
+        except Exception:
+            return Failure(self.owner, request.id)
+
+    def _protect(
+        self, query: Query, exact: Mapping[str, np.ndarray], shield: Shield
+    ) -> dict[str, ReleasedPart]:
+        mine = {name: _checked(exact[name], guarded.part) for name, guarded in shield.group.items()}
+        reveals = query.reveals(exact, shield.mechanism.strict)
+        protected = shield.mechanism.protect(mine, shield.group, shield.spend, self._noise, reveals)
+        laws = shield.mechanism.noised(shield.group, shield.spend)
+        return {
+            name: _released(protected[name], guarded.part, shield.mechanism.name, laws.get(name))
+            for name, guarded in shield.group.items()
+        }
+
+    def _refuse(self, request: Request, reason: Reason) -> Envelope:
+        body = {"kind": request.kind[:200], "query": request.digest, "study": self.study}
+        try:
+            head = self.ledger.refuse(request.principal[:200], request.id[:200], reason, body)
+        except LedgerError:
+            return Envelope.seal(Refusal(self.owner, request.id, Reason.LEDGER))
+        return Envelope.seal(Refusal(self.owner, request.id, reason), head)
+
+    @property
+    def budget(self) -> Budget | None:
+        """The owner's ceiling."""
+        return self.policy.budget
+
+
+def assign(guards: Sequence[Guard], parts: Iterable[str]) -> list[list[str]]:
+    """Give each guard its parts; parts that no guard covers are withheld."""
+    names = list(parts)
+    named = {name for guard in guards for name in guard.parts}
+    return [
+        [n for n in names if n in guard.parts or ("*" in guard.parts and n not in named)]
+        for guard in guards
+    ]
+
+
+def _check_supported(shield: Shield) -> None:
+    mechanism = shield.mechanism
+    data_dependent = any(-1 in guarded.part.shape for guarded in shield.group.values())
+    if not mechanism.supports(shield.group):
+        raise Refused(Reason.UNSUPPORTED)
+    if mechanism.currency is not None and (shield.spend <= 0 or data_dependent):
+        raise Refused(Reason.UNSUPPORTED)
+
+
+def _checked(array: np.ndarray, part: Part) -> np.ndarray:
+    """Hold an exact array against its declared shape and type."""
+    shaped = array.ndim == len(part.shape) and all(
+        declared in (-1, size) for declared, size in zip(part.shape, array.shape, strict=True)
+    )
+    if not shaped:
+        raise ValueError("an array does not have its declared shape")
+    if not part.exact:
+        return array
+    if array.dtype.kind == "f":
+        whole = array.astype(np.int64)
+        if not np.array_equal(whole, array):
+            raise ValueError("an array on a grid must hold whole units")
+        return whole
+    return array if array.dtype == bool else array.astype(np.int64)
+
+
+def _released(
+    array: np.ma.MaskedArray, part: Part, mechanism: str, noise: Noised | None
+) -> ReleasedPart:
+    mask = np.ma.getmaskarray(array)
+    kept = mask if mask.any() else None
+    return ReleasedPart(
+        part.type, part.axes, np.asarray(array.data), kept, part.grid, mechanism, noise
+    )
+
+
+def _accountant(policy: Policy) -> Accountant:
+    if isinstance(policy.accountant, Accountant):
+        return policy.accountant
+    accountant: Accountant = plugins.load("accountants", policy.accountant)()
+    return accountant
+
+
+def _mechanism(guard: Guard) -> Mechanism:
+    if isinstance(guard.mechanism, Mechanism):
+        return guard.mechanism
+    build = plugins.load("mechanisms", guard.mechanism)
+    try:
+        mechanism: Mechanism = build(**guard.options)
+    except TypeError:
+        known = ", ".join(guard.options) or "none"
+        raise PolicyError(
+            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins`"
+        ) from None
+    if mechanism.currency is not None and guard.spend is None:
+        raise PolicyError(
+            f'mechanism {guard.mechanism!r} needs spend = "..." (in {mechanism.currency}) in its guard'
+        )
+    return mechanism
+
+
+def _kinds(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
+    """The query classes that the policy names, and no others."""
+    given = {query.kind: query for query in queries}
+    kinds: dict[str, type[Query]] = {}
+    for kind in policy.guards:
+        if kind in given:
+            kinds[kind] = given[kind]
+            continue
+        try:
+            kinds[kind] = plugins.load("queries", kind)
+        except PluginError as error:
+            raise PolicyError(f"the policy names a query that is not installed: {error}") from None
+    return kinds
+
+
+def _capped(records: Any, policy: Policy) -> Any:
+    if policy.unit == "individual" and isinstance(records, Records) and policy.cap is not None:
+        return records.capped(policy.cap)
+    if policy.unit == "client" and policy.cap is not None and len(records) > policy.cap:
+        return records.take(np.arange(policy.cap))
+    return records
+
+
+def open_reply(data: bytes) -> Reply:
+    """Read an encoded envelope's reply."""
+    return wire.decode(data, Envelope).open()

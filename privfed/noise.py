@@ -1,0 +1,94 @@
+"""Where noise comes from: exact integer samplers, or a seeded double for tests.
+
+Floating-point noise gives the exact value away by its low bits (Mironov 2012); all noise here is
+integer noise on a part's grid, drawn without the data and added to them in integers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+
+from privfed.errors import InputError
+
+dp.enable_features("contrib")
+_INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"))
+
+
+class Noise(ABC):
+    """A source of noise."""
+
+    #: Whether releases made with it are protected; test noise is not, and the ledger says so.
+    secure: bool
+
+    @abstractmethod
+    def laplace(self, size: int, scale: float) -> np.ndarray:
+        """Draw discrete Laplace integers: P(k) proportional to exp(-|k| / scale)."""
+
+    @abstractmethod
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """Draw discrete Gaussian integers: P(k) proportional to exp(-k^2 / (2 scale^2))."""
+
+    @abstractmethod
+    def bits(self, size: int, probability: Fraction) -> np.ndarray:
+        """Draw independent bits that are one with exactly a dyadic probability k / 2^64."""
+
+
+class SecureNoise(Noise):
+    """OpenDP's samplers, and dyadic thresholds on operating-system entropy for bits."""
+
+    secure = True
+
+    def laplace(self, size: int, scale: float) -> np.ndarray:
+        """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
+        space = (_INTEGERS, dp.l1_distance(T="i64"))
+        return np.array(dp.m.make_laplace(*space, scale=scale)([0] * size), dtype=np.int64)
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
+        space = (_INTEGERS, dp.l2_distance(T="f64"))
+        return np.array(dp.m.make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)
+
+    def bits(self, size: int, probability: Fraction) -> np.ndarray:
+        """See :class:`Noise`."""
+        words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+        return _below(words, probability)
+
+
+class TestNoise(Noise):
+    """Seeded noise for tests and repeatable experiments: it protects nobody."""
+
+    __test__ = False  # not a test case, whatever pytest thinks of the name
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def laplace(self, size: int, scale: float) -> np.ndarray:
+        """See :class:`Noise`: the difference of two geometric variables."""
+        success = -math.expm1(-1 / scale)
+        draws = self._rng.geometric(success, size=(2, size))
+        return np.asarray(draws[0] - draws[1], dtype=np.int64)
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """See :class:`Noise`: a rounded normal, close enough for tests."""
+        return np.rint(self._rng.normal(0, scale, size)).astype(np.int64)
+
+    def bits(self, size: int, probability: Fraction) -> np.ndarray:
+        """See :class:`Noise`."""
+        words = self._rng.integers(0, 2**64, size=size, dtype=np.uint64)
+        return _below(words, probability)
+
+
+def _below(words: np.ndarray, probability: Fraction) -> np.ndarray:
+    threshold = probability * 2**64
+    if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
+        raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")
+    if threshold == 2**64:
+        return np.ones(words.shape, dtype=bool)
+    return np.asarray(words < np.uint64(int(threshold)))

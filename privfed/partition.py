@@ -1,0 +1,70 @@
+"""Cells that are declared disjoint, checked from their public description.
+
+Parallel composition exists inside one query's vector sensitivity only: a record that falls into one
+cell moves one cell. A query that names its cells asks here how many of them one record can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privfed.errors import QueryError
+
+#: The way from the root to a node: (feature, branch) for each step.
+Path = tuple[tuple[int, int], ...]
+
+
+def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
+    """Hold tree nodes to one tree: no node twice, none above another, one split at each node.
+
+    Two different nodes of one multi-way tree part ways at a node that both pass: there they follow
+    different branches of the *same* feature. Then crisp nodes are disjoint, and fuzzy memberships
+    (which sum to 1 over the branches of a feature) sum to at most 1 over all nodes, by induction.
+
+    Raises:
+        QueryError: ``malformed`` for unknown features or branches, ``false-partition`` otherwise.
+    """
+    split: dict[Path, int] = {}
+    ends = set(paths)
+    if len(ends) != len(paths):
+        raise QueryError("false-partition", "a node is listed twice")
+    for path in paths:
+        for depth, (feature, branch) in enumerate(path):
+            if not (0 <= feature < features and 0 <= branch < branches):
+                raise QueryError("malformed", "a path names an unknown feature or branch")
+            above = path[:depth]
+            if above in ends or split.setdefault(above, feature) != feature:
+                raise QueryError("false-partition", "two nodes do not belong to one tree")
+
+
+def check_edges(edges: np.ndarray) -> None:
+    """Hold bin edges to be finite and rising, so that a value falls into exactly one bin.
+
+    Raises:
+        QueryError: ``malformed`` or ``false-partition``.
+    """
+    if edges.ndim != 1 or len(edges) < 2 or not np.isfinite(edges).all():
+        raise QueryError("malformed", "bin edges must be finite numbers, two or more")
+    if not (np.diff(edges) > 0).all():
+        raise QueryError("false-partition", "bin edges must rise, or bins overlap")
+
+
+def overlap(lower: np.ndarray, upper: np.ndarray) -> int:
+    """The most boxes that one point can lie in: half-open boxes, shape (boxes, features).
+
+    A largest set of boxes with a common point is attained at the corner made of their greatest
+    lower bounds; for each box's lower bound on the first feature the boxes alive there are searched
+    in the remaining ones.
+    """
+    if len(lower) == 0:
+        return 0
+    if lower.shape[1] == 0:
+        return len(lower)
+    deepest = 0
+    for start in np.unique(lower[:, 0]):
+        alive = (lower[:, 0] <= start) & (start < upper[:, 0])
+        if alive.sum() > deepest:
+            deepest = max(deepest, overlap(lower[alive, 1:], upper[alive, 1:]))
+    return deepest

@@ -1,0 +1,61 @@
+"""The one door by which a name in text becomes an object: installed entry points.
+
+Our own mechanisms, accountants, queries, learners and attacks come through it as well. Nothing is
+imported until it is asked for by name, and no class is ever built from a name found in data.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from privfed.errors import PluginError
+
+GROUPS = ("mechanisms", "accountants", "queries", "learners", "attacks")
+
+
+@cache
+def available(group: str) -> dict[str, EntryPoint]:
+    """List what is installed in a group, by name, without importing it.
+
+    Raises:
+        PluginError: two distributions install the same name.
+    """
+    if group not in GROUPS:
+        raise PluginError(f"no plugin group {group!r}; the groups are {', '.join(GROUPS)}")
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=f"privfed.{group}"):
+        other = found.get(point.name)
+        if other is not None and other.value != point.value:
+            raise PluginError(
+                f"{group} {point.name!r} is installed twice, by {_source(other)} and {_source(point)}; "
+                "uninstall one"
+            )
+        found[point.name] = point
+    return found
+
+
+def load(group: str, name: str) -> Any:
+    """Import what a name stands for; an unknown name's error lists the known ones."""
+    points = available(group)
+    if name not in points:
+        raise PluginError(
+            f"no {group[:-1]} called {name!r}; installed are {', '.join(sorted(points)) or 'none'}"
+        )
+    try:
+        return points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise PluginError(
+            f"{group[:-1]} {name!r} of {_source(points[name])} cannot be loaded: {error}"
+        ) from None
+
+
+def version(group: str, name: str) -> str:
+    """The distribution and version that a name comes from, for the ledger."""
+    point = available(group).get(name)
+    return "" if point is None else _source(point)
+
+
+def _source(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value

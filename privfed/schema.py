@@ -1,0 +1,224 @@
+"""The public data dictionary: what the columns are, before anyone looks at a record.
+
+Bounds come from here and never silently from data: a bound read off records is itself a release.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from privfed.errors import SchemaError
+
+Kind = Literal["number", "integer", "category"]
+KINDS = ("number", "integer", "category")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One public column: its kind and its bounds, or its categories.
+
+    Args:
+        name: the column's name in every client's table.
+        kind: ``number``, ``integer`` or ``category``.
+        lower: smallest value a record can contribute (numeric kinds).
+        upper: largest value a record can contribute (numeric kinds).
+        categories: the public list of values (``category``), in order.
+        fill: what stands for a missing value; without it a missing value is an error.
+        description: one line for reports.
+    """
+
+    name: str
+    kind: Kind = "number"
+    lower: float | None = None
+    upper: float | None = None
+    categories: tuple[str, ...] = ()
+    fill: float | str | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise SchemaError('a column has no name; write name = "..."')
+        if self.kind not in KINDS:
+            raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
+        if self.kind == "category":
+            self._check_categories()
+        else:
+            self._check_bounds()
+
+    def _check_categories(self) -> None:
+        if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
+            raise SchemaError(
+                f'column {self.name!r}: list at least two different categories = ["...", "..."]'
+            )
+        if self.fill is not None and self.fill not in self.categories:
+            raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
+
+    def _check_bounds(self) -> None:
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None:
+            raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
+        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+            raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
+        if self.fill is not None and not lower <= float(self.fill) <= upper:
+            raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column holds numbers."""
+        return self.kind != "category"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of the encoded values: the bounds, or the range of category codes."""
+        if self.numeric:
+            assert self.lower is not None and self.upper is not None
+            return self.lower, self.upper
+        return 0.0, float(len(self.categories) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the column as plain data, defaults left out."""
+        plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.numeric:
+            plain |= {"lower": self.lower, "upper": self.upper}
+        else:
+            plain["categories"] = list(self.categories)
+        if self.fill is not None:
+            plain["fill"] = self.fill
+        if self.description:
+            plain["description"] = self.description
+        return plain
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of every client's table, and which of them is the target.
+
+    Args:
+        features: the inputs, in the order of the encoded matrix.
+        target: the column to predict, or none.
+        name: a name for reports.
+        inferred: whether the bounds were read off data (an unprotected release).
+    """
+
+    features: tuple[Column, ...]
+    target: Column | None = None
+    name: str = ""
+    inferred: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise SchemaError("a schema needs at least one feature")
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"column {twice[0]!r} is listed twice; keep one")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Features, then the target."""
+        return self.features if self.target is None else (*self.features, self.target)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features' names, in order."""
+        return tuple(column.name for column in self.features)
+
+    @property
+    def lower(self) -> np.ndarray:
+        """Lower bounds of the encoded features, shape (features,)."""
+        return np.array([column.bounds[0] for column in self.features])
+
+    @property
+    def upper(self) -> np.ndarray:
+        """Upper bounds of the encoded features, shape (features,)."""
+        return np.array([column.bounds[1] for column in self.features])
+
+    def column(self, name: str) -> Column:
+        """Find a column by name; the error lists the known ones."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the schema as plain data, the form of its TOML file."""
+        plain: dict[str, Any] = {"name": self.name}
+        if self.target is not None:
+            plain["target"] = self.target.name
+        plain["column"] = [column.to_dict() for column in self.columns]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], where: str = "schema") -> Schema:
+        """Read plain data; a misspelt key is an error that lists the known ones."""
+        _only(plain, {"name", "target", "column"}, where)
+        columns = tuple(_column(entry, where) for entry in plain.get("column", ()))
+        target = plain.get("target")
+        chosen = [column for column in columns if column.name == target]
+        if target is not None and not chosen:
+            raise SchemaError(f"{where}: target {target!r} has no [[column]] of its own")
+        features = tuple(column for column in columns if column.name != target)
+        return cls(features, chosen[0] if chosen else None, str(plain.get("name", "")))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Schema:
+        """Read a schema file."""
+        try:
+            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SchemaError(f"schema file {path}: {error}") from None
+        return cls.from_dict(plain, f"schema file {path}")
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write a schema file."""
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    @classmethod
+    def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
+        """Read bounds and categories off the data: convenient, and an unprotected release."""
+        columns = [_inferred(frame[column], str(column)) for column in frame.columns]
+        features = tuple(column for column in columns if column.name != target)
+        chosen = [column for column in columns if column.name == target]
+        if target is not None and not chosen:
+            known = ", ".join(str(column) for column in frame.columns)
+            raise SchemaError(f"no column {target!r} for the target; the columns are {known}")
+        return cls(features, chosen[0] if chosen else None, name, inferred=True)
+
+
+def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(set(plain) - known)
+    if unknown:
+        raise SchemaError(
+            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
+
+
+def _column(entry: Mapping[str, Any], where: str) -> Column:
+    _only(entry, set(Column.__dataclass_fields__), where)
+    plain = dict(entry)
+    plain["categories"] = tuple(str(value) for value in plain.get("categories", ()))
+    return Column(**plain)
+
+
+def _inferred(series: pd.Series[Any], name: str) -> Column:
+    if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
+        values: Iterable[str] = sorted({str(value) for value in series.dropna()})
+        return Column(name, "category", categories=tuple(values))
+    finite = series[np.isfinite(series.to_numpy(dtype=float))]
+    if finite.empty:
+        raise SchemaError(f"column {name!r} holds no finite number; leave it out")
+    lower, upper = float(finite.min()), float(finite.max())
+    if lower == upper:
+        raise SchemaError(f"column {name!r} is constant; leave it out, or give a public schema")
+    kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
+    return Column(name, kind, lower, upper)

@@ -1,0 +1,1 @@
+"""What third parties need to test their own mechanisms, accountants, queries and learners."""

@@ -1,0 +1,121 @@
+"""Three small queries of three styles: counts by bin, sums by tree level, one bit a person.
+
+They prove the core without a learner, and show a plugin's author how a query is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
+from privfed.partition import check_edges, check_paths
+from privfed.query import Query, View
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True)
+class Histogram(Query):
+    """Counts of one feature's records by bin.
+
+    Sensitivity: bins are disjoint, so a record moves one count by one: L1 = 1, L2 = 1; replacing a
+    record moves two counts by one: L1 = 2, squared L2 = 2.
+    """
+
+    feature: int
+    edges: tuple[float, ...]
+    kind: ClassVar[str] = "small.histogram"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One part, ``counts`` by bin."""
+        if not 0 <= self.feature < len(schema.features):
+            raise QueryError("malformed", "unknown feature")
+        check_edges(np.array(self.edges))
+        sensitivity = Sensitivity(Bound(1, 1), replace_one=Bound(2, 2))
+        return {"counts": Part(PartType.COUNTS, ("bin",), (len(self.edges) - 1,), sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count; values beyond the outer edges fall into the outer bins."""
+        inner = np.array(self.edges[1:-1])
+        bins = np.searchsorted(inner, view.table.x[:, self.feature], side="right")
+        return {"counts": np.bincount(bins, minlength=len(self.edges) - 1)}
+
+
+@dataclass(frozen=True)
+class LevelSums(Query):
+    """Sums of the target over the nodes of one level of a binary tree, split at middles.
+
+    Sensitivity: a record reaches at most one node, and contributes its target scaled into [0, 1] on
+    the grid: L1 = 1 / grid units. The false-partition check holds the nodes to one tree.
+    """
+
+    nodes: tuple[tuple[tuple[int, int], ...], ...]
+    kind: ClassVar[str] = "small.level"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` and ``sums`` by node."""
+        check_paths(self.nodes, len(schema.features), 2)
+        if schema.target is None:
+            raise QueryError("malformed", "the schema has no target")
+        shape = (len(self.nodes),)
+        units = int(1 / GRID)
+        return {
+            "counts": Part(
+                PartType.COUNTS, ("node",), shape, Sensitivity(Bound(1, 1), Bound(2, 2))
+            ),
+            "sums": Part(PartType.SUMS, ("node",), shape, Sensitivity.of(units), GRID),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up, node by node."""
+        table, schema = view.table, view.schema
+        assert schema.target is not None
+        low, high = schema.target.bounds
+        target = on_grid((table.target - low) / (high - low))
+        middle = (schema.lower + schema.upper) / 2
+        right = table.x >= middle
+        inside = [
+            np.all([right[:, f] == bool(b) for f, b in path], axis=0)
+            if path
+            else np.ones(len(table), bool)
+            for path in self.nodes
+        ]
+        return {
+            "counts": np.array([mask.sum() for mask in inside], dtype=np.int64),
+            "sums": np.array([target[mask].sum() for mask in inside]),
+        }
+
+    def reveals(
+        self, exact: Mapping[str, np.ndarray], strict: bool = False
+    ) -> Mapping[str, np.ndarray]:
+        """Nodes of one or two records."""
+        few = (exact["counts"] > 0) & (exact["counts"] <= 2)
+        return {"counts": few, "sums": few}
+
+
+@dataclass(frozen=True)
+class AboveMiddle(Query):
+    """One bit from each individual of a cohort: is your value in the upper half?
+
+    Sensitivity: an individual's data, whatever they are, set one bit: L1 = 1 over anything.
+    """
+
+    feature: int
+    people: int
+    kind: ClassVar[str] = "small.bit"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``bits``, one for each individual."""
+        if not 0 <= self.feature < len(schema.features) or self.people < 1:
+            raise QueryError("malformed", "unknown feature, or nobody asked")
+        sensitivity = Sensitivity(Bound(1, 1), Bound(1, 1), anything=Bound(1, 1))
+        return {"bits": Part(PartType.BITS, ("individual",), (self.people,), sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Compare each individual's value with the middle of the public bounds."""
+        low, high = view.schema.features[self.feature].bounds
+        return {"bits": view.table.x[: self.people, self.feature] >= (low + high) / 2}

@@ -1,0 +1,19 @@
+"""Shared fixtures: where the real data lie, if they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Folder of the development data sets; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("PRIVFED_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the development data sets are not here (set PRIVFED_DATA)")
+    return folder
