@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-from scipy.optimize import brentq, minimize_scalar
-
 from privfed.accountant import Accountant, Amount, Budget
+from privfed.conversion import largest_rho, to_epsilon
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.exact import RESOLUTION, round_up
+from privfed.exact import round_up
 from privfed.loss import Loss
 
 
@@ -47,41 +44,3 @@ class ZeroConcentrated(Accountant):
         if left <= 0:
             raise PolicyError("accountant 'zcdp' reports at a delta above 0, such as \"1e-5\"")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
-
-
-def to_epsilon(rho: float, delta: float) -> float:
-    """The least epsilon such that rho-zCDP implies (epsilon, delta)-DP, by the CKS bound.
-
-    delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 - 1/alpha)^alpha,
-    solved for epsilon at each alpha; any alpha gives a valid bound, the best one is searched for.
-    """
-    if rho == 0:
-        return 0.0
-
-    def bound(log_excess: float) -> float:
-        excess = math.exp(log_excess)  # alpha - 1
-        alpha = 1 + excess
-        return (
-            alpha * rho + (math.log(1 / delta) - math.log(alpha)) / excess + math.log1p(-1 / alpha)
-        )
-
-    guess = math.log(math.sqrt(math.log(1 / delta) / rho))
-    best = minimize_scalar(
-        bound, bounds=(guess - 8, guess + 8), method="bounded", options={"xatol": 1e-10}
-    )
-    return max(0.0, float(best.fun))
-
-
-def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) with :func:`to_epsilon` at most epsilon."""
-    target, small = float(epsilon), float(delta)
-    upper = target + 1.0
-    while to_epsilon(upper, small) < target:
-        upper *= 2
-    root = brentq(
-        lambda rho: to_epsilon(rho, small) - target, 1e-300, upper, xtol=1e-15, rtol=1e-14
-    )
-    rho = float(root)
-    while rho > 0 and to_epsilon(rho, small) > target:
-        rho = float(np.nextafter(rho * (1 - 1e-13), 0))
-    return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)

@@ -1,1 +1,19 @@
 """Learners: one module or subpackage for each paper, written against ``Disclosure`` alone."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privfed.learners.fuzzy_tree import FuzzyTreeRegressor as FuzzyTreeRegressor
+
+#: Where each learner lives; imported on first use.
+_HOMES = {"FuzzyTreeRegressor": "fuzzy_tree"}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'privfed.learners' has no attribute {name!r}")
+    return getattr(import_module(f"privfed.learners.{_HOMES[name]}"), name)

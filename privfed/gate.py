@@ -259,7 +259,7 @@ class Gate:
         self, query: Query, exact: Mapping[str, np.ndarray], shield: Shield
     ) -> dict[str, ReleasedPart]:
         mine = {name: _checked(exact[name], guarded.part) for name, guarded in shield.group.items()}
-        reveals = query.reveals(exact, shield.mechanism.strict)
+        reveals = query.reveals(exact, self._view, shield.mechanism.strict)
         protected = shield.mechanism.protect(mine, shield.group, shield.spend, self._noise, reveals)
         laws = shield.mechanism.noised(shield.group, shield.spend)
         return {

@@ -71,13 +71,13 @@ class Query(ABC):
         """Compute every part from the records: whole grid units, or floats for values."""
 
     def reveals(
-        self, exact: Mapping[str, np.ndarray], strict: bool = False
+        self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
         """Mark the cells that would give a record away; a mask for each part that has any.
 
         Args:
-            exact: what :meth:`evaluate` gave; arrays that are no declared part may be read here
-                and never leave.
+            exact: what :meth:`evaluate` gave.
+            view: the records again, for what the parts do not show.
             strict: whether to mark also what could be used to subtract such a cell.
         """
         return {}

@@ -90,7 +90,7 @@ class LevelSums(Query):
         }
 
     def reveals(
-        self, exact: Mapping[str, np.ndarray], strict: bool = False
+        self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
         """Nodes of one or two records."""
         few = (exact["counts"] > 0) & (exact["counts"] <= 2)

@@ -1,0 +1,111 @@
+"""Strong triangular fuzzy partitions, and how strongly records activate the nodes of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privfed.partition import Path
+
+#: Names of the sets of a partition with as many sets, from low to high.
+LABELS = {
+    2: ("Low", "High"),
+    3: ("Low", "Medium", "High"),
+    4: ("VeryLow", "Low", "High", "VeryHigh"),
+    5: ("VeryLow", "Low", "Medium", "High", "VeryHigh"),
+}
+
+
+def labels(sets: int) -> tuple[str, ...]:
+    """Linguistic names of the sets."""
+    return LABELS.get(sets, tuple(f"Set{number + 1}" for number in range(sets)))
+
+
+@dataclass(frozen=True, eq=False)
+class Memberships:
+    """Where each value of a scaled matrix lies between the peaks of its feature's sets.
+
+    A value u in [0, 1] lies between the peaks j / (T - 1) and (j + 1) / (T - 1): it belongs to set j
+    by 1 - rest and to set j + 1 by rest, and to no other. The two sum to 1 (strong partition).
+
+    Args:
+        below: index j of the set below, shape (records, features).
+        rest: membership in the set above, in [0, 1].
+    """
+
+    below: np.ndarray
+    rest: np.ndarray
+
+    @classmethod
+    def of(cls, unit: np.ndarray, sets: int) -> Memberships:
+        """Place values of [0, 1] among ``sets`` uniform triangular sets (paper, Section 3.1)."""
+        stretched = unit * (sets - 1)
+        below = np.minimum(stretched.astype(np.int64), sets - 2)
+        return cls(below, stretched - below)
+
+    def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
+        """Membership of some records' values in one set of one feature."""
+        below, rest = self.below[rows, feature], self.rest[rows, feature]
+        degree: np.ndarray = np.where(below == fuzzy_set, 1 - rest, 0.0)
+        return np.where(below == fuzzy_set - 1, rest, degree)
+
+
+def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Scale features to [0, 1] and clip; a feature without width is 0 everywhere."""
+    width = upper - lower
+    scaled = (x - lower) / np.where(width > 0, width, 1.0)
+    unit: np.ndarray = np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0)
+    return unit
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """The records that activate one node, and how strongly (paper, Eq. 3: a product).
+
+    Args:
+        rows: positions of the records with w > 0.
+        weight: their w, in (0, 1].
+    """
+
+    rows: np.ndarray
+    weight: np.ndarray
+
+    def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
+        """The activation of the child reached by one set of one feature."""
+        weight = self.weight * memberships.degree(self.rows, feature, fuzzy_set)
+        reached = weight > 0
+        return Activation(self.rows[reached], weight[reached])
+
+
+def activations(
+    memberships: Memberships,
+    paths: Sequence[Path],
+    known: MutableMapping[Path, Activation] | None = None,
+) -> list[Activation]:
+    """The activation of each node, computed through its ancestors, each once.
+
+    Args:
+        memberships: of all records.
+        paths: nodes, by the way from the root.
+        known: activations computed before (their ancestors', say); results are added to it.
+    """
+    known = {} if known is None else known
+    everybody = len(memberships.below)
+    known.setdefault((), Activation(np.arange(everybody), np.ones(everybody)))
+
+    def reach(path: Path) -> Activation:
+        if path not in known:
+            known[path] = reach(path[:-1]).into(memberships, *path[-1])
+        return known[path]
+
+    return [reach(path) for path in paths]
+
+
+def keep_only(known: MutableMapping[Path, Any], paths: Sequence[Path]) -> None:
+    """Forget all activations but those of some nodes."""
+    wanted = set(paths) | {()}
+    for path in [path for path in known if path not in wanted]:
+        del known[path]

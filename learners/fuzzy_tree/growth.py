@@ -1,0 +1,178 @@
+"""The server's side of growing: fuzzy gains of summed statistics, splits and stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privfed.learners.fuzzy_tree.queries import Level
+from privfed.partition import Path
+from privfed.release import Answer
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of the grown tree.
+
+    Args:
+        path: the way from the root.
+        mean: fuzzy mean of the target there, in [-1/2, 1/2] (paper, Eq. 6).
+        weight: summed activation.
+        feature: what it splits on; none for a leaf.
+        children: the non-empty branches.
+    """
+
+    path: Path
+    mean: float = 0.0
+    weight: float = 0.0
+    feature: int | None = None
+    children: dict[int, Node] = field(default_factory=dict)
+
+    @property
+    def leaf(self) -> bool:
+        """Whether the node does not split."""
+        return self.feature is None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a node is not split (paper, Section 3.3).
+
+    Args:
+        gain: least partition fuzzy gain, for a target scaled to a unit interval.
+        share: a node must hold more than this share of the records.
+        depth: most splits on a path; none for no limit.
+    """
+
+    gain: float
+    share: float
+    depth: int | None = None
+
+
+def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero where nothing is."""
+    safe = np.where(weights > 0, weights, 1.0)
+    variance = squares / safe - (linear / safe) ** 2
+    positive: np.ndarray = np.where(weights > 0, np.maximum(variance, 0.0), 0.0)
+    return positive
+
+
+@dataclass(frozen=True, eq=False)
+class LevelSums:
+    """The summed statistics of a level, by (node, feature, set) and by node.
+
+    Args:
+        cells: WS, WLS and WSS, each of shape (node, feature, set).
+        nodes: the same by node.
+        present: which branches are not empty.
+        share: each node's share of the records.
+        noise: standard deviations of the noise in WS and WLS cells; zero where exact.
+    """
+
+    cells: tuple[np.ndarray, np.ndarray, np.ndarray]
+    nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    present: np.ndarray
+    share: np.ndarray
+    noise: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def of(cls, answer: Answer, whole: float) -> LevelSums:
+        """Read an answer; what is withheld is worked out from the noisy cells.
+
+        Args:
+            answer: the clients' sums.
+            whole: summed weight of all records, for the nodes' shares where counts are withheld.
+        """
+        weights, linear, squares = (answer.total(n) for n in ("weights", "linear", "squares"))
+        noise = (answer.deviation("weights"), answer.deviation("linear"))
+        if "node_weights" in answer:
+            nodes = tuple(answer.total(f"node_{n}") for n in ("weights", "linear", "squares"))
+            share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
+            present = answer.total("counts") > 0
+        else:
+            open_ = _open_features(answer)
+            nodes = tuple(_over_features(cells, open_) for cells in (weights, linear, squares))
+            share = nodes[0] / (whole or max(float(nodes[0].sum()), 1.0))
+            present = weights > 2 * noise[0]
+        return cls((weights, linear, squares), nodes, present, share, noise)  # type: ignore[arg-type]
+
+    def gains(self) -> np.ndarray:
+        """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
+
+        Where the sums are noisy, what noise alone would gain is taken off: a cell with noise of
+        variance v in WLS adds v / WS to the explained sum of squares.
+        """
+        weights, linear, squares = self.cells
+        kept = np.where(self.present, weights, 0.0)
+        total = kept.sum(axis=2)
+        inside = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
+        safe = np.where(total > 0, total, 1.0)
+        gains = fuzzy_variance(*self.nodes)[:, None] - inside / safe
+        spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
+        gains -= spurious.sum(axis=2) / safe
+        found: np.ndarray = np.where(total > 0, gains, -np.inf)
+        return found
+
+
+def _open_features(answer: Answer) -> np.ndarray:
+    """Which features each node may still split on, shape (node, feature)."""
+    query = answer.query
+    assert isinstance(query, Level)
+    used = [{feature for feature, _ in path} for path in query.nodes]
+    return np.array([[feature not in gone for feature in query.features] for gone in used])
+
+
+def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
+    """A node's total: every open feature's sets sum to it (strong partition); their mean."""
+    sums = cells.sum(axis=2)
+    counted = np.maximum(open_.sum(axis=1), 1)
+    total: np.ndarray = np.where(open_, sums, 0.0).sum(axis=1) / counted
+    return total
+
+
+def split_level(nodes: list[Node], query: Level, sums: LevelSums, stop: Stop) -> list[Node]:
+    """Decide each open node of a level; the children to ask about next are returned.
+
+    Children whose features are all used up are leaves at once (Algorithm 1, line 18).
+    """
+    gains = sums.gains()
+    opened: list[Node] = []
+    for number, node in enumerate(nodes):
+        _set_mean(node, sums, number)
+        used = {feature for feature, _ in node.path}
+        allowed = np.array([feature not in used for feature in query.features])
+        best = int(np.argmax(np.where(allowed, gains[number], -np.inf))) if allowed.any() else -1
+        if best < 0 or _stops(node, float(gains[number, best]), float(sums.share[number]), stop):
+            continue
+        node.feature = query.features[best]
+        for branch in np.flatnonzero(sums.present[number, best]):
+            child = Node((*node.path, (node.feature, int(branch))))
+            _set_branch_mean(child, sums, (number, best, int(branch)))
+            node.children[int(branch)] = child
+        if not node.children:
+            node.feature = None
+        elif allowed.sum() > 1 and (stop.depth is None or len(node.path) + 1 < stop.depth):
+            opened.extend(node.children.values())
+    return opened
+
+
+def _stops(node: Node, gain: float, share: float, stop: Stop) -> bool:
+    deep = stop.depth is not None and len(node.path) >= stop.depth
+    return deep or share <= stop.share or not gain >= stop.gain
+
+
+def _set_mean(node: Node, sums: LevelSums, number: int) -> None:
+    weights, linear, _ = sums.nodes
+    _place(node, float(weights[number]), float(linear[number]))
+
+
+def _set_branch_mean(node: Node, sums: LevelSums, cell: tuple[int, int, int]) -> None:
+    weights, linear, _ = sums.cells
+    _place(node, float(weights[cell]), float(linear[cell]))
+
+
+def _place(node: Node, weight: float, linear: float) -> None:
+    node.weight = weight
+    if weight > 0:
+        node.mean = float(np.clip(linear / weight, -0.5, 0.5))

@@ -1,0 +1,86 @@
+"""The tree as linguistic rules (paper, Eqs. 20 and 32)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privfed.learners.fuzzy_tree.fuzzy import labels
+
+if TYPE_CHECKING:
+    from privfed.learners.fuzzy_tree.estimator import FuzzyTreeRegressor
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule, in the data's own units.
+
+    Args:
+        conditions: (feature, set's name) pairs; none is a rule that always holds.
+        target: what it predicts.
+        intercept: of the linear model.
+        slopes: of the linear model, by feature.
+        mean_activation: average strength over training records, by which matches are normalised.
+        constant: whether noise or silence left only a constant.
+    """
+
+    conditions: tuple[tuple[str, str], ...]
+    target: str
+    intercept: float
+    slopes: dict[str, float]
+    mean_activation: float
+    constant: bool
+
+    def __str__(self) -> str:
+        tests = " AND ".join(f"{feature} is {fuzzy_set}" for feature, fuzzy_set in self.conditions)
+        terms = [f"{self.intercept:.4g}"]
+        for feature, slope in self.slopes.items():
+            if slope != 0:
+                terms.append(f"{'+' if slope > 0 else '-'} {abs(slope):.4g} {feature}")
+        return f"IF {tests or 'anything'} THEN {self.target} = {' '.join(terms)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the rule as plain data."""
+        return {
+            "if": [{"feature": feature, "is": fuzzy_set} for feature, fuzzy_set in self.conditions],
+            "intercept": self.intercept,
+            "slopes": self.slopes,
+            "mean_activation": self.mean_activation,
+            "constant": self.constant,
+            "text": str(self),
+        }
+
+
+def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
+    """One rule for each leaf, coefficients turned back from centred to the data's own units.
+
+    With u = (x - l) / (h - l) - 1/2 and t = (y - a) / (b - a) - 1/2, a model t = c0 + sum c u is
+    y = a + (b - a) (1/2 + c0 - sum c (l / (h - l) + 1/2)) + sum (b - a) c / (h - l) x.
+    Values of x beyond the scaling's ends count as its ends.
+    """
+    assert tree.schema_.target is not None
+    low, high = tree.schema_.target.bounds
+    width = tree.upper_ - tree.lower_
+    safe = np.where(width > 0, width, 1.0)
+    names, terms = tree.schema_.names, labels(tree.sets)
+    found = []
+    for number, leaf in enumerate(tree.leaves_):
+        first, *rest = tree.models_.coefficients[number]
+        slopes = np.where(width > 0, np.array(rest) / safe, 0.0)
+        offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
+        found.append(
+            Rule(
+                tuple((names[feature], terms[branch]) for feature, branch in leaf.path),
+                tree.schema_.target.name,
+                float(low + (high - low) * (0.5 + first - offset.sum())),
+                {
+                    name: float(slope * (high - low))
+                    for name, slope in zip(names, slopes, strict=True)
+                },
+                float(tree.mean_activation_[number]),
+                bool(tree.models_.constant[number]),
+            )
+        )
+    return found
