@@ -32,7 +32,7 @@ def exact_models(gram: np.ndarray, moment: np.ndarray, means: np.ndarray) -> Lea
         moment: X'Wy, shape (leaves, width).
         means: what a leaf without any equations predicts, shape (leaves,).
     """
-    inverse = np.linalg.pinv(gram, rcond=1e-4, hermitian=True)
+    inverse = np.linalg.pinv(gram, rcond=1e-5, hermitian=True)
     coefficients = np.einsum("lij,lj->li", inverse, moment)
     silent = gram[:, 0, 0] <= 0
     return LeafModels(_or_constant(coefficients, silent, means), silent)

@@ -212,7 +212,7 @@ class Level(_Fuzzy):
         if not strict:
             return dict.fromkeys(("weights", "linear", "squares", "counts"), cells)
         nodes = np.asarray(self._silent(view) | few(exact["node_counts"]))
-        cells = np.broadcast_to(cells.any(axis=2)[:, :, None], cells.shape) | nodes[:, None, None]
+        cells = np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape) | nodes[:, None, None]
         total = np.asarray(few(exact["records"]))
         by_node = dict.fromkeys(
             ("node_weights", "node_linear", "node_squares", "node_counts", "node_strong"), nodes
