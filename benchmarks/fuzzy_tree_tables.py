@@ -60,7 +60,10 @@ def one_fold(train: pd.DataFrame, test: pd.DataFrame, schema: Schema, target: st
     for client, part in train.groupby("client"):
         own = FuzzyTreeRegressor().fit(BareDisclosure.from_frame(part, schema))
         local += rmse(own, test[test["client"] == client], target)
-    errors = [float(np.mean(e)) for e in (local, rmse(federated, test, target), rmse(pooled, test, target))]
+    errors = [
+        float(np.mean(e))
+        for e in (local, rmse(federated, test, target), rmse(pooled, test, target))
+    ]
     return [*errors, federated.n_nodes_, federated.n_leaves_, federated.depth_]
 
 

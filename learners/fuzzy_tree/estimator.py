@@ -41,7 +41,9 @@ class FuzzyTreeRegressor(FederatedLearner):
         scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off histograms, which
             add up over clients), ``"schema"`` takes the public bounds.
         bins: bins of those histograms.
-        features: names of the features that may split; none for all. Leaves use all of them.
+        features: names of the features that may split; none for all.
+        leaf_features: names of the features in the leaves' linear models; none for all (the
+            paper's), and an empty list for constants.
         clients_per_round: how many clients, drawn anew, take part in each round; none for all.
         random_state: seed of that draw (the server's own; no client's secret depends on it).
     """
@@ -57,6 +59,7 @@ class FuzzyTreeRegressor(FederatedLearner):
         scaling: str = "released",
         bins: int = 256,
         features: Sequence[str] | None = None,
+        leaf_features: Sequence[str] | None = None,
         clients_per_round: int | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -67,6 +70,7 @@ class FuzzyTreeRegressor(FederatedLearner):
         self.scaling = scaling
         self.bins = bins
         self.features = features
+        self.leaf_features = leaf_features
         self.clients_per_round = clients_per_round
         self.random_state = random_state
 
@@ -129,7 +133,7 @@ class FuzzyTreeRegressor(FederatedLearner):
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
         stop = Stop(self.min_gain, self.min_share, self.max_depth)
-        candidates = self._candidates(federation.schema)
+        candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
@@ -144,13 +148,6 @@ class FuzzyTreeRegressor(FederatedLearner):
             opened = split_level(opened, query, sums, stop)
         return root
 
-    def _candidates(self, schema: Schema) -> tuple[int, ...]:
-        if self.features is None:
-            return tuple(range(len(schema.features)))
-        for name in self.features:
-            schema.column(name)
-        return tuple(schema.names.index(name) for name in self.features)
-
     def _fit_leaves(self, federation: Disclosure) -> None:
         paths = tuple(leaf.path for leaf in self.leaves_)
         asked = (paths, self.sets, self.lower_, self.upper_)
@@ -162,7 +159,10 @@ class FuzzyTreeRegressor(FederatedLearner):
             np.ones(len(paths), dtype=bool),
         )
         try:
-            equations, activation = self._ask(federation, Leaves(*asked), Activations(*asked))
+            regressed = _chosen(self.schema_, self.leaf_features)
+            equations, activation = self._ask(
+                federation, Leaves(*asked, regressed), Activations(*asked)
+            )
         except NobodyAnswered:
             return
         if "gram" in equations:
@@ -176,9 +176,15 @@ class FuzzyTreeRegressor(FederatedLearner):
         gram, moment = equations.total("gram"), equations.total("moment")
         noise = equations.deviation("gram"), equations.deviation("moment")
         self.noisy_ = noise[0] > 0
-        if self.noisy_:
-            return noisy_models(gram, moment, means, noise)
-        return exact_models(gram, moment, means)
+        solved = (
+            noisy_models(gram, moment, means, noise)
+            if self.noisy_
+            else exact_models(gram, moment, means)
+        )
+        columns = [0, *(feature + 1 for feature in equations.query.features)]
+        coefficients = np.zeros((len(means), len(self.schema_.features) + 1))
+        coefficients[:, columns] = solved.coefficients
+        return LeafModels(coefficients, solved.constant)
 
     # --- predicting ----------------------------------------------------------------------------
 
@@ -344,15 +350,22 @@ class FuzzyTreeRegressor(FederatedLearner):
         """At most one level for each feature (a path uses each once), then the leaves."""
         root: tuple[Path, ...] = ((),)
         asked = (root, self.sets, schema.lower, schema.upper)
-        candidates = self._candidates(schema)
+        candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         scaling = [Planned(Scaling(self.bins), 1)] if self.scaling == "released" else []
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Leaves(*asked), 1),
+            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 1),
             Planned(Activations(*asked), 1),
         ]
+
+
+def _chosen(schema: Schema, names: Sequence[str] | None) -> tuple[int, ...]:
+    """Positions of the named features, all of them for none."""
+    for name in names or ():
+        schema.column(name)
+    return tuple(schema.names.index(name) for name in (schema.names if names is None else names))
 
 
 def percentiles(

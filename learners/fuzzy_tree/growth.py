@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from privfed.learners.fuzzy_tree.leaves import shrunken_mean
 from privfed.learners.fuzzy_tree.queries import Level
 from privfed.partition import Path
 from privfed.release import Answer
@@ -148,7 +149,7 @@ def split_level(nodes: list[Node], query: Level, sums: LevelSums, stop: Stop) ->
         node.feature = query.features[best]
         for branch in np.flatnonzero(sums.present[number, best]):
             child = Node((*node.path, (node.feature, int(branch))))
-            _set_branch_mean(child, sums, (number, best, int(branch)))
+            _set_branch_mean(child, node, sums, (number, best, int(branch)))
             node.children[int(branch)] = child
         if not node.children:
             node.feature = None
@@ -164,15 +165,17 @@ def _stops(node: Node, gain: float, share: float, stop: Stop) -> bool:
 
 def _set_mean(node: Node, sums: LevelSums, number: int) -> None:
     weights, linear, _ = sums.nodes
-    _place(node, float(weights[number]), float(linear[number]))
+    _place(node, float(weights[number]), float(linear[number]), node.mean, sums.noise[1])
 
 
-def _set_branch_mean(node: Node, sums: LevelSums, cell: tuple[int, int, int]) -> None:
+def _set_branch_mean(node: Node, parent: Node, sums: LevelSums, cell: tuple[int, int, int]) -> None:
     weights, linear, _ = sums.cells
-    _place(node, float(weights[cell]), float(linear[cell]))
+    _place(node, float(weights[cell]), float(linear[cell]), parent.mean, sums.noise[1])
 
 
-def _place(node: Node, weight: float, linear: float) -> None:
+def _place(node: Node, weight: float, linear: float, prior: float, noise: float) -> None:
+    """Set a node's weight and its mean, which noise draws towards the prior."""
     node.weight = weight
     if weight > 0:
-        node.mean = float(np.clip(linear / weight, -0.5, 0.5))
+        sums = (np.asarray(weight), np.asarray(linear), np.asarray(prior))
+        node.mean = float(shrunken_mean(*sums, noise))

@@ -41,29 +41,68 @@ def exact_models(gram: np.ndarray, moment: np.ndarray, means: np.ndarray) -> Lea
 def noisy_models(
     gram: np.ndarray, moment: np.ndarray, means: np.ndarray, noise: tuple[float, float]
 ) -> LeafModels:
-    """Solve noisy equations with a ridge as large as the noise (AdaSSP, Wang 2018, Algorithm 2).
+    """Solve noisy equations with a ridge as large as the noise, towards the pooled model.
 
-    A symmetric noise matrix of entries with deviation s has a spectral norm of about s sqrt(2 d)
-    after averaging with its transpose; the ridge lifts the smallest eigenvalue above that. A leaf
-    whose weight is below the noise predicts its noisy mean instead.
+    AdaSSP (Wang 2018, Algorithm 2) on all leaves' equations together gives one linear model; each
+    leaf's own is then drawn towards that by its noise instead of towards zero. A leaf whose weight
+    drowns in the noise keeps its noisy mean alone.
 
     Args:
         gram: noisy X'WX, shape (leaves, width, width).
         moment: noisy X'Wy, shape (leaves, width).
         means: noisy means of the leaves, for those that fall back.
-        noise: standard deviations in gram and in moment.
+        noise: standard deviations of the cells of gram and of moment.
+    """
+    leaves = len(gram)
+    symmetric = (gram + gram.transpose(0, 2, 1)) / 2
+    weights = np.maximum(symmetric[:, 0, 0], 0.0)
+    means = shrunken_mean(weights, moment[:, 0], means, noise[1])
+    overall = np.zeros(gram.shape[1])
+    overall[0] = np.average(means, weights=weights) if weights.sum() > 0 else 0.0
+    pooled = _ridge(
+        symmetric.sum(axis=0)[None], moment.sum(axis=0)[None], overall, noise[0] * math.sqrt(leaves)
+    )[0]
+    coefficients = _ridge(symmetric, moment, pooled, noise[0])
+    drowned = weights < 3 * _spectral(noise[0], gram.shape[1])
+    return LeafModels(_or_constant(coefficients, drowned, means), drowned)
+
+
+def shrunken_mean(
+    weight: np.ndarray, linear: np.ndarray, prior: np.ndarray, noise: float
+) -> np.ndarray:
+    """The mean linear / weight, drawn towards a prior as far as noise drowns the sum.
+
+    The noisy mean's deviation is noise / weight; W^2 / (W^2 + s^2) of the way from the prior is its
+    least-squares shrinkage. Clipped to the target's interval [-1/2, 1/2].
+    """
+    away = (linear - prior * weight) * weight
+    spread = weight**2 + noise**2
+    shrunken: np.ndarray = np.clip(prior + away / np.where(spread > 0, spread, 1.0), -0.5, 0.5)
+    return shrunken
+
+
+def _spectral(noise: float, width: int) -> float:
+    """About the spectral norm of the noise in a symmetrised gram matrix.
+
+    A symmetric matrix of independent noise of deviation s off the diagonal has a spectral norm of
+    about 2 s sqrt(width); averaging a matrix with its transpose leaves s = noise / sqrt(2).
+    """
+    return noise * math.sqrt(2 * width)
+
+
+def _ridge(gram: np.ndarray, moment: np.ndarray, prior: np.ndarray, noise: float) -> np.ndarray:
+    """Solve (G + r I) gamma = m + r prior, with r twice what noise does to G's eigenvalues.
+
+    The prior is what the equations fall back to where noise is all there is.
     """
     width = gram.shape[1]
-    symmetric = (gram + gram.transpose(0, 2, 1)) / 2
-    spread = noise[0] * math.sqrt(2 * width)
-    least = np.linalg.eigvalsh(symmetric)[:, 0]
-    ridge = np.maximum(spread - least, 0.0) + spread / 2
-    lifted = symmetric + ridge[:, None, None] * np.eye(width)
-    centred = moment - symmetric[:, :, 0] * means[:, None]
-    slopes = np.linalg.solve(lifted, centred[:, :, None])[:, :, 0]
-    slopes[:, 0] += means
-    drowned = symmetric[:, 0, 0] < 2 * spread
-    return LeafModels(_or_constant(slopes, drowned, means), drowned)
+    spectral = _spectral(noise, width)
+    least = np.linalg.eigvalsh(gram)[:, 0]
+    ridge = np.maximum(spectral - least, 0.0) + spectral
+    right = moment + ridge[:, None] * prior
+    lifted = gram + ridge[:, None, None] * np.eye(width)
+    solved: np.ndarray = np.linalg.solve(lifted, right[:, :, None])[:, :, 0]
+    return solved
 
 
 def _or_constant(coefficients: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.ndarray:

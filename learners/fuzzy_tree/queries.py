@@ -91,6 +91,11 @@ class _Fuzzy(Query):
                 raise QueryError("malformed", "scaling needs one finite bound for each feature")
         check_paths(self.nodes, features, self.sets)
 
+    def _check_features(self, schema: Schema) -> None:
+        chosen = self.features  # type: ignore[attr-defined]
+        if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(schema.features))):
+            raise QueryError("malformed", "features must be known, each once")
+
     def _prepare(self, view: View) -> _Prepared:
         key = ("fuzzy_tree", self.sets, self.lower.tobytes(), self.upper.tobytes())
         if view.cache.get("fuzzy_tree.key") != key:
@@ -174,11 +179,8 @@ class Level(_Fuzzy):
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Sums and counts by (node, feature, set), and by node."""
         self._check(schema)
+        self._check_features(schema)
         wide = len(self.features)
-        if len(set(self.features)) != wide or not set(self.features) <= set(
-            range(len(schema.features))
-        ):
-            raise QueryError("malformed", "candidate features must be known, each once")
         depth = max(len(path) for path in self.nodes)
         reach = min(2**depth, len(self.nodes))
         cells = (len(self.nodes), wide, self.sets)
@@ -212,7 +214,9 @@ class Level(_Fuzzy):
         if not strict:
             return dict.fromkeys(("weights", "linear", "squares", "counts"), cells)
         nodes = np.asarray(self._silent(view) | few(exact["node_counts"]))
-        cells = np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape) | nodes[:, None, None]
+        cells = (
+            np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape) | nodes[:, None, None]
+        )
         total = np.asarray(few(exact["records"]))
         by_node = dict.fromkeys(
             ("node_weights", "node_linear", "node_squares", "node_counts", "node_strong"), nodes
@@ -232,14 +236,19 @@ class Leaves(_Fuzzy):
     Sensitivity: a record's w sum to at most 1 over the leaves of one tree (checked), and
     |x|^2 <= 1 + F/4 =: d. So gram moves by at most sum w |x|^2 <= d in L2 (Frobenius), and moment by
     sqrt(d) / 2. In L1, |x|_1 <= 1 + F/2 =: s: s^2 and s / 2.
+
+    Args:
+        features: the F features of the linear models.
     """
 
+    features: tuple[int, ...] = ()
     kind: ClassVar[str] = "fuzzy_tree.leaves"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``gram`` (leaf, row, column) and ``moment`` (leaf, row)."""
         self._check(schema)
-        leaves, width = len(self.nodes), len(schema.features) + 1
+        self._check_features(schema)
+        leaves, width = len(self.nodes), len(self.features) + 1
         return {
             "gram": Part(
                 PartType.SUMS,
@@ -257,7 +266,8 @@ class Leaves(_Fuzzy):
         """Add up leaf by leaf, the upper triangle only."""
         prepared = self._prepare(view)
         reached = prepared.reach(self.nodes)
-        design = np.column_stack([np.ones(len(prepared.unit)), prepared.unit - 0.5])
+        chosen = prepared.unit[:, list(self.features)]
+        design = np.column_stack([np.ones(len(chosen)), chosen - 0.5])
         sums = [_equations(design, prepared.target, leaf) for leaf in reached]
         return {
             "gram": np.stack([gram for gram, _ in sums]),
