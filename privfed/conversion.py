@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from privfed.exact import RESOLUTION
+from privfed.exact import RESOLUTION, round_up
 
 
 def to_epsilon(rho: float, delta: float) -> float:
@@ -35,7 +34,7 @@ def to_epsilon(rho: float, delta: float) -> float:
 
 
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) with :func:`to_epsilon` at most epsilon."""
+    """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon."""
     target, small = float(epsilon), float(delta)
     upper = target + 1.0
     while to_epsilon(upper, small) < target:
@@ -44,6 +43,6 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
         lambda rho: to_epsilon(rho, small) - target, 1e-300, upper, xtol=1e-15, rtol=1e-14
     )
     rho = float(root)
-    while rho > 0 and to_epsilon(rho, small) > target:
-        rho = float(np.nextafter(rho * (1 - 1e-13), 0))
+    while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
+        rho *= 1 - 1e-13
     return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)

@@ -81,7 +81,7 @@ class Column:
         """The interval of the encoded values: the bounds, or the range of category codes."""
         if self.numeric:
             assert self.lower is not None and self.upper is not None
-            return self.lower, self.upper
+            return float(self.lower), float(self.upper)
         return 0.0, float(len(self.categories) - 1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,12 +135,12 @@ class Schema:
     @property
     def lower(self) -> np.ndarray:
         """Lower bounds of the encoded features, shape (features,)."""
-        return np.array([column.bounds[0] for column in self.features])
+        return np.array([column.bounds[0] for column in self.features], dtype=float)
 
     @property
     def upper(self) -> np.ndarray:
         """Upper bounds of the encoded features, shape (features,)."""
-        return np.array([column.bounds[1] for column in self.features])
+        return np.array([column.bounds[1] for column in self.features], dtype=float)
 
     def column(self, name: str) -> Column:
         """Find a column by name; the error lists the known ones."""

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from privfed.part import GRID
 from privfed.partition import Path
 
+#: Weaker activations are none: sums floor them to zero.
+LEAST = float(GRID)
 #: Names of the sets of a partition with as many sets, from low to high.
 LABELS = {
     2: ("Low", "High"),
@@ -66,7 +69,7 @@ class Activation:
     """The records that activate one node, and how strongly (paper, Eq. 3: a product).
 
     Args:
-        rows: positions of the records with w > 0.
+        rows: positions of the records with w > 0 (at least a grid unit, below which sums are blind).
         weight: their w, in (0, 1].
     """
 
@@ -76,7 +79,7 @@ class Activation:
     def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
         """The activation of the child reached by one set of one feature."""
         weight = self.weight * memberships.degree(self.rows, feature, fuzzy_set)
-        reached = weight > 0
+        reached = weight >= LEAST
         return Activation(self.rows[reached], weight[reached])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import (
+    LEAST,
     Activation,
     Memberships,
     activations,
@@ -394,7 +395,7 @@ def _add_cells(totals: np.ndarray, key: np.ndarray, degree: np.ndarray, target: 
     size = totals.shape[1]
     for row, values in enumerate((degree, degree * target, degree * target**2)):
         totals[row] += np.bincount(flat, on_grid(values).ravel(), size)
-    totals[3] += np.bincount(flat, (degree > 0).ravel(), size)
+    totals[3] += np.bincount(flat, (degree >= LEAST).ravel(), size)
 
 
 def _node_sums(

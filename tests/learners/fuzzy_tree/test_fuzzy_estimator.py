@@ -1,0 +1,298 @@
+"""The whole tree: federated equals centralized, noise, silence, rules and bad input."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+
+from privfed import Column, Guard, LocalDisclosure, Policy, Schema
+from privfed.bare import BareDisclosure
+from privfed.disclosure import ReplayDisclosure, ScriptedDisclosure
+from privfed.errors import InputError, NobodyAnswered, SchemaError
+from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.estimator import percentiles
+from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+
+SCHEMA = Schema(
+    tuple(Column(name, "number", 0, 10) for name in ("age", "dose", "weight")),
+    Column("score", "number", -5, 25),
+)
+OPEN = Policy({q.kind: (Guard.of("open"),) for q in (Scaling, Level, Leaves, Activations)})
+
+
+def table(rows: int = 400, seed: int = 0) -> pd.DataFrame:
+    """Records with a fuzzy structure, spread over clients."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 10, (rows, 3))
+    score = np.where(x[:, 0] < 4, 2 * x[:, 1], 10 - x[:, 2]) + rng.normal(0, 0.3, rows)
+    frame = pd.DataFrame(x, columns=["age", "dose", "weight"]).assign(score=score)
+    return frame.assign(client=rng.integers(0, 4, rows))
+
+
+def error(model: FuzzyTreeRegressor, frame: pd.DataFrame) -> float:
+    """Root mean squared error."""
+    return float(np.sqrt(np.mean((model.predict(frame) - frame["score"]) ** 2)))
+
+
+def bare(frame: pd.DataFrame, client: str | None = "client") -> BareDisclosure:
+    """The same records without gates."""
+    return BareDisclosure.from_frame(frame, SCHEMA, client)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**20), clients=st.integers(1, 7))
+def test_federated_equals_centralized_to_the_bit(seed: int, clients: int) -> None:
+    """Whatever the split over clients, tree, leaves and predictions are the pooled ones."""
+    frame = table(150, seed)
+    frame["client"] = np.random.default_rng(seed).integers(0, clients, len(frame))
+    fed = LocalDisclosure.from_frame(frame, "score", "client", schema=SCHEMA, policy=OPEN)
+    federated, pooled = FuzzyTreeRegressor().fit(fed), FuzzyTreeRegressor().fit(bare(frame, None))
+    assert [leaf.path for leaf in federated.leaves_] == [leaf.path for leaf in pooled.leaves_]
+    assert np.array_equal(federated.models_.coefficients, pooled.models_.coefficients)
+    assert np.array_equal(federated.predict(frame), pooled.predict(frame))
+
+
+def test_the_tree_finds_the_structure() -> None:
+    """It beats a linear model on data that change their slope with age."""
+    train, test = table(2000), table(500, seed=1)
+    tree = FuzzyTreeRegressor().fit(bare(train))
+    line = FuzzyTreeRegressor(max_depth=0).fit(bare(train))
+    assert any(0 in {feature for feature, _ in leaf.path} for leaf in tree.leaves_)
+    assert error(tree, test) < 0.7 * error(line, test)
+    assert line.n_leaves_ == 1 and line.n_nodes_ == 0
+
+
+def test_published_learns_nearly_what_open_learns() -> None:
+    """Nullification costs little on hundreds of records."""
+    train, test = table(1000), table(500, seed=1)
+    policy = FuzzyTreeRegressor().published()
+    fed = LocalDisclosure.from_frame(train, "score", "client", schema=SCHEMA, policy=policy)
+    published = FuzzyTreeRegressor().fit(fed)
+    assert error(published, test) < 1.2 * error(FuzzyTreeRegressor().fit(bare(train)), test)
+    assert (fed.budget()["unprotected"] > 0).all()
+
+
+def test_private_is_finite_end_to_end_and_learns() -> None:
+    """Everything released is charged, nothing is unprotected, the budget is kept, and it predicts."""
+    train, test = table(8000), table(1000, seed=1)
+    learner = FuzzyTreeRegressor(max_depth=1)
+    policy = learner.private(epsilon=8, delta="1e-5")
+    fed = LocalDisclosure.from_frame(train, "score", "client", schema=SCHEMA, policy=policy, seed=0)
+    model = learner.fit(fed)
+    budget = fed.budget()
+    assert (budget["unprotected"] == 0).all()
+    assert (budget["spent"] <= budget["epsilon"]).all() and (budget["spent"] > 4).all()
+    assert {e.kind for e in fed.transcript()} == {"fuzzy_tree.level", "fuzzy_tree.leaves"}
+    assert error(model, test) < 0.8 * float(test["score"].std())
+
+
+def test_too_little_budget_falls_back_to_constants_and_says_so() -> None:
+    """A hundred records at epsilon 0.1 leave only a noisy mean inside the target's bounds."""
+    learner = FuzzyTreeRegressor(max_depth=1)
+    policy = learner.private(epsilon="0.1", delta="1e-5")
+    fed = LocalDisclosure.from_frame(
+        table(100), "score", "client", schema=SCHEMA, policy=policy, seed=0
+    )
+    model = learner.fit(fed)
+    assert model.models_.constant.all()
+    assert "constant" in model.describe()
+    assert (np.abs(model.predict(table(50)) - 10) <= 15).all()
+
+
+def test_the_plan_covers_what_is_asked() -> None:
+    """No kind is asked more often than the longest public schedule says."""
+    fed = LocalDisclosure.from_frame(table(600), "score", "client", schema=SCHEMA, policy=OPEN)
+    learner = FuzzyTreeRegressor().fit(fed)
+    planned = {line.query.kind: line.times for line in learner.plan(SCHEMA)}
+    for client in fed.clients:
+        kinds = pd.Series([e.kind for e in fed.transcript().of(client=client)]).value_counts()
+        assert all(kinds[kind] <= planned[kind] for kind in kinds.index)
+
+
+def test_replayed_answers_give_the_same_model() -> None:
+    """The transcript is all that the learner used."""
+    fed = LocalDisclosure.from_frame(table(), "score", "client", schema=SCHEMA, policy=OPEN)
+    first = FuzzyTreeRegressor().fit(fed)
+    again = FuzzyTreeRegressor().fit(ReplayDisclosure(SCHEMA, fed.transcript()))
+    assert np.array_equal(first.models_.coefficients, again.models_.coefficients)
+
+
+def test_permuted_clients_and_records_change_nothing() -> None:
+    """Sums on the grid do not depend on any order."""
+    frame = table()
+    shuffled = frame.sample(frac=1, random_state=1).assign(client=lambda f: 3 - f["client"])
+    one, other = FuzzyTreeRegressor().fit(bare(frame)), FuzzyTreeRegressor().fit(bare(shuffled))
+    assert np.array_equal(one.models_.coefficients, other.models_.coefficients)
+
+
+def test_a_draw_of_clients_takes_part_in_each_round() -> None:
+    """With two clients a round, each round's answers come from two, and the tree still learns."""
+    fed = LocalDisclosure.from_frame(table(2000), "score", "client", schema=SCHEMA, policy=OPEN)
+    model = FuzzyTreeRegressor(clients_per_round=2, random_state=0).fit(fed)
+    per_query = pd.Series([e.release.request for e in fed.transcript()]).value_counts()
+    assert (per_query == 2).all()
+    assert error(model, table(500, seed=1)) < 3
+
+
+def test_prediction_is_by_maximum_matching() -> None:
+    """Each row is predicted by the one rule with the largest normalised activation."""
+    model = FuzzyTreeRegressor().fit(bare(table(600)))
+    frame = table(40, seed=2)
+    unit = (model._encode(frame) - model.lower_) / (model.upper_ - model.lower_)
+    unit = np.clip(unit, 0, 1)
+    for row, chosen in zip(unit, model.apply(frame), strict=True):
+        strength = []
+        for leaf, mean in zip(model.leaves_, model.mean_activation_, strict=True):
+            degree = [max(0.0, 1 - abs(row[f] * 4 - s)) for f, s in leaf.path]
+            strength.append(np.prod(degree) / mean)
+        assert strength[chosen] == pytest.approx(max(strength))
+
+
+def test_rules_say_what_the_model_predicts() -> None:
+    """The rule's text model, in the data's own units, gives the prediction inside the scaling."""
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(table(600)))
+    frame = table(20, seed=3)
+    rules = model.rules_
+    for (_, row), chosen, predicted in zip(
+        frame.iterrows(), model.apply(frame), model.predict(frame), strict=True
+    ):
+        rule = rules[chosen]
+        by_hand = rule.intercept + sum(slope * row[name] for name, slope in rule.slopes.items())
+        assert by_hand == pytest.approx(predicted, abs=1e-9)
+    assert str(rules[0]).startswith("IF ") and " THEN score = " in str(rules[0])
+
+
+def test_the_model_is_plain_data() -> None:
+    """It survives JSON and holds one rule for each leaf."""
+    model = FuzzyTreeRegressor().fit(bare(table()))
+    plain = json.loads(json.dumps(model.to_dict()))
+    assert len(plain["rules"]) == model.n_leaves_
+
+
+def test_a_row_that_activates_no_leaf_gets_a_mean() -> None:
+    """Empty branches are no leaves; rows that fall there are predicted by the node above."""
+    frame = table(600)
+    hole = frame[(frame["age"] < 2) | (frame["age"] > 8)]
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(hole))
+    middle = pd.DataFrame({"age": [5.0], "dose": [5.0], "weight": [5.0]})
+    predicted = model.predict(middle)
+    assert np.isfinite(predicted).all() and -5 <= predicted[0] <= 25
+
+
+@pytest.mark.parametrize(
+    "frame", [table(5).iloc[:1], table(40).assign(dose=3.0), table(40).assign(score=1.0)]
+)
+def test_odd_data_are_learned_without_fuss(frame: pd.DataFrame) -> None:
+    """One record, a constant feature, a constant target."""
+    model = FuzzyTreeRegressor().fit(bare(frame))
+    assert np.isfinite(model.predict(frame)).all()
+    published = FuzzyTreeRegressor().published()
+    fed = LocalDisclosure.from_frame(frame, "score", "client", schema=SCHEMA, policy=published)
+    assert np.isfinite(FuzzyTreeRegressor().fit(fed).predict(frame)).all()
+
+
+def test_an_empty_client_changes_nothing() -> None:
+    """A client without records answers with zeros."""
+    frame = table(200)
+    full = bare(frame)
+    from privfed.records import Records
+
+    groups = {str(n): Records.from_frame(p, SCHEMA) for n, p in frame.groupby("client")}
+    groups["nobody"] = Records.from_frame(frame.iloc[:0], SCHEMA)
+    one, other = FuzzyTreeRegressor().fit(full), FuzzyTreeRegressor().fit(BareDisclosure(groups))
+    assert np.array_equal(one.models_.coefficients, other.models_.coefficients)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "word"),
+    [
+        ({"sets": 1}, "sets"),
+        ({"scaling": "magic"}, "scaling"),
+        ({"min_gain": float("nan")}, "min_gain"),
+        ({"min_share": 1.0}, "min_share"),
+        ({"max_depth": -1}, "max_depth"),
+        ({"clients_per_round": 9}, "clients_per_round"),
+        ({"features": ["height"]}, "height"),
+        ({"leaf_features": ["height"]}, "height"),
+    ],
+)
+def test_bad_parameters_are_named(parameters: dict[str, object], word: str) -> None:
+    """One error that names the parameter."""
+    with pytest.raises((InputError, SchemaError), match=word):
+        FuzzyTreeRegressor(**parameters).fit(bare(table(50)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "1,0", float("nan"), 0])
+def test_bad_epsilons_are_named(epsilon: object) -> None:
+    """Zero, negative, NaN and a comma are each one clear error."""
+    with pytest.raises(InputError, match="epsilon"):
+        FuzzyTreeRegressor().private(epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def test_nobody_answering_at_all_is_an_error_only_without_a_tree() -> None:
+    """Silence at the first level leaves a constant; the learner stops with what it has."""
+
+    def silent(client: str, query: object) -> dict[str, np.ndarray]:
+        raise KeyError
+
+    model = FuzzyTreeRegressor().fit(ScriptedDisclosure(SCHEMA, silent))
+    assert (model.predict(table(3)) == 10).all()
+
+
+def test_scikit_learns_manners() -> None:
+    """Parameters survive a clone, and predicting before fitting is an error that says so."""
+    model = clone(FuzzyTreeRegressor(sets=3, min_gain=0.01))
+    assert model.get_params()["sets"] == 3
+    with pytest.raises(Exception, match="not fitted"):
+        model.predict(table(2))
+    fitted = model.fit(bare(table()))
+    with pytest.raises(SchemaError, match="columns"):
+        fitted.predict(np.zeros((2, 2)))
+
+
+def test_percentiles_are_read_off_histograms() -> None:
+    """Linear inside a bin; negative noisy counts are zero; nothing at all gives the bounds."""
+    counts = np.array([[0, 10, 10, 0], [-3, 0, -1, 0]])
+    lower, upper = percentiles(counts, np.zeros(2), np.full(2, 4.0), (0.25, 0.75))
+    assert lower == pytest.approx([1.5, 0.0]) and upper == pytest.approx([2.5, 4.0])
+
+
+def test_the_papers_sizes_and_error_on_kin8nm(data_folder) -> None:  # type: ignore[no-untyped-def]
+    """Table 3 and 5: RMSE 0.196, 30 nodes, 25 leaves, depth 2 (one split of five)."""
+    frame = pd.read_csv(data_folder / "kin8nm.csv")
+    target = str(frame.columns[-1])
+    rng = np.random.default_rng(0)
+    frame = frame.iloc[rng.permutation(len(frame))].assign(client=np.arange(len(frame)) % 5)
+    train, test = frame.iloc[: len(frame) * 4 // 5], frame.iloc[len(frame) * 4 // 5 :]
+    schema = Schema.infer(frame.drop(columns="client"), target)
+    policy = FuzzyTreeRegressor().published()
+    fed = LocalDisclosure.from_frame(train, target, "client", schema=schema, policy=policy)
+    model = FuzzyTreeRegressor().fit(fed)
+    assert (model.n_nodes_, model.n_leaves_, model.depth_) == (30, 25, 2)
+    found = float(np.sqrt(np.mean((model.predict(test) - test[target]) ** 2)))
+    assert found == pytest.approx(0.196, rel=0.03)
+
+
+def test_the_embedded_patients_are_learned() -> None:
+    """Diabetes over five clinics: the published tree beats the mean."""
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    frame["clinic"] = np.random.default_rng(0).integers(0, 5, len(frame))
+    train, test = frame.iloc[:350], frame.iloc[350:]
+    learner = FuzzyTreeRegressor(max_depth=1)
+    fed = LocalDisclosure.from_frame(train, "target", "clinic", policy=learner.published())
+    found = np.sqrt(np.mean((learner.fit(fed).predict(test) - test["target"]) ** 2))
+    assert found < 0.9 * test["target"].std()
+
+
+def test_a_refused_first_question_is_reported() -> None:
+    """A policy that names none of the learner's kinds leaves nobody to ask."""
+    fed = LocalDisclosure.from_frame(table(), "score", "client", schema=SCHEMA, policy=Policy({}))
+    with pytest.raises(NobodyAnswered, match="policy does not name"):
+        fed.ask(Scaling(8))
