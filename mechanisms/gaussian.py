@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked
+from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked, within_range
 from privfed.noise import Noise
 from privfed.part import PartType
 
@@ -43,15 +43,21 @@ class Gaussian(Mechanism):
         )
 
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
-        """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
+        """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho).
+
+        Raises:
+            ValueError: 64-bit integers cannot hold noise that wide.
+        """
         variance = Fraction(joint(group).l2_squared) / (2 * spend)
         sigma = math.sqrt(variance)
         while Fraction(sigma) ** 2 < variance:
             sigma = math.nextafter(sigma, math.inf)
-        return sigma
+        return within_range(sigma)
 
     def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
         """The same sigma for every part of the group."""
+        if joint(group).l2_squared == 0:
+            return {}
         return {name: Noised(self.name, self.scale(group, spend)) for name in group}
 
     def protect(

@@ -10,7 +10,7 @@ import numpy as np
 
 from privfed.exact import float_up
 from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked
+from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked, within_range
 from privfed.noise import Noise
 from privfed.part import PartType
 
@@ -40,11 +40,17 @@ class Laplace(Mechanism):
         return Loss.pure(spend, ("laplace", str(joint(group).l1), repr(self.scale(group, spend))))
 
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
-        """Scale of the noise in grid units, at least L1 / epsilon exactly."""
-        return float_up(Fraction(joint(group).l1) / spend)
+        """Scale of the noise in grid units, at least L1 / epsilon exactly.
+
+        Raises:
+            ValueError: 64-bit integers cannot hold noise that wide.
+        """
+        return within_range(float_up(Fraction(joint(group).l1) / spend))
 
     def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
         """The same scale for every part of the group."""
+        if joint(group).l1 == 0:
+            return {}
         return {name: Noised(self.name, self.scale(group, spend)) for name in group}
 
     def protect(

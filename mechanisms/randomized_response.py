@@ -73,13 +73,14 @@ class RandomizedResponse(Mechanism):
 
 
 def flip_probability(epsilon: Fraction) -> Fraction:
-    """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon)."""
+    """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon), and never above one half."""
     with localcontext() as context:
         context.prec = 60
         value = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
         share = Decimal(2**64) / (1 + value.exp())
         nudged = share * (1 + Decimal(10) ** -40)
-        return Fraction(int(nudged.to_integral_value(rounding=ROUND_CEILING)), 2**64)
+        threshold = int(nudged.to_integral_value(rounding=ROUND_CEILING))
+        return Fraction(min(threshold, 2**63), 2**64)
 
 
 def estimate_count(yes: np.ndarray | int, asked: int, flip: float) -> np.ndarray:

@@ -28,7 +28,9 @@ class Budget:
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0 or not 0 <= self.delta < 1:
+        if not (_is_fraction(self.epsilon) and _is_fraction(self.delta)):
+            raise PolicyError('a budget needs exact numbers; write Budget.of("0.5", "1e-5")')
+        if not self.epsilon > 0 or not 0 <= self.delta < 1:
             raise PolicyError("a budget needs epsilon above 0 and delta from 0 to below 1")
 
     @classmethod
@@ -39,6 +41,10 @@ class Budget:
     def to_dict(self) -> dict[str, Any]:
         """Give the budget as plain data."""
         return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+
+
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, Fraction)
 
 
 class Accountant(ABC):

@@ -15,6 +15,9 @@ from privfed.errors import InputError
 Number = Fraction | int | float | str | Decimal
 #: Irrational costs are rounded up to this many units per one.
 RESOLUTION = 10**15
+#: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
+#: service in eleven letters.
+EXPONENT = 400
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
@@ -40,8 +43,8 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
 def _parse(value: Number, name: str) -> Fraction:
     if isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value!r}; write for example '0.5'")
-    if isinstance(value, Rational):
-        return Fraction(value)
+    if isinstance(value, Rational):  # int() because numpy's integers overflow inside a Fraction
+        return Fraction(int(value.numerator), int(value.denominator))
     text = repr(float(value)) if isinstance(value, float) else str(value).strip()
     try:
         if "/" in text:
@@ -49,6 +52,8 @@ def _parse(value: Number, name: str) -> Fraction:
         decimal = Decimal(text)
         if not decimal.is_finite():
             raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
+        if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
+            raise InputError(f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}")
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(

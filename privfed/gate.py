@@ -48,6 +48,8 @@ from privfed.schema import Schema
 
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
+#: Longest id, principal or kind, in characters: they are written into the ledger.
+NAME_LIMIT = 200
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,15 @@ class Gate:
         """Answer one request; refusals and failures are values."""
         with self._lock:
             try:
+                _check_names(request)
                 again = self._answered(request)
                 return again if again is not None else self._answer(request)
             except Refused as refused:
                 return self._refuse(request, refused.reason)
             except LedgerError:
-                return Envelope.seal(Refusal(self.owner, request.id, Reason.LEDGER))
+                return self._unrecorded(request)
+            except Exception:  # a plugin's own fault while pricing, before any data are read
+                return self._refuse(request, Reason.UNSUPPORTED)
 
     def _answered(self, request: Request) -> Envelope | None:
         """Give the stored bytes of a request that was answered before."""
@@ -154,9 +159,8 @@ class Gate:
         )
         if refused is not None:
             return Envelope.seal(Refusal(self.owner, request.id, refused))
-        reply = self._evaluate(request, query, parts, shields)
-        sealed = Envelope.seal(reply)
-        record = self.ledger.release if isinstance(reply, Release) else self.ledger.fail
+        sealed = self._evaluate(request, query, shields)
+        record = self.ledger.release if sealed.status == "release" else self.ledger.fail
         return Envelope(sealed.status, sealed.body, record(charge, sealed.body))
 
     # --- before the data are read --------------------------------------------------------------
@@ -205,7 +209,10 @@ class Gate:
         if part.sensitivity is None:
             return Guarded(part, None)
         policy = self.policy
-        return Guarded(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
+        try:
+            return Guarded(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
+        except PolicyError:  # no finite bound for the policy's unit
+            return Guarded(part, None)
 
     def _charge(self, request: Request, shields: list[Shield]) -> Charge:
         try:
@@ -229,9 +236,7 @@ class Gate:
         )
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
-        limits = [
-            guard.times for guard in self.policy.guards[charge.kind] if guard.times is not None
-        ]
+        limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
         if limits and spent.times.get(charge.kind, 0) >= min(limits):
             return Reason.TIMES
         total = self.accountant.add(spent.total, charge.loss)
@@ -241,19 +246,19 @@ class Gate:
 
     # --- after the charge is durable -----------------------------------------------------------
 
-    def _evaluate(
-        self, request: Request, query: Query, parts: Mapping[str, Part], shields: list[Shield]
-    ) -> Release | Failure:
+    def _evaluate(self, request: Request, query: Query, shields: list[Shield]) -> Envelope:
+        """Give the sealed release, or one constant failure whatever went wrong."""
         try:
             exact = query.evaluate(self._view)
             released: dict[str, ReleasedPart] = {}
             for shield in shields:
                 released |= self._protect(query, exact, shield)
-            return Release(
-                self.owner, request.id, query.kind, request.digest, released, self._noise.secure
+            secure = self._noise.secure
+            return Envelope.seal(
+                Release(self.owner, request.id, query.kind, request.digest, released, secure)
             )
         except Exception:
-            return Failure(self.owner, request.id)
+            return Envelope.seal(Failure(self.owner, request.id))
 
     def _protect(
         self, query: Query, exact: Mapping[str, np.ndarray], shield: Shield
@@ -268,12 +273,17 @@ class Gate:
         }
 
     def _refuse(self, request: Request, reason: Reason) -> Envelope:
-        body = {"kind": request.kind[:200], "query": request.digest, "study": self.study}
+        names = (request.principal, request.id, request.kind)
+        principal, name, kind = (text[:NAME_LIMIT] for text in names)
+        body = {"kind": kind, "query": request.digest, "study": self.study}
         try:
-            head = self.ledger.refuse(request.principal[:200], request.id[:200], reason, body)
-        except LedgerError:
-            return Envelope.seal(Refusal(self.owner, request.id, Reason.LEDGER))
-        return Envelope.seal(Refusal(self.owner, request.id, reason), head)
+            head = self.ledger.refuse(principal, name, reason, body)
+        except Exception:
+            return self._unrecorded(request)
+        return Envelope.seal(Refusal(self.owner, name, reason), head)
+
+    def _unrecorded(self, request: Request) -> Envelope:
+        return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
 
     @property
     def budget(self) -> Budget | None:
@@ -289,6 +299,11 @@ def assign(guards: Sequence[Guard], parts: Iterable[str]) -> list[list[str]]:
         [n for n in names if n in guard.parts or ("*" in guard.parts and n not in named)]
         for guard in guards
     ]
+
+
+def _check_names(request: Request) -> None:
+    if max(map(len, (request.id, request.principal, request.kind))) > NAME_LIMIT:
+        raise Refused(Reason.MALFORMED)
 
 
 def _check_supported(shield: Shield) -> None:
@@ -335,21 +350,24 @@ def _accountant(policy: Policy) -> Accountant:
 
 
 def _mechanism(guard: Guard) -> Mechanism:
-    if isinstance(guard.mechanism, Mechanism):
-        return guard.mechanism
-    build = plugins.load("mechanisms", guard.mechanism)
+    mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
+    if mechanism.currency is not None and guard.spend is None:
+        raise PolicyError(
+            f'mechanism {guard.called!r} needs spend = "..." (in {mechanism.currency}) in its guard'
+        )
+    return mechanism
+
+
+def _built(guard: Guard) -> Mechanism:
+    build = plugins.load("mechanisms", guard.called)
     try:
         mechanism: Mechanism = build(**guard.options)
+        return mechanism
     except TypeError:
         known = ", ".join(guard.options) or "none"
         raise PolicyError(
             f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins`"
         ) from None
-    if mechanism.currency is not None and guard.spend is None:
-        raise PolicyError(
-            f'mechanism {guard.mechanism!r} needs spend = "..." (in {mechanism.currency}) in its guard'
-        )
-    return mechanism
 
 
 def _kinds(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
@@ -364,6 +382,8 @@ def _kinds(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Que
             kinds[kind] = plugins.load("queries", kind)
         except PluginError as error:
             raise PolicyError(f"the policy names a query that is not installed: {error}") from None
+        if kinds[kind].kind != kind:
+            raise PluginError(f"the query installed as {kind!r} calls itself {kinds[kind].kind!r}")
     return kinds
 
 

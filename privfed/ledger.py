@@ -225,8 +225,8 @@ class Ledger:
     def find(self, principal: str, request: str) -> Entry | None:
         """The latest entry of a request that was charged, or none."""
         row = self._db.execute(
-            "SELECT * FROM entries WHERE principal = ? AND request = ? AND event != 'refused' "
-            "ORDER BY seq DESC LIMIT 1",
+            "SELECT * FROM entries WHERE principal = ? AND request = ? "
+            "AND event IN ('reserved', 'released', 'failed') ORDER BY seq DESC LIMIT 1",
             (principal, request),
         ).fetchone()
         return None if row is None else _entry(row)

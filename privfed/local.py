@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,7 @@ class LocalDisclosure(ChannelDisclosure):
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
         known = schema or Schema.infer(frame[columns], target)
+        _check_target(known, target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name) for name in groups}
         folder = None if ledgers is None else _folder(ledgers)
@@ -84,7 +86,9 @@ class LocalDisclosure(ChannelDisclosure):
         }
         gates = {}
         for number, (name, records) in enumerate(prepared.items()):
-            ledger = Ledger(None if folder is None else folder / f"{name}.db", dataset=name)
+            ledger = Ledger(
+                None if folder is None else folder / f"{quote(name, safe=' ')}.db", dataset=name
+            )
             noise: Noise = SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
             secret = _secret(seed, name)
             gate = Gate(
@@ -131,6 +135,8 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     if client not in frame.columns:
         known = ", ".join(str(column) for column in frame.columns)
         raise InputError(f"no column {client!r} for the clients; the columns are {known}")
+    if list(frame.columns).count(client) > 1:
+        raise InputError(f"column {client!r} stands twice in the table; keep one")
     owners = frame[client]
     if owners.isna().any():
         raise InputError(
@@ -140,6 +146,12 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     if names.nunique() != owners.nunique():
         raise InputError(f"column {client!r} has two clients with one name; give each its own")
     return {str(name): part for name, part in frame.groupby(names.to_numpy(), sort=False)}
+
+
+def _check_target(schema: Schema, target: str | None) -> None:
+    named = None if schema.target is None else schema.target.name
+    if target is not None and named != target:
+        raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
 
 
 def _policy(policy: Policies, client: str) -> Policy:

@@ -15,6 +15,11 @@ from privfed.loss import Loss
 from privfed.noise import Noise
 from privfed.part import Bound, Part
 
+#: Widest noise that may be asked for, in grid units. Samplers of 64-bit integers saturate, and a
+#: saturated draw added to an exact value gives it away; noise of this scale reaches 2^62 with
+#: probability below exp(-4096), and exact values stay below 2^53.
+WIDEST = 2.0**50
+
 #: What a mechanism gives back: integers (or floats for values) with suppressed cells masked.
 Protected = Mapping[str, np.ma.MaskedArray]
 
@@ -101,6 +106,17 @@ def joint(group: Mapping[str, Guarded]) -> Bound:
             raise ValueError(f"part {name!r} has no finite sensitivity")
         total = total + guarded.bound
     return total
+
+
+def within_range(scale: float) -> float:
+    """Give a noise scale back, in grid units, if 64-bit integers can hold its noise.
+
+    Raises:
+        ValueError: the scale is not a finite positive number, or wider than :data:`WIDEST`.
+    """
+    if not 0 < scale <= WIDEST:
+        raise ValueError("the spend is too small: 64-bit integers cannot hold its noise")
+    return scale
 
 
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from operator import index
 from typing import Literal
 
 import numpy as np
@@ -42,6 +43,8 @@ class Bound:
     l2_squared: int
 
     def __post_init__(self) -> None:
+        for name in ("l1", "l2_squared"):  # numpy's integers overflow when they are squared
+            object.__setattr__(self, name, _whole(getattr(self, name)))
         if self.l1 < 0 or self.l2_squared < 0 or self.l2_squared > self.l1**2:
             raise QueryError("malformed", "a bound needs 0 <= l2_squared <= l1 squared")
 
@@ -91,14 +94,30 @@ class Sensitivity:
         if unit in ("record", "rule"):
             return record
         if self.anything is not None:
-            grouped = None if cap is None else record.times(cap)
-            return self.anything if grouped is None else _smaller(self.anything, grouped)
+            return self.anything if cap is None else _smaller(self.anything, self._of(record, cap))
         if cap is None:
             raise PolicyError(
                 f"unit {unit!r} needs cap = the most records of one {unit}; "
                 "without it a person with many records is not covered"
             )
-        return record.times(cap)
+        return self._of(record, cap)
+
+    def _of(self, record: Bound, cap: int) -> Bound:
+        """The bound of one unit of at most ``cap`` records, each changed as ``record`` is.
+
+        Replacing a unit of j records by one of k replaces min(j, k) of them and adds or removes the
+        rest: at most ``cap`` changes, each of either kind.
+        """
+        single = self.add_or_remove
+        larger = Bound(max(record.l1, single.l1), max(record.l2_squared, single.l2_squared))
+        return larger.times(cap)
+
+
+def _whole(units: int) -> int:
+    try:
+        return index(units)
+    except TypeError:
+        raise QueryError("malformed", "a bound needs whole numbers of grid units") from None
 
 
 def _smaller(one: Bound, other: Bound) -> Bound:

@@ -26,6 +26,15 @@ from privfed.part import Relation, Unit
 CELLS = 20_000_000
 
 
+def whole(value: object) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
 @dataclass(frozen=True)
 class Guard:
     """How one group of parts is protected, jointly.
@@ -51,11 +60,17 @@ class Guard:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, exact(value, f"guard {name}"))
+        if not _names(self.parts):
+            raise PolicyError('a guard\'s parts are a list of names; write parts = ["..."]')
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
             raise PolicyError('a guard needs parts; write parts = ["*"] for all of them')
-        if self.times is not None and self.times < 1:
+        if not isinstance(self.options, Mapping):
+            raise PolicyError("a guard's options are a table; write options = { name = value }")
+        if self.times is not None and not whole(self.times):
             raise PolicyError("a guard's times must be at least 1; leave it out for no limit")
+        if self.spend is not None and self.cap is not None and self.cap < self.spend:
+            raise PolicyError("a guard's cap is the most it may spend; write at least its spend")
 
     @classmethod
     def of(
@@ -128,8 +143,12 @@ class Policy:
             raise PolicyError(
                 f"relation must be one of {', '.join(get_args(Relation))}, not {self.relation!r}"
             )
-        if self.cap is not None and self.cap < 1:
-            raise PolicyError("cap must be at least 1 record of one unit")
+        if self.cap is not None and not whole(self.cap):
+            raise PolicyError("cap must be a whole number of at least 1 record of one unit")
+        if not whole(self.cells):
+            raise PolicyError("cells must be a whole number of at least 1")
+        if not isinstance(self.accountant, str | Accountant):
+            raise PolicyError('accountant must be a name; write accountant = "pure"')
         for kind, guards in self.guards.items():
             _check_overlap(kind, guards)
 
@@ -150,6 +169,9 @@ class Policy:
             raise PolicyError(
                 "two policies join only under one unit, relation, accountant and budget"
             )
+        for kind in self.guards.keys() & other.guards.keys():
+            if self.guards[kind] != other.guards[kind]:
+                raise PolicyError(f"two policies guard query {kind!r} differently; keep one")
         return replace(self, guards={**self.guards, **other.guards})
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,8 +211,10 @@ class Policy:
             "guard",
         }
         _only(plain, known, where)
-        guards: dict[str, tuple[Guard, ...]] = {kind: () for kind in plain.get("local", ())}
-        for entry in plain.get("guard", ()):
+        guards: dict[str, tuple[Guard, ...]] = {
+            str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)
+        }
+        for entry in _list(plain, "guard", "[[guard]] tables", where):
             kind, guard = _guard(entry, where)
             guards[kind] = (*guards.get(kind, ()), guard)
         chosen = {
@@ -214,7 +238,16 @@ class Policy:
         Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
 
+def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[Any]:
+    value = plain.get(key, [])
+    if not isinstance(value, list | tuple):
+        raise PolicyError(f"{where}: {key} must be a list; write {wanted}")
+    return list(value)
+
+
 def _only(plain: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    if not isinstance(plain, Mapping):
+        raise PolicyError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
     unknown = sorted(set(plain) - set(known))
     if unknown:
         raise PolicyError(
@@ -232,7 +265,7 @@ def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
         if not isinstance(entry.get(key), str):
             raise PolicyError(f'{where}: every [[guard]] needs {key} = "..."')
     plain = {key: entry[key] for key in ("spend", "cap", "times", "options") if key in entry}
-    return entry["query"], Guard(entry["mechanism"], tuple(entry.get("parts", ("*",))), **plain)
+    return entry["query"], Guard(entry["mechanism"], entry.get("parts", ("*",)), **plain)
 
 
 def _budget(plain: Mapping[str, Any] | None, where: str) -> Budget | None:

@@ -45,6 +45,10 @@ class Records:
                 raise SchemaError("records have a target that the schema does not name")
             bounds = (np.array(bound) for bound in schema.target.bounds)
             object.__setattr__(self, "y", _clip(np.asarray(self.y, dtype=float), *bounds))
+        for name in ("y", "individual"):
+            array = getattr(self, name)
+            if array is not None and np.shape(array) != (len(x),):
+                raise SchemaError(f"records need one {name} each, in one dimension")
 
     def __len__(self) -> int:
         return int(self.x.shape[0])
@@ -156,7 +160,7 @@ def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np
 
 def _label(value: object) -> str:
     """Write a category as the schema does: 1.0 and 1 are both '1'."""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
 

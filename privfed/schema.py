@@ -45,7 +45,7 @@ class Column:
     description: str = ""
 
     def __post_init__(self) -> None:
-        if not self.name:
+        if not self.name or not isinstance(self.name, str):
             raise SchemaError('a column has no name; write name = "..."')
         if self.kind not in KINDS:
             raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
@@ -66,6 +66,8 @@ class Column:
         lower, upper = self.lower, self.upper
         if lower is None or upper is None:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
+        if not (_number(lower) and _number(upper) and (self.fill is None or _number(self.fill))):
+            raise SchemaError(f"column {self.name!r}: lower, upper and fill are numbers, no text")
         if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
             raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
         if self.fill is not None and not lower <= float(self.fill) <= upper:
@@ -162,7 +164,10 @@ class Schema:
     def from_dict(cls, plain: Mapping[str, Any], where: str = "schema") -> Schema:
         """Read plain data; a misspelt key is an error that lists the known ones."""
         _only(plain, {"name", "target", "column"}, where)
-        columns = tuple(_column(entry, where) for entry in plain.get("column", ()))
+        entries = plain.get("column", ())
+        if not isinstance(entries, list | tuple):
+            raise SchemaError(f"{where}: write each column as a table of its own, [[column]]")
+        columns = tuple(_column(entry, where) for entry in entries)
         target = plain.get("target")
         chosen = [column for column in columns if column.name == target]
         if target is not None and not chosen:
@@ -186,6 +191,9 @@ class Schema:
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
         """Read bounds and categories off the data: convenient, and an unprotected release."""
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise SchemaError(f"column {twice[0]!r} stands twice in the table; keep one")
         columns = [_inferred(frame[column], str(column)) for column in frame.columns]
         features = tuple(column for column in columns if column.name != target)
         chosen = [column for column in columns if column.name == target]
@@ -195,7 +203,13 @@ class Schema:
         return cls(features, chosen[0] if chosen else None, name, inferred=True)
 
 
+def _number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
+    if not isinstance(plain, Mapping):
+        raise SchemaError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
     unknown = sorted(set(plain) - known)
     if unknown:
         raise SchemaError(
@@ -205,8 +219,13 @@ def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
 
 def _column(entry: Mapping[str, Any], where: str) -> Column:
     _only(entry, set(Column.__dataclass_fields__), where)
+    if "name" not in entry:
+        raise SchemaError(f'{where}: every [[column]] needs name = "..."')
     plain = dict(entry)
-    plain["categories"] = tuple(str(value) for value in plain.get("categories", ()))
+    listed = plain.get("categories", ())
+    if not isinstance(listed, list | tuple):
+        raise SchemaError(f"{where}: column {entry['name']!r}: categories are a list of texts")
+    plain["categories"] = tuple(str(value) for value in listed)
     return Column(**plain)
 
 

@@ -65,7 +65,7 @@ def digest(data: bytes) -> str:
 def _encode_hook(value: object) -> Any:
     if isinstance(value, np.ndarray):
         kind = value.dtype.kind
-        if kind not in _KINDS:
+        if kind not in _KINDS or (kind == "u" and value.dtype != np.uint8):
             raise TypeError(
                 f"arrays of {value.dtype} have no wire form; use int64, float64, uint8 or bool"
             )

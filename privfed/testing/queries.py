@@ -101,7 +101,12 @@ class LevelSums(Query):
 class AboveMiddle(Query):
     """One bit from each individual of a cohort: is your value in the upper half?
 
-    Sensitivity: an individual's data, whatever they are, set one bit: L1 = 1 over anything.
+    Each individual has a slot: its number among the table's people, or its row where the table does
+    not name them. Several records of one person are joined by "or"; an empty slot answers no, so
+    that the number of people does not show.
+
+    Sensitivity: whatever a slot holds sets one bit: L1 = 1 over anything. A single record more,
+    less or of another person can shift every slot behind it: all bits.
     """
 
     feature: int
@@ -112,10 +117,16 @@ class AboveMiddle(Query):
         """``bits``, one for each individual."""
         if not 0 <= self.feature < len(schema.features) or self.people < 1:
             raise QueryError("malformed", "unknown feature, or nobody asked")
-        sensitivity = Sensitivity(Bound(1, 1), Bound(1, 1), anything=Bound(1, 1))
+        every = Bound(self.people, self.people)
+        sensitivity = Sensitivity(every, every, anything=Bound(1, 1))
         return {"bits": Part(PartType.BITS, ("individual",), (self.people,), sensitivity)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Compare each individual's value with the middle of the public bounds."""
         low, high = view.schema.features[self.feature].bounds
-        return {"bits": view.table.x[: self.people, self.feature] >= (low + high) / 2}
+        table = view.table
+        slots = np.arange(len(table)) if table.individual is None else table.individual
+        above = table.x[:, self.feature] >= (low + high) / 2
+        bits = np.zeros(self.people, dtype=bool)
+        bits[slots[above & (slots < self.people)]] = True
+        return {"bits": bits}
