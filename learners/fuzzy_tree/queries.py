@@ -6,29 +6,22 @@ centring changes no tree (gains do not depend on it) and shrinks every sensitivi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.fuzzy import (
-    LEAST,
-    Activation,
-    Memberships,
-    activations,
-    keep_only,
-    to_unit,
-)
+from privfed.learners.fuzzy_tree.fuzzy import to_unit
+from privfed.learners.fuzzy_tree.silence import few, revealing, silent_nodes
+from privfed.learners.fuzzy_tree.sums import Prepared, cell_sums, equations, node_sums
 from privfed.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.partition import Path, check_paths
 from privfed.query import Query, View
 from privfed.schema import Schema
 
 _UNIT = int(1 / GRID)
-#: Most pairs of record and node that are summed in one piece.
-_PIECE = 16_384
 
 
 @dataclass(frozen=True)
@@ -84,12 +77,10 @@ class _Fuzzy(Query):
         if schema.target is None or not 2 <= self.sets <= 99 or not self.nodes:
             raise QueryError("malformed", "a fuzzy tree needs a target, sets and nodes")
         for bound in (self.lower, self.upper):
-            if (
-                bound.shape != (features,)
-                or bound.dtype.kind != "f"
-                or not np.isfinite(bound).all()
-            ):
-                raise QueryError("malformed", "scaling needs one finite bound for each feature")
+            if bound.shape != (features,) or bound.dtype.kind != "f":
+                raise QueryError("malformed", "scaling needs one bound for each feature")
+        if not np.isfinite([self.lower, self.upper, self.upper - self.lower]).all():
+            raise QueryError("malformed", "scaling needs finite bounds and widths")
         check_paths(self.nodes, features, self.sets)
 
     def _check_features(self, schema: Schema) -> None:
@@ -97,60 +88,16 @@ class _Fuzzy(Query):
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(schema.features))):
             raise QueryError("malformed", "features must be known, each once")
 
-    def _prepare(self, view: View) -> _Prepared:
+    def _prepare(self, view: View) -> Prepared:
         key = ("fuzzy_tree", self.sets, self.lower.tobytes(), self.upper.tobytes())
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
-            view.cache["fuzzy_tree"] = _Prepared.of(view, self.sets, self.lower, self.upper)
-        prepared: _Prepared = view.cache["fuzzy_tree"]
+            view.cache["fuzzy_tree"] = Prepared.of(view, self.sets, self.lower, self.upper)
+        prepared: Prepared = view.cache["fuzzy_tree"]
         return prepared
 
     def _silent(self, view: View) -> np.ndarray:
-        """Nodes whose totals could be subtracted: a branch of a split on their way reveals.
-
-        If one branch of a split reveals at this client, all branches are silent, and all that grows
-        from them. Pure in (records, query).
-        """
-        prepared = self._prepare(view)
-        fate: dict[Path, bool] = {(): False}
-        known: dict[Path, Activation] = {}
-
-        def silent(path: Path) -> bool:
-            if path not in fate:
-                parent, feature = path[:-1], path[-1][0]
-                hidden = silent(parent)
-                if not hidden:
-                    (node,) = activations(prepared.memberships, [parent], known)
-                    hidden = _group_reveals(
-                        self.sets, prepared.memberships, node, feature, root=not parent
-                    )
-                fate.update({(*parent, (feature, branch)): hidden for branch in range(self.sets)})
-            return fate[path]
-
-        return np.array([silent(path) for path in self.nodes])
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """A client's records in the tree's own coordinates."""
-
-    unit: np.ndarray
-    target: np.ndarray
-    memberships: Memberships
-    known: MutableMapping[Path, Activation] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, view: View, sets: int, lower: np.ndarray, upper: np.ndarray) -> _Prepared:
-        assert view.schema.target is not None
-        low, high = view.schema.target.bounds
-        unit = to_unit(view.table.x, lower, upper)
-        return cls(unit, (view.table.target - low) / (high - low) - 0.5, Memberships.of(unit, sets))
-
-    def reach(self, nodes: Sequence[Path]) -> list[Activation]:
-        """Activations of the nodes; only these are remembered, for their children."""
-        reached = activations(self.memberships, nodes, self.known)
-        keep_only(self.known, nodes)
-        return reached
+        return silent_nodes(self._prepare(view).memberships, self.nodes, self.sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +144,11 @@ class Level(_Fuzzy):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up over all pairs of record and node at once."""
         prepared = self._prepare(view)
-        reached = prepared.reach(self.nodes)
-        sums = {**_cell_sums(self, prepared, reached), **_node_sums(self, prepared, reached)}
-        return {**sums, "records": np.array(len(prepared.target))}
+        return {
+            **cell_sums(prepared, self.nodes, self.features, self.sets),
+            **node_sums(prepared, self.nodes),
+            "records": np.array(len(prepared.target)),
+        }
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -269,7 +218,7 @@ class Leaves(_Fuzzy):
         reached = prepared.reach(self.nodes)
         chosen = prepared.unit[:, list(self.features)]
         design = np.column_stack([np.ones(len(chosen)), chosen - 0.5])
-        sums = [_equations(design, prepared.target, leaf) for leaf in reached]
+        sums = [equations(design, prepared.target, leaf) for leaf in reached]
         return {
             "gram": np.stack([gram for gram, _ in sums]),
             "moment": np.stack([moment for _, moment in sums]),
@@ -359,109 +308,3 @@ def _gram(features: int) -> Sensitivity:
 def _moment(features: int) -> Sensitivity:
     """L1 (1 + F/2) / 2 and squared L2 (1 + F/4) / 4, in grid units."""
     return Sensitivity.of((2 + features) * _UNIT // 4, (4 + features) * _UNIT**2 // 16)
-
-
-# --- sums ------------------------------------------------------------------------------------------
-
-
-def _cell_sums(
-    query: Level, prepared: _Prepared, reached: list[Activation]
-) -> dict[str, np.ndarray]:
-    """The sums by (node, feature, set), a piece of the pairs at a time."""
-    nodes, wide, sets = len(query.nodes), len(query.features), query.sets
-    node = np.repeat(np.arange(nodes), [len(one.rows) for one in reached])
-    rows = np.concatenate([one.rows for one in reached])
-    weight = np.concatenate([one.weight for one in reached])
-    size = nodes * wide * sets
-    totals = np.zeros((4, size))
-    columns = np.array(query.features, dtype=np.int64)
-    for start in range(0, len(rows), _PIECE):
-        piece = slice(start, start + _PIECE)
-        below = prepared.memberships.below[np.ix_(rows[piece], columns)]
-        rest = prepared.memberships.rest[np.ix_(rows[piece], columns)]
-        key = (node[piece, None] * wide + np.arange(wide)) * sets + below
-        target = prepared.target[rows[piece], None]
-        _add_cells(totals, key, weight[piece, None] * (1 - rest), target)
-        _add_cells(totals, key + 1, weight[piece, None] * rest, target)
-    shaped = totals.reshape(4, nodes, wide, sets)
-    for number, path in enumerate(query.nodes):
-        used = [query.features.index(f) for f, _ in path if f in query.features]
-        shaped[:, number, used] = 0
-    return dict(zip(("weights", "linear", "squares", "counts"), shaped, strict=True))
-
-
-def _add_cells(totals: np.ndarray, key: np.ndarray, degree: np.ndarray, target: np.ndarray) -> None:
-    flat = key.ravel()
-    size = totals.shape[1]
-    for row, values in enumerate((degree, degree * target, degree * target**2)):
-        totals[row] += np.bincount(flat, on_grid(values).ravel(), size)
-    totals[3] += np.bincount(flat, (degree >= LEAST).ravel(), size)
-
-
-def _node_sums(
-    query: Level, prepared: _Prepared, reached: list[Activation]
-) -> dict[str, np.ndarray]:
-    """The sums by node."""
-    sums = np.zeros((5, len(reached)))
-    for number, (path, node) in enumerate(zip(query.nodes, reached, strict=True)):
-        target = prepared.target[node.rows]
-        sums[0, number] = on_grid(node.weight).sum()
-        sums[1, number] = on_grid(node.weight * target).sum()
-        sums[2, number] = on_grid(node.weight * target**2).sum()
-        sums[3, number] = len(node.rows)
-        sums[4, number] = (node.weight >= 0.5 ** len(path)).sum()
-    names = ("node_weights", "node_linear", "node_squares", "node_counts", "node_strong")
-    return dict(zip(names, sums, strict=True))
-
-
-def _equations(
-    design: np.ndarray, target: np.ndarray, leaf: Activation
-) -> tuple[np.ndarray, np.ndarray]:
-    """One leaf's normal equations in whole grid units."""
-    x, weight = design[leaf.rows], leaf.weight[:, None]
-    weighted = weight * x
-    width = x.shape[1]
-    gram = np.zeros((width, width))
-    for row in range(width):
-        gram[row, row:] = on_grid(weighted[:, row : row + 1] * x[:, row:]).sum(axis=0)
-    gram += np.triu(gram, 1).T
-    return gram, on_grid(weighted * target[leaf.rows, None]).sum(axis=0)
-
-
-# --- what would give a record away -----------------------------------------------------------------
-
-
-def few(counts: np.ndarray) -> np.ndarray:
-    """Cells of one or two records."""
-    small: np.ndarray = (counts > 0) & (counts <= 2)
-    return small
-
-
-def revealing(
-    weights: np.ndarray, counts: np.ndarray, root: Sequence[bool], strict: bool
-) -> np.ndarray:
-    """The paper's Check&Nullify (Algorithm 1) on cells of shape (node, feature, set).
-
-    (i) two records or fewer; (ii) a set whose neighbours are both empty: all its records share one
-    value (at a border, the one neighbour); (iii) at the root, weights equal to the count: each
-    membership is 1. Strictly, an empty cell reveals nobody and need not be hidden.
-    """
-    filled = weights > 0
-    padded = np.pad(filled, ((0, 0), (0, 0), (1, 1)))
-    alone = filled & ~padded[:, :, :-2] & ~padded[:, :, 2:]
-    whole = (weights == counts * _UNIT) & np.asarray(root, dtype=bool)[:, None, None]
-    if strict:
-        strictly: np.ndarray = few(counts) | alone | (whole & filled)
-        return strictly
-    cells: np.ndarray = (counts <= 2) | alone | whole
-    return cells
-
-
-def _group_reveals(
-    sets: int, memberships: Memberships, parent: Activation, split: int, root: bool
-) -> bool:
-    """Whether one of the branches of a node's split on a feature reveals."""
-    branches = [parent.into(memberships, split, branch) for branch in range(sets)]
-    weights = np.array([on_grid(branch.weight).sum() for branch in branches])
-    counts = np.array([len(branch.rows) for branch in branches])
-    return bool(revealing(weights[None, None], counts[None, None], [root], strict=True).any())

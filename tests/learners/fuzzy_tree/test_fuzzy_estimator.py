@@ -17,7 +17,7 @@ from privfed.bare import BareDisclosure
 from privfed.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.errors import InputError, NobodyAnswered, SchemaError
 from privfed.learners import FuzzyTreeRegressor
-from privfed.learners.fuzzy_tree.estimator import percentiles
+from privfed.learners.fuzzy_tree.percentiles import percentiles
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 
 SCHEMA = Schema(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from privfed import Column, Schema
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling, revealing
+from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.fuzzy_tree.silence import revealing
 from privfed.part import GRID
 from privfed.query import Query, View
 from privfed.records import Records
