@@ -312,17 +312,21 @@ class FuzzyTreeRegressor(FederatedLearner):
         """What the paper releases: sums with small cells nullified, leaf equations as they are.
 
         Args:
-            strict: whether nullification also silences what could be subtracted.
+            strict: whether nullification also silences what could be subtracted, leaf equations
+                included; histograms for scaling are then not released at all.
         """
-        nullify = Guard.of("nullify", strict=strict)
-        leaf = nullify if strict else Guard.of("open")
+        if strict:
+            guard = (Guard.of("nullify", strict=True),)
+            return Policy(
+                dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
+            )
         guards = {
             Scaling.kind: (Guard.of("open"),),
-            Level.kind: (nullify,),
-            Leaves.kind: (leaf,),
-            Activations.kind: (leaf,),
+            Level.kind: (Guard.of("nullify"),),
+            Leaves.kind: (Guard.of("open"),),
+            Activations.kind: (Guard.of("open"),),
         }
-        return Policy(guards, name="strict" if strict else "published")
+        return Policy(guards, name="published")
 
     def private(self, epsilon: Number, delta: Number = "1e-5", depth: int | None = None) -> Policy:
         """Finite epsilon end to end: Gaussian sums by level and leaf equations, under zCDP.
