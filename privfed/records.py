@@ -147,7 +147,7 @@ def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple
 
 def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np.ndarray:
     filled = series if column.fill is None else series.fillna(column.fill)
-    codes = pd.Index(column.categories).get_indexer(filled.map(_label))
+    codes = pd.Index(column.categories).get_indexer(pd.Index(filled.map(_label)))
     unseen = int((codes < 0).sum())
     if unseen and column.fill is None:
         raise SchemaError(
