@@ -65,8 +65,10 @@ def test_text_round_trip(value: Fraction) -> None:
 def test_round_up_is_outward(value: float) -> None:
     """A computed cost is never rounded down, nor up by more than its resolution."""
     rounded = round_up(value)
-    assert Fraction(value) <= rounded <= Fraction(value) * (1 + Fraction(1, 10**13)) + Fraction(
-        1, 10**15
+    assert (
+        Fraction(value)
+        <= rounded
+        <= Fraction(value) * (1 + Fraction(1, 10**13)) + Fraction(1, 10**15)
     )
 
 

@@ -19,7 +19,10 @@ SCHEMA = Schema(
     Column("y", lower=-1, upper=1),
 )
 FILLED = Schema(
-    (Column("age", lower=0, upper=100, fill=50), Column("sex", "category", categories=("f", "m"), fill="m")),
+    (
+        Column("age", lower=0, upper=100, fill=50),
+        Column("sex", "category", categories=("f", "m"), fill="m"),
+    ),
 )
 #: A raw value that no message may repeat.
 SENTINEL = 7318.25
@@ -125,7 +128,9 @@ def test_cap_keeps_the_first_of_each_person() -> None:
         (np.zeros((2, 2)), None, np.zeros(1, int)),
     ],
 )
-def test_shapes_are_held(x: np.ndarray, y: np.ndarray | None, individual: np.ndarray | None) -> None:
+def test_shapes_are_held(
+    x: np.ndarray, y: np.ndarray | None, individual: np.ndarray | None
+) -> None:
     """Features, targets and persons come one for each record."""
     with pytest.raises(SchemaError, match="records need"):
         Records(SCHEMA, x, y, individual)
