@@ -10,6 +10,7 @@ import pytest
 
 from privfed import Budget, Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.noise import TestNoise
+from privfed.testing.gates import Watched
 
 MakeGate = Callable[..., Gate]
 
@@ -54,5 +55,21 @@ def make_gate(records: Records) -> MakeGate:
             noise=noise or TestNoise(7),
             secret=b"secret",
         )
+
+    return build
+
+
+@pytest.fixture
+def watched(make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
+    """A gate for the watched query; its behaviour is set by keyword."""
+    monkeypatch.setattr(Watched, "evaluated", [])
+
+    def build(behave: Any = None, declare: Any = None, **options: Any) -> Gate:
+        if behave is not None:
+            monkeypatch.setattr(Watched, "behave", behave)
+        if declare is not None:
+            monkeypatch.setattr(Watched, "declare", declare)
+        guards = {Watched.kind: (Guard.of("laplace", spend="0.1"),)}
+        return make_gate(**{"guards": guards, "queries": (Watched,)} | options)
 
     return build
