@@ -325,10 +325,9 @@ def _checked(array: np.ndarray, part: Part) -> np.ndarray:
     if not part.exact:
         return array
     if array.dtype.kind == "f":
-        whole = array.astype(np.int64)
-        if not np.array_equal(whole, array):
-            raise ValueError("an array on a grid must hold whole units")
-        return whole
+        if not (np.abs(array) < 2.0**53).all() or not np.array_equal(np.trunc(array), array):
+            raise ValueError("an array on a grid must hold whole units below 2^53")
+        return array.astype(np.int64)
     return array if array.dtype == bool else array.astype(np.int64)
 
 

@@ -36,10 +36,10 @@ class Records:
 
     def __post_init__(self) -> None:
         schema = self.schema
-        x = _clip(np.asarray(self.x, dtype=float), schema.lower, schema.upper)
+        x = np.asarray(self.x, dtype=float)
         if x.ndim != 2 or x.shape[1] != len(schema.features):
             raise SchemaError(f"records need {len(schema.features)} features, one column each")
-        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "x", _clip(x, schema.lower, schema.upper))
         if self.y is not None:
             if schema.target is None:
                 raise SchemaError("records have a target that the schema does not name")
@@ -147,7 +147,7 @@ def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple
 
 def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np.ndarray:
     filled = series if column.fill is None else series.fillna(column.fill)
-    codes = pd.Categorical(filled.map(_label), categories=list(column.categories)).codes
+    codes = pd.Index(column.categories).get_indexer(pd.Index(filled.map(_label)))
     unseen = int((codes < 0).sum())
     if unseen and column.fill is None:
         raise SchemaError(

@@ -1,0 +1,96 @@
+"""Exact numbers: parsed from decimal text, written back exactly, and bad ones refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.errors import InputError
+from privfed.exact import exact, float_up, round_up, text
+
+
+def test_three_tenths_fit() -> None:
+    """Three times 0.1 is 0.3, from text and from floats alike."""
+    assert 3 * exact("0.1") == exact("0.3") == 3 * exact(0.1)
+
+
+@pytest.mark.parametrize(
+    "value", ["1,0", "", "epsilon", "nan", "inf", "-inf", float("nan"), float("inf"), True, "1/0"]
+)
+def test_no_number(value: object) -> None:
+    """What is no finite number is refused, by the name of what it was to be."""
+    with pytest.raises(InputError, match="budget epsilon"):
+        exact(value, "budget epsilon")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, "0", -1, "-0.5", Decimal("-1e-9"), Fraction(-1, 3)])
+def test_not_positive(value: object) -> None:
+    """Zero and negative numbers are refused where a positive one is due."""
+    with pytest.raises(InputError, match="greater than 0"):
+        exact(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["1e999999999", "1e-999999999", "1e401"])
+def test_exponent_is_bounded(value: str) -> None:
+    """Eleven letters cannot make a number of a billion digits."""
+    with pytest.raises(InputError, match="1e400"):
+        exact(value)
+
+
+def test_zero_where_allowed() -> None:
+    """A delta may be zero."""
+    assert exact("0", zero=True) == 0
+    with pytest.raises(InputError, match="at least 0"):
+        exact("-1", zero=True)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.float64, np.float32])
+def test_numpy_numbers_do_not_overflow(kind: type) -> None:
+    """A numpy number becomes Python's own, which never wraps around."""
+    assert exact(kind(3)) ** 60 == 3**60
+
+
+@given(st.fractions(min_value=0))
+def test_text_round_trip(value: Fraction) -> None:
+    """Written text is read back as the same number."""
+    assert exact(text(value), zero=True) == value
+
+
+@given(st.floats(min_value=0, max_value=1e12))
+def test_round_up_is_outward(value: float) -> None:
+    """A computed cost is never rounded down, nor up by more than its resolution."""
+    rounded = round_up(value)
+    assert (
+        Fraction(value)
+        <= rounded
+        <= Fraction(value) * (1 + Fraction(1, 10**13)) + Fraction(1, 10**15)
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e-300])
+def test_round_up_refuses(value: float) -> None:
+    """A cost that is no finite non-negative number is refused."""
+    with pytest.raises(InputError):
+        round_up(value)
+
+
+@given(st.fractions(min_value=Fraction(1, 10**20), max_value=10**20))
+def test_float_up_is_the_next_float(value: Fraction) -> None:
+    """The float is not below the fraction, and the float before it is."""
+    number = float_up(value)
+    assert Fraction(number) >= value
+    assert Fraction(float(np.nextafter(number, 0))) < value
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("0.5", "0.5"), ("2", "2"), ("0.00001", "0.00001"), ("1/3", "1/3"), ("0.125", "0.125")],
+)
+def test_text_is_readable(value: str, written: str) -> None:
+    """Decimals are written as decimals, thirds as fractions."""
+    assert text(exact(value)) == written

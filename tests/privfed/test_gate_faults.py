@@ -1,0 +1,141 @@
+"""Faults and crashes inside: charged before read, one constant failure, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privfed import Gate, Guard
+from privfed.errors import QueryError
+from privfed.gate import open_reply
+from privfed.query import Query, View
+from privfed.release import Failure, Reason, Request
+from privfed.testing.gates import Watched, events, reason, reply
+from privfed.testing.queries import Histogram, LevelSums
+from privfed.wire import encode
+
+MakeGate = Callable[..., Gate]
+HALVES = Histogram(0, (0.0, 0.5, 1.0))
+LEVEL = LevelSums((((0, 0),), ((0, 1),)))
+
+
+def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
+    """Ask a question under an id."""
+    return Request.of(id, query, **fields)
+
+
+def test_charged_before_read(watched: Callable[..., Gate]) -> None:
+    """When the data are read the reservation is already in the ledger."""
+    seen: list[list[str]] = []
+    gate = watched(behave=lambda view: seen.append(events(gate)) or np.array([1]))
+    assert reason(gate, request(query=Watched())) is None
+    assert seen == [["reserved"]]
+    assert events(gate) == ["reserved", "released"]
+
+
+def boom(view: View) -> np.ndarray:
+    """Fail with a raw value in the text."""
+    raise ValueError(f"record {view.table.x[0]} is odd: 7318.25")
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        boom,
+        lambda view: np.zeros(2, int),
+        lambda view: np.zeros((1, 1), int),
+        lambda view: np.array([0.5]),
+        lambda view: np.array([np.nan]),
+        lambda view: np.array([np.inf]),
+        lambda view: np.array(["7318.25"]),
+        lambda view: None,
+        lambda view: 1 / 0,
+    ],
+)
+def test_one_constant_failure(watched: Callable[..., Gate], behave: Any, capfd: Any) -> None:
+    """Whatever goes wrong inside is charged, constant in its text, and resent as it was."""
+    gate = watched(behave=behave)
+    data = encode(request(query=Watched()))
+    first = gate.serve(data)
+    assert open_reply(first) == Failure("clinic", "1")
+    assert gate.serve(data) == first
+    assert Watched.evaluated == [0]
+    assert events(gate) == ["reserved", "failed"]
+    assert gate.ledger.spent(gate.accountant).total[0] == Fraction("0.1")
+    printed = capfd.readouterr()
+    assert b"7318" not in first + b"".join(e.payload for e in gate.ledger.entries())
+    assert "7318" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize("mechanism", ["open", "nullify"])
+def test_values_that_have_no_wire_form(watched: Callable[..., Gate], mechanism: str) -> None:
+    """An array that cannot be written is a failure like any other, not an exception."""
+    gate = watched(
+        behave=lambda view: np.array([object()]), guards={Watched.kind: (Guard.of(mechanism),)}
+    )
+    assert isinstance(reply(gate, request(query=Watched())), Failure)
+
+
+class Crash(BaseException):
+    """The process ends: nothing catches this."""
+
+
+def test_a_crash_between_charge_and_release(watched: Callable[..., Gate]) -> None:
+    """The charge stays, nothing was sent; the same request learns that it was interrupted."""
+
+    def crash(view: View) -> np.ndarray:
+        raise Crash
+
+    gate = watched(behave=crash, budget="0.1")
+    with pytest.raises(Crash):
+        gate.serve(encode(request(query=Watched())))
+    assert events(gate) == ["reserved"]
+    assert reason(gate, request(query=Watched())) == Reason.INTERRUPTED
+    assert reason(gate, request("2", Watched())) == Reason.BUDGET
+    assert Watched.evaluated == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (QueryError("false-partition", "x"), Reason.FALSE_PARTITION),
+        (QueryError("no such reason", "x"), Reason.MALFORMED),
+        (ZeroDivisionError(), Reason.MALFORMED),
+    ],
+)
+def test_parts_that_raise(watched: Callable[..., Gate], error: Exception, expected: Reason) -> None:
+    """A query that rejects its own values is refused by a reason of the closed set."""
+
+    def declare() -> None:
+        raise error
+
+    gate = watched(declare=declare)
+    assert reason(gate, request(query=Watched())) == expected
+    assert Watched.evaluated == []
+
+
+@pytest.mark.parametrize("method", ["supports", "cost"])
+def test_a_mechanism_that_raises(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A plugin's fault while pricing is a refusal; nothing is charged."""
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("fault")
+
+    gate = make_gate()
+    monkeypatch.setattr("privfed.mechanisms.laplace.Laplace." + method, fail)
+    assert reason(gate, request()) == Reason.UNSUPPORTED
+    assert events(gate) == ["refused"]
+
+
+def test_a_ledger_that_cannot_be_written(make_gate: MakeGate) -> None:
+    """No ledger, no answer."""
+    gate = make_gate()
+    gate.ledger.close()
+    assert reason(gate, request()) == Reason.LEDGER
+    assert reason(gate, Request("", "", b"")) == Reason.LEDGER

@@ -1,0 +1,88 @@
+"""The plugin door: names become objects, and unknown ones list the known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from privfed import plugins
+from privfed.errors import PluginError
+
+#: The attribute by which each group's classes call themselves.
+CALLED = {"mechanisms": "name", "accountants": "name", "queries": "kind"}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(group, name) for group in plugins.GROUPS for name in sorted(plugins.available(group))],
+)
+def test_every_installed_name_loads(group: str, name: str) -> None:
+    """Each name of ours stands for a class that calls itself so."""
+    loaded = plugins.load(group, name)
+    assert getattr(loaded, CALLED.get(group, ""), name) == name
+    assert plugins.version(group, name).startswith("privfed ")
+
+
+def test_the_core_is_installed() -> None:
+    """The parametrised test above is not empty."""
+    assert {"open", "refuse", "laplace", "gaussian", "randomized_response", "nullify"} <= set(
+        plugins.available("mechanisms")
+    )
+    assert {"pure", "zcdp"} <= set(plugins.available("accountants"))
+
+
+def test_unknown_names() -> None:
+    """An unknown name or group says which there are."""
+    with pytest.raises(
+        PluginError, match=r"no mechanism called 'lapalce'; installed are .*laplace"
+    ):
+        plugins.load("mechanisms", "lapalce")
+    with pytest.raises(PluginError, match="no plugin group 'engines'"):
+        plugins.available("engines")
+    assert plugins.version("mechanisms", "lapalce") == ""
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Forget what is installed, before and after."""
+    plugins.available.cache_clear()
+    yield monkeypatch
+    plugins.available.cache_clear()
+
+
+def point(name: str, value: str) -> EntryPoint:
+    """An entry point of no distribution."""
+    return EntryPoint(name, value, "privfed.attacks")
+
+
+def test_one_name_twice(fresh: pytest.MonkeyPatch) -> None:
+    """Two distributions under one name are refused, both named."""
+    points = [point("x", "one:X"), point("x", "two:X")]
+    fresh.setattr(plugins, "entry_points", lambda group: points)
+    with pytest.raises(PluginError, match="twice, by one:X and two:X"):
+        plugins.available("attacks")
+
+
+@pytest.mark.parametrize("value", ["no_such_module_here:X", "privfed.errors:NoSuchName"])
+def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
+    """A plugin that cannot be imported is named, with its home."""
+    fresh.setattr(plugins, "entry_points", lambda group: [point("x", value)])
+    with pytest.raises(PluginError, match=f"attack 'x' of {value} cannot be loaded"):
+        plugins.load("attacks", "x")
+
+
+def test_listing_imports_nothing() -> None:
+    """Listing what is installed runs no plugin's code."""
+    program = (
+        "import sys; from privfed import plugins; "
+        "[plugins.available(group) for group in plugins.GROUPS]; "
+        "print(any(name.startswith('privfed.mechanisms.') for name in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
