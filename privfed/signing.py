@@ -7,6 +7,7 @@ the owner's. Needs the extra ``privfed[sign]``.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,15 @@ def check_signature(head: Head, dataset: str, public: bytes) -> None:
         raise LedgerError(
             f"head {head.seq} of data set {dataset!r} is not signed by the owner's key"
         ) from None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose heads these must be: a data set and its owner's public key (32 bytes)."""
+
+    dataset: str
+    public: bytes
+
+    def check(self, head: Head) -> None:
+        """Hold a head's signature against the key; see :func:`check_signature`."""
+        check_signature(head, self.dataset, self.public)
