@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import ClassVar
 
@@ -10,6 +11,9 @@ from privfed.conversion import largest_rho, to_epsilon
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.exact import round_up
 from privfed.loss import Loss
+
+#: An odometer's levels: the finest, and how far each is from the next.
+FINEST, LEVEL = 1e-6, 1.05
 
 
 class ZeroConcentrated(Accountant):
@@ -44,3 +48,22 @@ class ZeroConcentrated(Accountant):
         if left <= 0:
             raise PolicyError("accountant 'zcdp' reports at a delta above 0, such as \"1e-5\"")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
+
+
+def odometer(rho: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+    """Give (epsilon, delta) of a running total at a moment that may depend on all releases so far.
+
+    A sum compared with a ceiling fixed in advance is a filter; without a ceiling, one filter runs
+    at each level of a grid, LEVEL apart, with delta shared out among them as 6 / (pi (n + 1))^2
+    (the construction of Rogers et al. 2016 and Feldman and Zrnic 2021). At each level the privacy
+    loss exceeds rho + 2 sqrt(rho log(1 / delta)) with probability at most delta (Bun and Steinke
+    2016).
+    """
+    if delta <= 0:
+        raise PolicyError('an odometer of zCDP reports at a delta above 0, such as "1e-5"')
+    if rho == 0:
+        return Fraction(0), delta
+    number = max(0, math.ceil(math.log(float(rho) / FINEST) / math.log(LEVEL) + 1e-9))
+    level = FINEST * LEVEL**number
+    share = float(delta) * 6 / (math.pi * (number + 1)) ** 2
+    return round_up(level + 2 * math.sqrt(level * math.log(1 / share))), delta

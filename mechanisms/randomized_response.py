@@ -42,7 +42,7 @@ class RandomizedResponse(Mechanism):
         one = float(spend / bits)
         rho = min(round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2)
         law = ("randomized-response", str(flip_probability(spend / bits)), str(bits))
-        return Loss(epsilon=spend, rho=rho, law=law)
+        return Loss(epsilon=spend, rho=rho, laws=(law,))
 
     def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
         """The probability of a flip, the same for every bit."""

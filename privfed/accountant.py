@@ -76,12 +76,21 @@ class Accountant(ABC):
         """The total before any charge."""
         return (Fraction(0),) * len(self.components)
 
+    def cost(self, loss: Loss) -> Amount:
+        """What a loss adds to a total: unprotected ones add nothing here and are counted apart."""
+        return self.amount(loss) if loss.finite else self.nothing
+
     def add(self, total: Amount, loss: Loss) -> Amount:
-        """Compose one more loss; unprotected losses add nothing here and are counted apart."""
-        if not loss.finite:
-            return total
-        return tuple(a + b for a, b in zip(total, self.amount(loss), strict=True))
+        """Compose one more loss."""
+        return plus(total, self.cost(loss))
 
     def fits(self, total: Amount, ceiling: Amount) -> bool:
         """Whether a total stays within a ceiling in every component."""
         return all(a <= b for a, b in zip(total, ceiling, strict=True))
+
+
+def plus(total: Amount, more: Amount, times: int = 1) -> Amount:
+    """Add an amount, some number of times over."""
+    return tuple(
+        a + (b if times == 1 else b * times) if b else a for a, b in zip(total, more, strict=True)
+    )

@@ -33,6 +33,22 @@ def to_epsilon(rho: float, delta: float) -> float:
     return max(0.0, float(best.fun))
 
 
+def to_delta(rho: float, epsilon: float) -> float:
+    """The least delta such that rho-zCDP implies (epsilon, delta)-DP, by the same bound."""
+    if rho == 0:
+        return 0.0
+
+    def bound(log_excess: float) -> float:
+        excess = math.exp(log_excess)  # alpha - 1
+        alpha = 1 + excess
+        tilt = alpha * math.log1p(-1 / alpha) - math.log(excess)
+        return excess * (alpha * rho - epsilon) + tilt
+
+    guess = math.log(max((epsilon - rho) / (2 * rho), 1e-3))
+    best = minimize_scalar(bound, bounds=(guess - 8, guess + 8), method="bounded")
+    return min(1.0, math.exp(min(0.0, float(best.fun))))
+
+
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon."""
     target, small = float(epsilon), float(delta)

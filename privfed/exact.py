@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Rational
 
 from privfed.errors import InputError
@@ -75,20 +76,25 @@ def float_up(value: Fraction) -> float:
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
+@lru_cache(maxsize=4096)
 def text(value: Fraction) -> str:
     """Write a fraction exactly: as a decimal where one exists, else as ``p/q``."""
-    denominator = value.denominator
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    if denominator != 1:
+    twos, rest = _divide_out(value.denominator, 2)
+    fives, rest = _divide_out(rest, 5)
+    if rest != 1:
         return f"{value.numerator}/{value.denominator}"
-    digits = 0
-    while (value * 10**digits).denominator != 1:
-        digits += 1
+    digits = max(twos, fives)
     whole = abs(value.numerator) * 10**digits // value.denominator
     sign = "-" if value < 0 else ""
     if digits == 0:
         return f"{sign}{whole}"
     padded = str(whole).rjust(digits + 1, "0")
     return f"{sign}{padded[:-digits]}.{padded[-digits:]}"
+
+
+def _divide_out(number: int, prime: int) -> tuple[int, int]:
+    """How often a prime divides a number, and what is left."""
+    times = 0
+    while number % prime == 0:
+        number, times = number // prime, times + 1
+    return times, number

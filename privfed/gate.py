@@ -8,10 +8,8 @@ protect; make the bytes durable; send.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,8 @@ from privfed.errors import (
 )
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Noised
+from privfed.maps import libraries, mapped
+from privfed.mechanism import Guarded, Mechanism
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Part
 from privfed.policy import Guard, Policy
@@ -45,33 +44,24 @@ from privfed.release import (
     Request,
 )
 from privfed.schema import Schema
+from privfed.shield import (
+    Refused,
+    Shield,
+    as_declared,
+    as_released,
+    assign,
+    check_supported,
+    is_local,
+    sound,
+)
+from privfed.terms import terms_digest
+
+__all__ = ["Gate", "Refused", "Shield", "assign", "open_reply"]
 
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
 #: Longest id, principal or kind, in characters: they are written into the ledger.
 NAME_LIMIT = 200
-
-
-@dataclass(frozen=True)
-class Shield:
-    """A guard at work on one query: its mechanism, the parts it protects, and the spend."""
-
-    mechanism: Mechanism
-    group: Mapping[str, Guarded]
-    spend: Fraction
-
-    @cached_property
-    def loss(self) -> Loss:
-        """What the mechanism says this release costs, without data."""
-        return self.mechanism.cost(self.group, self.spend)
-
-
-class Refused(Exception):
-    """Carries a reason out of the checks; nothing has happened yet."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Gate:
@@ -87,6 +77,10 @@ class Gate:
         queries: query classes beyond the installed ones (Python callers need no registry).
         study: names the study in the ledger.
         secret: the client's durable secret for repeatable local randomness.
+        data: public label of the data's version, for the ledger (never anything of their content).
+        amend: the owner's choice to put this policy in force where another one is.
+        block: how many equal charges to reserve at once, so that later ones need not wait for the
+            disk; what is left of a block when the process ends counts as spent.
     """
 
     def __init__(
@@ -101,8 +95,12 @@ class Gate:
         queries: Iterable[type[Query]] = (),
         study: str = "",
         secret: bytes = b"",
+        data: str = "",
+        amend: bool = False,
+        block: int = 1,
     ) -> None:
         self.owner, self.policy, self.ledger, self.study = owner, policy, ledger, study
+        self.data, self.block = data, block
         self.schema: Schema = records.schema if schema is None else schema
         self.accountant = _accountant(policy)
         self._noise = noise or SecureNoise()
@@ -111,9 +109,11 @@ class Gate:
             kind: [_mechanism(g) for g in guards] for kind, guards in policy.guards.items()
         }
         self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
+        self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
+        self._terms = terms_digest(policy)
         self._view = View(_capped(records, policy), self.schema, secret)
         self._lock = threading.Lock()
-        ledger.note("policy", {"policy": policy.to_dict(), "digest": policy.digest, "study": study})
+        ledger.adopt(policy, study, amend)
 
     def serve(self, data: bytes) -> bytes:
         """Answer an encoded request with an encoded envelope; never raises, never leaks a text."""
@@ -131,7 +131,7 @@ class Gate:
                 again = self._answered(request)
                 return again if again is not None else self._answer(request)
             except Refused as refused:
-                return self._refuse(request, refused.reason)
+                return self._refuse(request, refused.reason, refused.why)
             except LedgerError:
                 return self._unrecorded(request)
             except Exception:  # a plugin's own fault while pricing, before any data are read
@@ -144,21 +144,42 @@ class Gate:
             return None
         if entry.body["query"] != request.digest:
             raise Refused(Reason.MISMATCH)
-        if entry.event == "reserved":
+        if entry.event not in ("released", "failed"):
             raise Refused(Reason.INTERRUPTED)
         status = "release" if entry.event == "released" else "failure"
-        return Envelope(status, entry.payload, entry.head)
+        return Envelope(status, entry.payload, self.ledger.sign(entry.head))
+
+    def dry_run(self, request: Request) -> Reason | None:
+        """Why a request would be refused now, or none: nothing is read, charged or recorded."""
+        with self._lock:
+            try:
+                if self._answered(request) is not None:
+                    return None
+                *_, charge = self._prepare(request)
+                return self.ledger.would_refuse(
+                    charge, self.accountant, lambda spent: self._over(spent, charge)
+                )
+            except Refused as refused:
+                return refused.reason
+            except LedgerError:
+                return Reason.LEDGER
+
+    def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
+        query = self._decode(request)
+        shields = self._shields(query, self._parts(query), request.spend)
+        return query, shields, self._charge(request, shields)
 
     def _answer(self, request: Request) -> Envelope:
-        query = self._decode(request)
-        parts = self._parts(query)
-        shields = self._shields(query, parts, request.spend)
-        charge = self._charge(request, shields)
+        query, shields, charge = self._prepare(request)
         refused = self.ledger.reserve(
-            charge, self.accountant, lambda spent: self._over(spent, charge), request.fields
+            charge,
+            self.accountant,
+            lambda spent: self._over(spent, charge),
+            request.fields,
+            self.block,
         )
         if refused is not None:
-            return Envelope.seal(Refusal(self.owner, request.id, refused))
+            return Envelope.seal(Refusal(self.owner, request.id, refused), self.ledger.head)
         sealed = self._evaluate(request, query, shields)
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
         return Envelope(sealed.status, sealed.body, record(charge, sealed.body))
@@ -202,7 +223,7 @@ class Gate:
                 group = {name: self._guarded(parts[name]) for name in names}
                 shields.append(Shield(mechanism, group, guard.amount(proposed)))
         for shield in shields:
-            _check_supported(shield)
+            check_supported(shield)
         return shields
 
     def _guarded(self, part: Part) -> Guarded:
@@ -215,14 +236,23 @@ class Gate:
             return Guarded(part, None)
 
     def _charge(self, request: Request, shields: list[Shield]) -> Charge:
+        losses = [sound(shield) for shield in shields]
+        loss = losses[0] if len(losses) == 1 else sum(losses, Loss.free())
         try:
-            loss = sum((shield.loss for shield in shields), Loss.free())
-            if len(shields) == 1:
-                loss = shields[0].loss
-            self.accountant.add(self.accountant.nothing, loss)
+            self.accountant.cost(loss)
         except (UnsupportedLoss, ValueError, ArithmeticError):
             raise Refused(Reason.UNSUPPORTED) from None
-        facts = {"mechanisms": {name: s.mechanism.name for s in shields for name in s.group}}
+        model = "local" if is_local(shields) else "central"
+        facts = {
+            "relation": "any-input" if model == "local" else self.policy.relation,
+            "unit": self.policy.unit,
+            "cap": self.policy.cap,
+            "data": self.data,
+            "mechanisms": {name: s.mechanism.name for s in shields for name in s.group},
+            "maps": [list(stated) for law in loss.laws if (stated := mapped(law)) is not None],
+            "schedule": "fixed" if request.spend is None else "proposed",
+            "libraries": libraries(),
+        }
         return Charge(
             request.principal,
             request.id,
@@ -233,16 +263,28 @@ class Gate:
             self.policy.digest,
             self._noise.secure,
             facts,
+            self.owner,
+            request.round,
+            model,
+            self._terms,
         )
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
+        """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
         limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
         if limits and spent.times.get(charge.kind, 0) >= min(limits):
             return Reason.TIMES
-        total = self.accountant.add(spent.total, charge.loss)
-        if self._ceiling is not None and not self.accountant.fits(total, self._ceiling):
-            return Reason.BUDGET
-        return None
+        return None if self._affordable(spent, charge) else Reason.BUDGET
+
+    def _affordable(self, spent: Spent, charge: Charge) -> bool:
+        after = spent.after(self.accountant.cost(charge.loss), charge.kind, 1)
+        held = [(after.total, self._ceiling)] if self._ceiling is not None else []
+        held += [
+            (after.within[limit.scope(spent.aspects)], ceiling)
+            for limit, ceiling in self._limits
+            if limit.applies(spent.aspects)
+        ]
+        return all(self.accountant.fits(total, ceiling) for total, ceiling in held)
 
     # --- after the charge is durable -----------------------------------------------------------
 
@@ -263,19 +305,23 @@ class Gate:
     def _protect(
         self, query: Query, exact: Mapping[str, np.ndarray], shield: Shield
     ) -> dict[str, ReleasedPart]:
-        mine = {name: _checked(exact[name], guarded.part) for name, guarded in shield.group.items()}
+        mine = {
+            name: as_declared(exact[name], guarded.part) for name, guarded in shield.group.items()
+        }
         reveals = query.reveals(exact, self._view, shield.mechanism.strict)
         protected = shield.mechanism.protect(mine, shield.group, shield.spend, self._noise, reveals)
         laws = shield.mechanism.noised(shield.group, shield.spend)
         return {
-            name: _released(protected[name], guarded.part, shield.mechanism.name, laws.get(name))
+            name: as_released(protected[name], guarded.part, shield.mechanism.name, laws.get(name))
             for name, guarded in shield.group.items()
         }
 
-    def _refuse(self, request: Request, reason: Reason) -> Envelope:
+    def _refuse(self, request: Request, reason: Reason, why: str = "") -> Envelope:
         names = (request.principal, request.id, request.kind)
         principal, name, kind = (text[:NAME_LIMIT] for text in names)
         body = {"kind": kind, "query": request.digest, "study": self.study}
+        if why:
+            body["why"] = why
         try:
             head = self.ledger.refuse(principal, name, reason, body)
         except Exception:
@@ -291,54 +337,10 @@ class Gate:
         return self.policy.budget
 
 
-def assign(guards: Sequence[Guard], parts: Iterable[str]) -> list[list[str]]:
-    """Give each guard its parts; parts that no guard covers are withheld."""
-    names = list(parts)
-    named = {name for guard in guards for name in guard.parts}
-    return [
-        [n for n in names if n in guard.parts or ("*" in guard.parts and n not in named)]
-        for guard in guards
-    ]
-
-
 def _check_names(request: Request) -> None:
-    if max(map(len, (request.id, request.principal, request.kind))) > NAME_LIMIT:
+    names = (request.id, request.principal, request.kind, request.round)
+    if not request.id or max(map(len, names)) > NAME_LIMIT:
         raise Refused(Reason.MALFORMED)
-
-
-def _check_supported(shield: Shield) -> None:
-    mechanism = shield.mechanism
-    data_dependent = any(-1 in guarded.part.shape for guarded in shield.group.values())
-    if not mechanism.supports(shield.group):
-        raise Refused(Reason.UNSUPPORTED)
-    if mechanism.currency is not None and (shield.spend <= 0 or data_dependent):
-        raise Refused(Reason.UNSUPPORTED)
-
-
-def _checked(array: np.ndarray, part: Part) -> np.ndarray:
-    """Hold an exact array against its declared shape and type."""
-    shaped = array.ndim == len(part.shape) and all(
-        declared in (-1, size) for declared, size in zip(part.shape, array.shape, strict=True)
-    )
-    if not shaped:
-        raise ValueError("an array does not have its declared shape")
-    if not part.exact:
-        return array
-    if array.dtype.kind == "f":
-        if not (np.abs(array) < 2.0**53).all() or not np.array_equal(np.trunc(array), array):
-            raise ValueError("an array on a grid must hold whole units below 2^53")
-        return array.astype(np.int64)
-    return array if array.dtype == bool else array.astype(np.int64)
-
-
-def _released(
-    array: np.ma.MaskedArray, part: Part, mechanism: str, noise: Noised | None
-) -> ReleasedPart:
-    mask = np.ma.getmaskarray(array)
-    kept = mask if mask.any() else None
-    return ReleasedPart(
-        part.type, part.axes, np.asarray(array.data), kept, part.grid, mechanism, noise
-    )
 
 
 def _accountant(policy: Policy) -> Accountant:

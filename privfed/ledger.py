@@ -1,91 +1,39 @@
 """The durable, append-only, hash-chained record of every charge, release and refusal.
 
-One SQLite file for one data set. A charge is durable before the data are read, a release's bytes
-before they are sent; nothing is ever refunded. Rows hold public fields and released bytes only.
+One SQLite file for one data set, with many studies and data versions in it, under one budget. A
+charge is durable before the data are read, a release's bytes before they are sent; nothing is ever
+refunded. Rows hold public fields and released bytes only.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from privfed.accountant import Accountant, Amount
+from privfed.accountant import Accountant
+from privfed.chain import FORMAT, Entry, encode_body
+from privfed.charge import Charge, Refuse, Spent, block_key, most
 from privfed.errors import LedgerError
-from privfed.loss import Loss
+from privfed.limit import WHOLE, Limit, scope
+from privfed.policy import Policy
 from privfed.release import Disclosed, Envelope, Head, Reason, Release
+from privfed.signing import Signer, check_signature
+from privfed.statement import Line, export, statement
+from privfed.storage import BY_REQUEST, ChainFile
+from privfed.terms import check_countable, check_in_force, terms_digest
+from privfed.total import Total, kind_of, limits_of, tracked
+from privfed.verification import check_begun, stored_totals, totals_of, verify
 
-FORMAT = 1
-_GENESIS = "0" * 64
-_TABLE = """
-CREATE TABLE IF NOT EXISTS entries (
-    seq INTEGER PRIMARY KEY, time TEXT NOT NULL, event TEXT NOT NULL, principal TEXT NOT NULL,
-    request TEXT NOT NULL, body BLOB NOT NULL, payload BLOB NOT NULL, hash TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_request ON entries (principal, request);
-"""
+__all__ = ["Charge", "Entry", "Ledger", "Spent"]
 
-
-@dataclass(frozen=True)
-class Charge:
-    """What is reserved before the data are read: public facts only."""
-
-    principal: str
-    request: str
-    kind: str
-    query: str
-    loss: Loss
-    study: str = ""
-    policy: str = ""
-    secure: bool = True
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def body(self) -> dict[str, Any]:
-        """The charge as the plain data of a ledger row."""
-        return {
-            "kind": self.kind,
-            "query": self.query,
-            "loss": self.loss.to_dict(),
-            "study": self.study,
-            "policy": self.policy,
-            "secure": self.secure,
-            **self.facts,
-        }
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the ledger."""
-
-    seq: int
-    time: str
-    event: str
-    principal: str
-    request: str
-    body: dict[str, Any]
-    payload: bytes
-    hash: str
-
-    @property
-    def head(self) -> Head:
-        """The chain's head after this entry."""
-        return Head(self.seq, self.hash)
-
-
-@dataclass
-class Spent:
-    """What has been charged so far, under one accountant."""
-
-    total: Amount
-    unprotected: int = 0
-    times: dict[str, int] = field(default_factory=dict)
+#: Words for rows that only the ledger itself writes.
+OWN_EVENTS = frozenset(
+    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
+)
 
 
 class Ledger:
@@ -95,6 +43,7 @@ class Ledger:
         path: the file, or none for one in memory (tests and throw-away simulations).
         dataset: names the data set; a ledger of another one is refused.
         clock: gives the time written into rows.
+        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or none.
     """
 
     def __init__(
@@ -102,80 +51,110 @@ class Ledger:
         path: str | Path | None = None,
         dataset: str = "",
         clock: Callable[[], datetime] | None = None,
+        key: bytes | None = None,
     ) -> None:
-        self.path = None if path is None else Path(path)
-        self._clock = clock or (lambda: datetime.now(UTC))
-        self._lock = threading.RLock()
-        self._spent: dict[str, tuple[int, Spent]] = {}
-        try:
-            self._db = sqlite3.connect(
-                ":memory:" if path is None else str(path),
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=60,
-            )
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_TABLE)
-        except sqlite3.Error as error:
-            raise LedgerError(f"ledger {path}: {error}; give a file that can be written") from None
-        self._begin_or_check(dataset)
+        self.dataset = dataset
+        self._signer = None if key is None else Signer(key, dataset)
+        self._file = ChainFile(path, clock)
+        self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
+        self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self._begin()
 
-    def _begin_or_check(self, dataset: str) -> None:
-        with self._exclusive():
-            first = self._db.execute("SELECT body FROM entries WHERE seq = 1").fetchone()
-            if first is None:
-                self._append("begun", "", "", {"dataset": dataset, "format": FORMAT})
+    def _begin(self) -> None:
+        with self._file.exclusive():
+            if self._file.empty:
+                begun = {"dataset": self.dataset, "format": FORMAT}
+                self._file.append("begun", "", "", begun)
                 return
-        begun = json.loads(first[0])
-        if begun.get("format") != FORMAT:
-            raise LedgerError(f"ledger {self.path}: written by a newer privfed; update privfed")
-        if begun.get("dataset") != dataset:
-            raise LedgerError(
-                f"ledger {self.path}: belongs to data set {begun.get('dataset')!r}, not {dataset!r}; "
-                "give each data set a ledger of its own"
-            )
+            check_begun(self._file, self.dataset)
+            self._file.check_last()
+            self._check_totals()
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                yield
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._rollback()
-                raise LedgerError(f"ledger {self.path}: {error}") from None
-            except BaseException:
-                self._rollback()
-                raise
+    def _check_totals(self) -> None:
+        """Hold the running totals at hand against those of the last charge."""
+        charged = self._file.get("charged")
+        if charged is None:
+            return
+        entry = next(self._file.select("WHERE seq = ?", (charged,)), None)
+        totals = {} if entry is None else entry.body.get("totals", {})
+        if not totals or any(self._file.get(f"total:{n}") != t for n, t in totals.items()):
+            raise LedgerError(f"{self._file}: its totals do not fit its entries; verify it")
 
-    def _rollback(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+    @classmethod
+    def read(cls, path: str | Path) -> Ledger:
+        """Open an existing ledger of any data set, to look at and verify only.
 
-    def _append(
-        self, event: str, principal: str, request: str, body: dict[str, Any], payload: bytes = b""
-    ) -> Head:
-        last = self._db.execute(
-            "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
-        seq, previous = (last[0] + 1, last[1]) if last else (1, _GENESIS)
-        time = self._clock().isoformat(timespec="microseconds")
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        row = (seq, time, event, principal, request, text, payload)
-        digest = _chain(previous, row)
-        self._db.execute("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?)", (*row, digest))
-        return Head(seq, digest)
+        Raises:
+            LedgerError: there is no such file, or it is no ledger of this format.
+        """
+        ledger = cls.__new__(cls)
+        ledger._file = ChainFile(path, reading=True)
+        ledger.dataset = check_begun(ledger._file, None)
+        ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
+        return ledger
+
+    @property
+    def path(self) -> Path | None:
+        """The file, or none for a ledger in memory."""
+        return self._file.path
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make all that is written inside durable at once, when it ends: all of it or nothing.
+
+        What was released inside may be sent only afterwards.
+        """
+        return self._file.exclusive()
 
     # --- what the gate calls -------------------------------------------------------------------
+
+    def adopt(self, policy: Policy, study: str = "", amend: bool = False) -> None:
+        """Put a policy in force for a study.
+
+        Args:
+            policy: the owner's policy.
+            study: the study that it is for.
+            amend: the owner's choice to change what is in force; it is recorded as a new version,
+                and gates that know the old one only refuse from then on.
+
+        Raises:
+            PolicyError: the study runs under another policy, or the data set under other budgets;
+                or the change would make past charges meaningless (accountant, unit, relation, cap).
+        """
+        with self._file.exclusive():
+            held, current = self._file.get("terms"), self._file.get(f"policy:{study}")
+            if held is not None and current == policy.digest and held["terms"] == policy.terms:
+                return
+            if held is not None and self._file.get("charged") is not None:
+                check_countable(self._file, held["terms"], policy.terms)
+            if not amend:
+                check_in_force(self._file, held, current, policy, study)
+            self._put_in_force(policy, study, current)
+
+    def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
+        body = {"policy": policy.to_dict(), "digest": policy.digest, "study": study}
+        held = self._file.get("terms")
+        self._file.append("policy", "", "", {**body, "replaces": replaced or ""})
+        self._file.put(f"policy:{study}", policy.digest)
+        self._file.put("terms", {"digest": terms_digest(policy), "terms": policy.terms})
+        if self._file.get("charged") is not None and held != self._file.get("terms"):
+            self._count_again(policy.limits)
+
+    def _count_again(self, limits: tuple[Limit, ...]) -> None:
+        """New limits have totals of their own: add up all charges once more."""
+        self._file.forget("total:")
+        for name, total in totals_of(self._file, limits).items():
+            self._file.put(f"total:{name}", total)
+        # The next opening holds totals against a row: give it one that knows the new limits.
+        counted = {"totals": {WHOLE: self._file.get(f"total:{WHOLE}")}}
+        self._file.put("charged", self._file.append("counted", "", "", counted).seq)
 
     def reserve(
         self,
         charge: Charge,
         accountant: Accountant,
-        refuse: Callable[[Spent], Reason | None],
+        refuse: Refuse,
         payload: bytes = b"",
+        block: int = 1,
     ) -> Reason | None:
         """Check every budget and reserve the charge, in one exclusive transaction.
 
@@ -184,136 +163,234 @@ class Ledger:
             accountant: how losses add up.
             refuse: gives the reason why a charge on top of what is spent is refused, or none.
             payload: the query's public values, for the transcript.
+            block: how many such charges to reserve at once, if they fit; later ones draw on them
+                without waiting for the disk. What is left of a block when the process ends counts
+                as spent.
 
         Returns:
             None if the charge is now durable, else the reason, which is recorded.
         """
-        with self._exclusive():
-            reason = refuse(self._sum(accountant))
+        with self._file.exclusive():
+            if self.find(charge.principal, charge.request) is not None:
+                return Reason.INTERRUPTED
+            spent = self._spent_before(charge, accountant)
+            key = block_key(charge, spent) if block > 1 or self._blocks else b""
+            reason = self._superseded(charge)
+            if reason is None and self._draw(charge, key, payload):
+                return None
+            reason = reason or refuse(spent)
             if reason is not None:
-                self._append(
-                    "refused", charge.principal, charge.request, {**charge.body(), "reason": reason}
-                )
+                body = {**charge.body(), "reason": reason}
+                self._file.append("refused", charge.principal, charge.request, body)
                 return reason
-            self._append("reserved", charge.principal, charge.request, charge.body(), payload)
+            count = most(block, spent, accountant.cost(charge.loss), charge.kind, refuse)
+            self._charge(charge, accountant, spent.aspects, count, payload)
+            if count > 1:
+                self._blocks[key] = (self._file.get("charged"), count)
+                self._draw(charge, key, payload)
         return None
+
+    def would_refuse(self, charge: Charge, accountant: Accountant, refuse: Refuse) -> Reason | None:
+        """What :meth:`reserve` would say, with nothing charged or recorded."""
+        with self._file.reading_lock():
+            return self._superseded(charge) or refuse(self._spent_before(charge, accountant))
+
+    def _superseded(self, charge: Charge) -> Reason | None:
+        in_force = self._file.get(f"policy:{charge.study}")
+        terms = self._file.get("terms")
+        stale = charge.policy and in_force not in (None, charge.policy)
+        stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
+        return Reason.SUPERSEDED if stale else None
+
+    def _spent_before(self, charge: Charge, accountant: Accountant) -> Spent:
+        self._check_accountant(charge, accountant)
+        aspects = charge.aspects(self._file.now())
+        totals = {name: self._total(name) for name in tracked(aspects, self._limits())}
+        whole, kind = totals[WHOLE], totals[scope(("kind",), aspects)]
+        within = {name: total.amount or accountant.nothing for name, total in totals.items()}
+        times = {charge.kind: kind.times}
+        return Spent(within[WHOLE], whole.unprotected, times, within, aspects)
+
+    def _check_accountant(self, charge: Charge, accountant: Accountant) -> None:
+        held = self._file.get("terms")
+        bound = self._file.get("accountant") or (held and held["terms"]["accountant"])
+        if bound not in (None, accountant.name) and charge.loss.finite:
+            raise LedgerError(
+                f"{self._file}: adds up under the accountant {bound!r}, not {accountant.name!r}; "
+                "give each accounting a ledger of its own"
+            )
+
+    def _total(self, name: str) -> Total:
+        return Total.of(self._file.get(f"total:{name}"))
+
+    def _limits(self) -> tuple[Limit, ...]:
+        held = self._file.get("terms")
+        return () if held is None else limits_of(encode_body(held["terms"].get("limit", [])))
+
+    def _charge(
+        self,
+        charge: Charge,
+        accountant: Accountant,
+        aspects: Mapping[str, str],
+        count: int,
+        payload: bytes,
+    ) -> None:
+        """Append a charge, or a block of equal ones, with the totals after it."""
+        cost, finite = accountant.cost(charge.loss), charge.loss.finite
+        totals = {
+            name: self._total(name).plus(cost, finite, count)
+            for name in tracked(aspects, self._limits())
+        }
+        for name, total in totals.items():
+            self._file.put(f"total:{name}", total)
+        body = {**charge.body(), "amount": list(map(str, cost)), "totals": totals}
+        if finite:
+            body["accountant"] = accountant.name
+            self._file.put("accountant", accountant.name)
+        if count > 1:
+            head = self._file.append("block", charge.principal, "", {**body, "count": count})
+        else:
+            head = self._file.append("reserved", charge.principal, charge.request, body, payload)
+        self._file.put("charged", head.seq)
+
+    def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:
+        """Take one charge from what was reserved ahead; recorded with the reply's bytes."""
+        row, left = self._blocks.get(key, (0, 0))
+        if left == 0:
+            return False
+        self._blocks[key] = (row, left - 1)
+        self._drawn[charge.principal, charge.request] = (row, payload)
+        return True
 
     def release(self, charge: Charge, payload: bytes) -> Head:
         """Make a reply's bytes durable; only then may they be sent."""
-        with self._exclusive():
-            return self._append(
-                "released", charge.principal, charge.request, {"query": charge.query}, payload
-            )
+        return self._reply("released", charge, payload)
 
     def fail(self, charge: Charge, payload: bytes) -> Head:
         """Record that a charged request came to nothing."""
-        with self._exclusive():
-            return self._append(
-                "failed", charge.principal, charge.request, {"query": charge.query}, payload
-            )
+        return self._reply("failed", charge, payload)
+
+    def _reply(self, event: str, charge: Charge, payload: bytes) -> Head:
+        who = charge.principal, charge.request
+        with self._file.exclusive():
+            if who in self._drawn:
+                row, fields = self._drawn.pop(who)
+                self._file.append("drawn", *who, {**charge.body(), "block": row}, fields)
+            return self.sign(self._file.append(event, *who, {"query": charge.query}, payload))
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
         """Record a refusal; nothing was charged."""
-        with self._exclusive():
-            return self._append("refused", principal, request, {**body, "reason": reason})
+        with self._file.exclusive():
+            refused = {**body, "reason": reason}
+            return self.sign(self._file.append("refused", principal, request, refused))
 
     def note(self, event: str, body: dict[str, Any]) -> Head:
-        """Record a public fact: a policy adopted, a study begun."""
-        with self._exclusive():
-            return self._append(event, "", "", body)
+        """Record a public fact, such as a study begun."""
+        if event in OWN_EVENTS:
+            raise LedgerError(f"an event {event!r} is the ledger's own; note it under another word")
+        with self._file.exclusive():
+            return self.sign(self._file.append(event, "", "", body))
 
     def find(self, principal: str, request: str) -> Entry | None:
         """The latest entry of a request that was charged, or none."""
-        row = self._db.execute(
-            "SELECT * FROM entries WHERE principal = ? AND request = ? "
-            "AND event IN ('reserved', 'released', 'failed') ORDER BY seq DESC LIMIT 1",
-            (principal, request),
-        ).fetchone()
-        return None if row is None else _entry(row)
+        with self._file.reading_lock():
+            return next(self._file.select(BY_REQUEST, (principal, request)), None)
+
+    def sign(self, head: Head) -> Head:
+        """The head with the owner's signature, if the ledger has a key."""
+        return head if self._signer is None else replace(head, signature=self._signer.sign(head))
 
     # --- what reports read ---------------------------------------------------------------------
 
     def spent(self, accountant: Accountant) -> Spent:
-        """What has been charged so far, reservations included."""
-        with self._lock:
-            return self._sum(accountant)
+        """What has been charged so far, reservations included.
 
-    def _sum(self, accountant: Accountant) -> Spent:
-        seen, spent = self._spent.get(accountant.name, (0, Spent(accountant.nothing)))
-        rows = self._db.execute(
-            "SELECT seq, event, body FROM entries WHERE seq > ? ORDER BY seq", (seen,)
-        )
-        for seq, event, body in rows:
-            seen = seq
-            if event == "reserved":
-                _charge(spent, json.loads(body), accountant)
-        self._spent[accountant.name] = (seen, spent)
-        return spent
+        From the running totals; under another accountant than the ledger's own, from all entries.
+        """
+        with self._file.reading_lock():
+            if self._file.get("accountant") in (None, accountant.name):
+                totals = stored_totals(self._file)
+            else:
+                totals = totals_of(self._file, (), accountant)
+        whole = totals.get(WHOLE, Total(()))
+        times = {kind: t.times for name, t in totals.items() if (kind := kind_of(name))}
+        within = {name: total.amount or accountant.nothing for name, total in totals.items()}
+        return Spent(whole.amount or accountant.nothing, whole.unprotected, times, within)
+
+    @property
+    def terms(self) -> dict[str, Any] | None:
+        """What all policies over this data set share (budgets, unit, relation, accountant)."""
+        with self._file.reading_lock():
+            held = self._file.get("terms")
+        return None if held is None else dict(held["terms"])
 
     def entries(self) -> Iterator[Entry]:
         """All rows in order."""
-        for row in self._db.execute("SELECT * FROM entries ORDER BY seq"):
-            yield _entry(row)
+        return self._file.select()
 
     def disclosed(self) -> Iterator[tuple[str, Disclosed]]:
         """What left, in order, with its time: the transcript of this data owner."""
-        asked: dict[tuple[str, str], Entry] = {}
+        asked: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
-            if entry.event == "reserved":
-                asked[entry.principal, entry.request] = entry
+            if entry.event in ("reserved", "drawn"):
+                asked[entry.principal, entry.request] = entry.payload
             elif entry.event == "released":
-                question = asked[entry.principal, entry.request]
+                fields = asked.pop((entry.principal, entry.request))
                 reply = Envelope("release", entry.payload).open()
                 assert isinstance(reply, Release)
-                yield entry.time, Disclosed(reply.client, reply.kind, question.payload, reply)
+                yield entry.time, Disclosed(reply.client, reply.kind, fields, reply)
 
     @property
     def head(self) -> Head:
         """The end of the chain."""
-        row = self._db.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-        return Head(row[0], row[1])
+        return self.sign(self._file.head)
 
-    def verify(self, head: Head | None = None) -> Head:
-        """Recompute the whole chain.
+    def verify(
+        self, heads: Head | Iterable[Head] | None = None, public: bytes | None = None
+    ) -> Head:
+        """Recompute the whole chain and every total.
 
         Args:
-            head: a head published earlier; the chain must still pass through it.
+            heads: heads published earlier; the chain must still pass through them.
+            public: the owner's public key, where those heads must be signed.
+
+        Returns:
+            the end of the chain.
 
         Raises:
-            LedgerError: a row was changed, removed, added or reordered, or the head is not on it.
+            LedgerError: a row was changed, removed, added or reordered, a total is false, or a head
+                is not on the chain.
         """
-        previous, expected = _GENESIS, 1
-        met = head is None
-        for row in self._db.execute("SELECT * FROM entries ORDER BY seq"):
-            if row[0] != expected or _chain(previous, row[:7]) != row[7]:
-                raise LedgerError(f"ledger {self.path}: entry {expected} does not fit the chain")
-            previous, expected = row[7], expected + 1
-            met = met or (head is not None and head == Head(row[0], row[7]))
-        if not met:
-            raise LedgerError(f"ledger {self.path}: the published head {head} is not on the chain")
-        return Head(expected - 1, previous)
+        published = (heads,) if isinstance(heads, Head) else tuple(heads or ())
+        for head in published:
+            if public is not None:
+                check_signature(head, self.dataset, public)
+        return verify(self._file, published)
+
+    def export(self, format: str = "jsonl") -> Iterator[str]:
+        """All rows as text, line by line: ``jsonl`` (JSON lines) or ``csv``.
+
+        Raises:
+            InputError: an unknown format.
+        """
+        return export(self.entries(), format)
+
+    def budget(self, by: str | None = None) -> list[Line]:
+        """What is spent, reserved and remaining, in all and by an aspect.
+
+        Args:
+            by: ``study``, ``kind``, ``month``, ``client``, ``principal``, ``round`` or ``model``;
+                none for the whole data set alone.
+
+        Returns:
+            the whole first, then each value of the aspect.
+
+        Raises:
+            InputError: an unknown aspect.
+        """
+        with self._file.snapshot():
+            return statement(self.entries(), self.terms, by)
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
-
-
-def _charge(spent: Spent, body: dict[str, Any], accountant: Accountant) -> None:
-    loss = Loss.from_dict(body["loss"])
-    spent.total = accountant.add(spent.total, loss)
-    spent.unprotected += not loss.finite
-    spent.times[body["kind"]] = spent.times.get(body["kind"], 0) + 1
-
-
-def _chain(previous: str, row: tuple[Any, ...]) -> str:
-    """SHA-256 over the previous hash and the length-prefixed columns."""
-    hasher = sha256(previous.encode())
-    for value in row:
-        data = value if isinstance(value, bytes) else str(value).encode()
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return hasher.hexdigest()
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(row[0], row[1], row[2], row[3], row[4], json.loads(row[5]), bytes(row[6]), row[7])
+        self._file.close()

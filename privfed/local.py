@@ -57,6 +57,7 @@ class LocalDisclosure(ChannelDisclosure):
         ledgers: str | Path | None = None,
         queries: Iterable[type[Query]] = (),
         study: str = "",
+        amend: bool = False,
     ) -> LocalDisclosure:
         """Split one table among its data owners.
 
@@ -73,6 +74,7 @@ class LocalDisclosure(ChannelDisclosure):
             ledgers: a folder for one SQLite file a client; none keeps them in memory.
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
+            amend: the owners' choice to put these policies in force where their ledgers hold others.
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
@@ -100,9 +102,10 @@ class LocalDisclosure(ChannelDisclosure):
                 queries=queries,
                 study=study,
                 secret=secret,
+                amend=amend,
             )
             if schema is None:
-                _record_inferred(ledger, known, name, study)
+                _record_inferred(gate, known)
             gates[name] = gate
         return cls(gates)
 
@@ -192,14 +195,18 @@ def _secret(seed: int | None, name: str) -> bytes:
     return f"test secret {seed} {name}".encode()
 
 
-def _record_inferred(ledger: Ledger, schema: Schema, client: str, study: str) -> None:
-    """Bounds read off the data have left: an unprotected release like any other."""
+def _record_inferred(gate: Gate, schema: Schema) -> None:
+    """Bounds read off the data have left, once: an unprotected release like any other."""
     fields = wire.encode(schema.to_dict())
+    digest = wire.digest(fields)
+    request = f"schema {digest}"
+    if gate.ledger.find("server", request) is not None:
+        return
     loss = Loss.open("the schema's bounds and categories were read off the data")
-    charge = Charge("server", "schema", "schema.infer", wire.digest(fields), loss, study)
-    accountant = plugins.load("accountants", "pure")()
-    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
-    ledger.release(charge, wire.encode(Release(client, "schema", "schema.infer", charge.query, {})))
+    charge = Charge("server", request, "schema.infer", digest, loss, gate.study, client=gate.owner)
+    gate.ledger.reserve(charge, gate.accountant, lambda spent: None, wire.encode({}))
+    release = Release(gate.owner, request, "schema.infer", digest, {})
+    gate.ledger.release(charge, wire.encode(release))
 
 
 def _line(name: str, gate: Gate) -> dict[str, Any]:

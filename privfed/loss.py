@@ -14,6 +14,10 @@ from typing import Any
 from privfed.errors import InputError
 from privfed.exact import Number, exact, round_up, text
 
+#: Name and parameters of a noise's law: ``("laplace", L1, scale)``, ``("gaussian", squared L2,
+#: sigma)`` or ``("randomized-response", flip probability, bits)``; numbers as text.
+Law = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -24,14 +28,15 @@ class Loss:
         rho: zero-concentrated differential privacy.
         delta: probability with which the epsilon or rho statement may fail.
         unprotected: why there is no finite guarantee, or none.
-        law: name of the noise's law, with its parameters, for tight retrospective accounting.
+        laws: the laws of all the noise in it, for tight retrospective accounting; empty where one
+            of them is not known.
     """
 
     epsilon: Fraction | None = None
     rho: Fraction | None = None
     delta: Fraction = Fraction(0)
     unprotected: str | None = None
-    law: tuple[str, ...] = field(default=())
+    laws: tuple[Law, ...] = field(default=())
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rho", "delta"):
@@ -46,15 +51,15 @@ class Loss:
             )
 
     @classmethod
-    def pure(cls, epsilon: Number, law: tuple[str, ...] = ()) -> Loss:
+    def pure(cls, epsilon: Number, law: Law = ()) -> Loss:
         """Pure epsilon-DP, and zCDP by the tight bound epsilon * tanh(epsilon / 2)."""
         amount = exact(epsilon, "epsilon", zero=True)
-        return cls(amount, pure_to_zcdp(amount), law=law)
+        return cls(amount, pure_to_zcdp(amount), laws=(law,) if law else ())
 
     @classmethod
-    def zcdp(cls, rho: Number, law: tuple[str, ...] = ()) -> Loss:
+    def zcdp(cls, rho: Number, law: Law = ()) -> Loss:
         """rho-zCDP."""
-        return cls(rho=exact(rho, "rho", zero=True), law=law)
+        return cls(rho=exact(rho, "rho", zero=True), laws=(law,) if law else ())
 
     @classmethod
     def open(cls, reason: str) -> Loss:
@@ -71,12 +76,21 @@ class Loss:
         """Whether there is a guarantee at all."""
         return self.unprotected is None
 
+    @property
+    def nothing(self) -> bool:
+        """Whether it costs nothing at all."""
+        return self.finite and self.delta == 0 and 0 in (self.epsilon, self.rho)
+
     def __add__(self, other: Loss) -> Loss:
-        """Basic composition, statement by statement (both losses' laws are dropped)."""
+        """Basic composition, statement by statement; laws are kept while all of them are known."""
         if self.unprotected is not None or other.unprotected is not None:
             return Loss.open(self.unprotected or other.unprotected or "")
+        known = all(loss.laws or loss.nothing for loss in (self, other))
         return Loss(
-            _both(self.epsilon, other.epsilon), _both(self.rho, other.rho), self.delta + other.delta
+            _both(self.epsilon, other.epsilon),
+            _both(self.rho, other.rho),
+            self.delta + other.delta,
+            laws=self.laws + other.laws if known else (),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,8 +104,8 @@ class Loss:
             plain["delta"] = text(self.delta)
         if self.unprotected is not None:
             plain["unprotected"] = self.unprotected
-        if self.law:
-            plain["law"] = list(self.law)
+        if self.laws:
+            plain["laws"] = [list(law) for law in self.laws]
         return plain
 
     @classmethod
@@ -102,7 +116,8 @@ class Loss:
             for name in ("epsilon", "rho", "delta")
             if name in plain
         }
-        return cls(**numbers, unprotected=plain.get("unprotected"), law=tuple(plain.get("law", ())))
+        laws = tuple(tuple(str(word) for word in law) for law in plain.get("laws", ()))
+        return cls(**numbers, unprotected=plain.get("unprotected"), laws=laws)
 
 
 def pure_to_zcdp(epsilon: Fraction) -> Fraction:

@@ -6,6 +6,7 @@ covers is withheld.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,14 @@ from privfed import wire
 from privfed.accountant import Accountant, Budget
 from privfed.errors import PolicyError
 from privfed.exact import Number, exact, text
+from privfed.limit import Limit
 from privfed.mechanism import Mechanism
 from privfed.part import Relation, Unit
 
 #: Most cells of one answer; a query that asks for more is refused before anything is built.
 CELLS = 20_000_000
+#: Proposals to spend with a greater denominator are rounded down to this many units per one.
+PROPOSED = 10**12
 
 
 def whole(value: object) -> bool:
@@ -96,6 +100,8 @@ class Guard:
         own = self.spend or Fraction(0)
         if proposed is None:
             return own
+        if proposed.denominator > PROPOSED:  # odd fractions would make every later sum unwieldy
+            proposed = Fraction(math.floor(proposed * PROPOSED), PROPOSED)
         return min(proposed, self.cap if self.cap is not None else own)
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,6 +131,7 @@ class Policy:
         budget: the ceiling, or none (then spending is counted and never refused).
         name: for reports.
         cells: most cells of one answer.
+        limits: sub-budgets, per study, round, kind, client, principal, month or model.
     """
 
     guards: Mapping[str, tuple[Guard, ...]]
@@ -135,6 +142,7 @@ class Policy:
     budget: Budget | None = None
     name: str = ""
     cells: int = CELLS
+    limits: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
         if self.unit not in get_args(Unit):
@@ -157,15 +165,18 @@ class Policy:
         """SHA-256 of the policy's plain data, for the ledger."""
         return wire.digest(wire.encode(self.to_dict()))
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What all policies over one data set share: how losses are counted, and every ceiling."""
+        return terms_of(self.to_dict())
+
     def renamed(self, name: str) -> Policy:
         """The same policy under another name."""
         return replace(self, name=name)
 
     def union(self, other: Policy) -> Policy:
-        """Allow what either allows; unit, relation, accountant and budget must agree."""
-        mine = (self.unit, self.relation, self.cap, self.accountant, self.budget)
-        theirs = (other.unit, other.relation, other.cap, other.accountant, other.budget)
-        if mine != theirs:
+        """Allow what either allows; unit, relation, accountant and budgets must agree."""
+        if self.terms != other.terms:
             raise PolicyError(
                 "two policies join only under one unit, relation, accountant and budget"
             )
@@ -188,6 +199,8 @@ class Policy:
             plain["cap"] = self.cap
         if self.budget is not None:
             plain["budget"] = self.budget.to_dict()
+        if self.limits:
+            plain["limit"] = [limit.to_dict() for limit in self.limits]
         plain["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
         plain["guard"] = [
             {"query": kind, **guard.to_dict()}
@@ -209,6 +222,7 @@ class Policy:
             "cells",
             "local",
             "guard",
+            "limit",
         }
         _only(plain, known, where)
         guards: dict[str, tuple[Guard, ...]] = {
@@ -222,7 +236,8 @@ class Policy:
             for key in ("unit", "relation", "cap", "accountant", "name", "cells")
             if key in plain
         }
-        return cls(guards, budget=_budget(plain.get("budget"), where), **chosen)
+        limits = tuple(Limit.from_dict(entry, where) for entry in plain.get("limit", ()))
+        return cls(guards, budget=_budget(plain.get("budget"), where), limits=limits, **chosen)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Policy:
@@ -243,6 +258,12 @@ def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[A
     if not isinstance(value, list | tuple):
         raise PolicyError(f"{where}: {key} must be a list; write {wanted}")
     return list(value)
+
+
+def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms of a policy given as plain data."""
+    shared = ("unit", "relation", "cap", "accountant", "budget", "limit")
+    return {key: plain[key] for key in shared if key in plain}
 
 
 def _only(plain: Mapping[str, Any], known: Iterable[str], where: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from privfed import wire
-from privfed.errors import WireError
+from privfed.errors import InputError, WireError
 from privfed.mechanism import Noised
 from privfed.part import PartType
 from privfed.query import Query
@@ -29,6 +29,8 @@ class Reason(StrEnum):
     UNSUPPORTED = "unsupported"
     TIMES = "times"
     BUDGET = "budget"
+    UNSOUND = "unsound-cost"
+    SUPERSEDED = "policy-superseded"
     MISMATCH = "mismatch"
     INTERRUPTED = "interrupted"
     LEDGER = "ledger"
@@ -44,6 +46,8 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
     Reason.TIMES: "this kind of query has been answered as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget",
+    Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
+    Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
     Reason.LEDGER: "the ledger cannot be written",
@@ -61,6 +65,7 @@ class Request:
         principal: who asks.
         spend: what the asking side proposes to spend; the owner's policy caps it. It is no part of
             the query's digest.
+        round: names the round in which it is asked, for the owner's books; no part of the digest.
     """
 
     id: str
@@ -68,13 +73,19 @@ class Request:
     fields: bytes
     principal: str = "server"
     spend: Fraction | None = None
+    round: str = ""
 
     @classmethod
     def of(
-        cls, id: str, query: Query, principal: str = "server", spend: Fraction | None = None
+        cls,
+        id: str,
+        query: Query,
+        principal: str = "server",
+        spend: Fraction | None = None,
+        round: str = "",
     ) -> Request:
         """Wrap a query."""
-        return cls(id, query.kind, query.fields, principal, spend)
+        return cls(id, query.kind, query.fields, principal, spend, round)
 
     @property
     def digest(self) -> str:
@@ -169,10 +180,36 @@ _REPLIES: Mapping[str, type[Any]] = {"release": Release, "refusal": Refusal, "fa
 
 @dataclass(frozen=True)
 class Head:
-    """The end of a ledger's chain after an entry: its number and its hash."""
+    """The end of a ledger's chain after an entry: its number and its hash.
+
+    Written ``seq:hash``; two heads are equal where these are, signed or not.
+
+    Args:
+        seq: number of the entry.
+        hash: its hash, 64 hexadecimal digits.
+        signature: of the data owner's key over both, hexadecimal, or empty.
+    """
 
     seq: int
     hash: str
+    signature: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """Read ``seq:hash``.
+
+        Raises:
+            InputError: the text is no head.
+        """
+        number, _, digest = text.strip().partition(":")
+        if not (
+            number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
+        ):
+            raise InputError(f"{text!r} is no head; write seq:hash as it was published")
+        return cls(int(number), digest)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""Budget allocation: how much to propose spending next, from past releases and nothing else.
+
+An allocator belongs to the asking side. It sees what has left already (public by then) and never
+records, gates or ledgers, so that the amounts may be adaptive and the data owners' filters stay
+valid. What it proposes is no charge: every owner's policy caps it, and every ledger checks it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from privfed.errors import BudgetError, InputError
+from privfed.exact import Number, exact
+from privfed.release import Release
+
+
+class Allocator(ABC):
+    """Proposes amounts that never exceed a total, in a mechanism's currency (epsilon or rho).
+
+    Args:
+        total: all that may be proposed.
+    """
+
+    def __init__(self, total: Number) -> None:
+        self.total = exact(total, "an allocator's total")
+        self.proposed: tuple[Fraction, ...] = ()
+
+    @abstractmethod
+    def amount(self, past: Sequence[Release]) -> Fraction:
+        """The next amount by this allocator's rule, before what is left caps it."""
+
+    def next(self, past: Sequence[Release] = ()) -> Fraction:
+        """Propose an amount for the next round.
+
+        Args:
+            past: what has left so far, in order.
+
+        Raises:
+            BudgetError: nothing is left.
+        """
+        left = self.total - sum(self.proposed)
+        if left <= 0:
+            raise BudgetError("all of the allocator's total has been proposed; plan fewer rounds")
+        amount = min(left, self.amount(past))
+        if amount <= 0:
+            raise BudgetError("an allocator's rule must propose an amount above 0")
+        self.proposed = (*self.proposed, amount)
+        return amount
+
+
+class Uniform(Allocator):
+    """The same amount in every round: total / rounds, exactly."""
+
+    def __init__(self, total: Number, rounds: int) -> None:
+        super().__init__(total)
+        self.rounds = _rounds(rounds)
+
+    def amount(self, past: Sequence[Release]) -> Fraction:
+        """See the class."""
+        return self.total / self.rounds
+
+
+class Geometric(Allocator):
+    """Amounts in geometric progression that add up to the total over the rounds, exactly.
+
+    Args:
+        total: all that may be proposed.
+        rounds: how many there will be.
+        ratio: of each amount to the one before; below 1 spends early, above 1 late.
+    """
+
+    def __init__(self, total: Number, rounds: int, ratio: Number) -> None:
+        super().__init__(total)
+        self.rounds, self.ratio = _rounds(rounds), exact(ratio, "ratio")
+
+    def amount(self, past: Sequence[Release]) -> Fraction:
+        """See the class."""
+        weights = [self.ratio**number for number in range(self.rounds)]
+        return self.total * weights[min(len(self.proposed), self.rounds - 1)] / sum(weights)
+
+
+class Scheduled(Allocator):
+    """Amounts written down in advance."""
+
+    def __init__(self, amounts: Sequence[Number]) -> None:
+        self.amounts = tuple(exact(amount, "a scheduled amount") for amount in amounts)
+        if not self.amounts:
+            raise InputError("a schedule needs amounts, one for each round")
+        super().__init__(sum(self.amounts, Fraction(0)))
+
+    def amount(self, past: Sequence[Release]) -> Fraction:
+        """See the class."""
+        return self.amounts[len(self.proposed)]
+
+
+class ByRule(Allocator):
+    """Amounts by a function of past releases, such as the least epsilon that still tells apart.
+
+    Args:
+        total: all that may be proposed.
+        rule: gives the next amount from past releases and what is left.
+    """
+
+    def __init__(
+        self, total: Number, rule: Callable[[Sequence[Release], Fraction], Number]
+    ) -> None:
+        super().__init__(total)
+        self.rule = rule
+
+    def amount(self, past: Sequence[Release]) -> Fraction:
+        """See the class."""
+        left = self.total - sum(self.proposed)
+        return exact(self.rule(past, left), "the rule's amount")
+
+
+def _rounds(rounds: int) -> int:
+    if rounds < 1:
+        raise InputError("an allocator needs at least 1 round")
+    return rounds

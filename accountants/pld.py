@@ -1,0 +1,247 @@
+"""Tight retrospective figures: privacy loss distributions of a schedule that was fixed in advance.
+
+Each release's noise is turned into the hockey-stick curve of a pair of distributions that dominates
+it, the curve into a discrete privacy loss distribution by connecting the dots (Doroshenko et al.
+2022, Algorithm 1), and all of them are composed by convolution. Kinds of noise may be mixed.
+
+A total is valid if the noise of every release was fixed in advance, whatever the questions were: it
+is no filter. Where amounts depended on earlier releases, only the accountant's own sum counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import log_ndtr
+
+from privfed.accountants import rdp
+from privfed.errors import UnsupportedLoss
+from privfed.loss import Law, Loss
+
+#: Relative step of the buckets that equal noise is sorted into, upwards.
+BUCKET = 0.01
+#: Most steps of a discrete Laplace shift that are told apart; fewer steps cost more, never less.
+STEPS = 64
+#: Least sigma in grid units from which a discrete Gaussian is as private as a continuous one, to
+#: within exp(-2 pi^2 sigma^2) < 1e-77 (Canonne, Kamath and Steinke 2020, Section 2).
+SIGMA = 3.0
+#: Gives the hockey-stick divergence, shape as given, at each epsilon.
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A dominating pair, up to what its hockey-stick curve depends on.
+
+    Args:
+        name: ``laplace``, ``gaussian`` or ``randomized-response``.
+        size: epsilon of one release; for Gaussian noise the sensitivity in standard deviations.
+        steps: for Laplace noise, how many steps of its lattice the shift takes.
+    """
+
+    name: str
+    size: float
+    steps: int = 0
+
+    def curve(self, epsilon: np.ndarray) -> np.ndarray:
+        """delta(epsilon), also for negative epsilon."""
+        least = -np.expm1(np.minimum(epsilon, 0))
+        return np.asarray(np.clip(_CURVES[self.name](self, epsilon), least, 1.0))
+
+    @property
+    def reach(self) -> float:
+        """The greatest loss that matters."""
+        return self.size * (self.size / 2 + 9) if self.name == "gaussian" else self.size
+
+
+def _randomized_response(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
+    """(e^size - e^epsilon) / (1 + e^size) up to the size."""
+    share = -np.expm1(np.minimum(epsilon, pair.size) - pair.size)
+    return np.asarray(share / (1 + math.exp(-pair.size)))
+
+
+def _laplace(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
+    """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps."""
+    step = pair.size / pair.steps
+    j = np.arange(pair.steps + 1)
+    scale = 1 + math.exp(-step)
+    above = np.exp(-step * (pair.steps - j + 1)) / scale
+    beyond = np.exp(np.minimum(epsilon, pair.size)[:, None] - step * j) / scale
+    return np.asarray((1 - above - beyond).max(axis=1))
+
+
+def _gaussian(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
+    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Theorem 8)."""
+    mu, ratio = pair.size, epsilon / pair.size
+    return np.asarray(
+        np.exp(log_ndtr(mu / 2 - ratio)) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
+    )
+
+
+_CURVES: dict[str, Callable[[Pair, np.ndarray], np.ndarray]] = {
+    "randomized-response": _randomized_response,
+    "laplace": _laplace,
+    "gaussian": _gaussian,
+}
+
+
+def pairs(losses: Iterable[Loss]) -> Counter[Pair]:
+    """The dominating pairs of some releases, with how often each occurs.
+
+    A loss without a law enters by its epsilon (randomized response dominates every pure loss).
+
+    Raises:
+        UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
+    """
+    found: Counter[Pair] = Counter()
+    for loss, times in Counter(losses).items():
+        if not loss.finite or loss.delta:
+            raise UnsupportedLoss("a release without a pure or concentrated guarantee has no curve")
+        for law in loss.laws:
+            _add(found, law, times)
+        if not loss.laws and not loss.nothing:
+            if loss.epsilon is None:
+                raise UnsupportedLoss("a zCDP loss without the law of its noise has no curve")
+            found[Pair("randomized-response", float(loss.epsilon))] += times
+    return found
+
+
+def _add(found: Counter[Pair], law: Law, times: int) -> None:
+    name, first, second = law
+    if name == "laplace":
+        steps, scale = int(first), float(second)
+        found[Pair(name, steps / scale, min(steps, STEPS))] += times
+    elif name == "randomized-response":
+        flip = Fraction(first)
+        found[Pair(name, math.log((1 - flip) / flip))] += times * int(second)
+    elif name == "gaussian" and float(second) >= SIGMA:
+        found[Pair(name, math.sqrt(int(first)) / float(second))] += times
+    else:
+        raise UnsupportedLoss(f"noise of the law {name!r} has no curve here")
+
+
+def bucketed(found: Counter[Pair], step: float = BUCKET) -> Counter[Pair]:
+    """Sort pairs into few buckets, each as costly as the costliest in it.
+
+    Gaussian noise needs none: shifts in standard deviations add up in squares, exactly.
+    """
+    sorted_: Counter[Pair] = Counter()
+    squares = sum(times * pair.size**2 for pair, times in found.items() if pair.name == "gaussian")
+    if squares:
+        sorted_[Pair("gaussian", math.sqrt(squares))] += 1
+    for pair, times in found.items():
+        if pair.name != "gaussian":
+            rounds = math.ceil(math.log(pair.size) / math.log1p(step) - 1e-9)
+            size = max(pair.size, math.exp(rounds * math.log1p(step)))
+            sorted_[Pair(pair.name, size, pair.steps)] += times
+    return sorted_
+
+
+def distribution(found: Counter[Pair], interval: float | None = None) -> PrivacyLossDistribution:
+    """Compose dominating pairs into one privacy loss distribution.
+
+    Args:
+        found: pairs and how often each occurs; at least one.
+        interval: width of the grid of losses; a thirtieth of the typical loss unless given.
+    """
+    width = interval or _interval(found)
+    queue: list[tuple[int, int, PrivacyLossDistribution]] = []
+    for number, (pair, times) in enumerate(found.items()):
+        part = _discretised(pair, width)
+        part = part if times == 1 else part.self_compose(times)
+        heapq.heappush(queue, (_support(part), number, part))
+    while len(queue) > 1:
+        _, _, one = heapq.heappop(queue)
+        _, number, other = heapq.heappop(queue)
+        both = one.compose(other)
+        heapq.heappush(queue, (_support(both), number, both))
+    return queue[0][2]
+
+
+def _interval(found: Counter[Pair]) -> float:
+    squares = sum(times * min(pair.reach, pair.size) ** 2 for pair, times in found.items())
+    typical = math.sqrt(squares / found.total())
+    return min(max(typical / 30, 1e-6), 1e-3)
+
+
+def _discretised(pair: Pair, width: float) -> PrivacyLossDistribution:
+    top = math.ceil(pair.reach / width)
+    grid = np.arange(-top, top + 1)
+    deltas = np.minimum.accumulate(pair.curve(grid * width))
+    return PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, grid, deltas))
+
+
+def _support(distribution: PrivacyLossDistribution) -> int:
+    """Size of the support; smaller ones are composed first."""
+    return int(distribution._pmf_remove.size)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An (epsilon, delta) statement about all releases of one data owner.
+
+    Args:
+        epsilon: rounded up.
+        delta: as asked for.
+        method: ``pld``, ``rdp`` or the accountant's own ``filter``.
+        label: what it is valid for, in words.
+    """
+
+    epsilon: float
+    delta: float
+    method: str
+    label: str
+
+
+FIXED = "valid because the noise of every release was fixed in advance"
+ADAPTIVE = "valid whatever the amounts depended on"
+
+
+def retrospective(losses: Sequence[Loss], delta: float, own: float, fixed: bool) -> Figure:
+    """The tightest figure that is valid for some releases.
+
+    Args:
+        losses: of all releases; of a study that stopped early, those of its planned schedule.
+        delta: where to state epsilon.
+        own: the epsilon at this delta by the accountant that enforced the budget.
+        fixed: whether the noise of each release was fixed in advance.
+    """
+    best = Figure(own, delta, "filter", ADAPTIVE)
+    if not fixed or delta <= 0:
+        return best
+    for method, epsilon in (("pld", epsilon_at), ("rdp", rdp.epsilon_at)):
+        try:
+            value = epsilon(losses, delta)
+        except UnsupportedLoss:
+            continue
+        if value < best.epsilon:
+            best = Figure(value, delta, method, FIXED)
+    return best
+
+
+def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
+    """The least epsilon at a delta, by the composed distribution; zero for no releases.
+
+    Raises:
+        UnsupportedLoss: see :func:`pairs`.
+    """
+    found = bucketed(pairs(losses))
+    return float(distribution(found).get_epsilon_for_delta(delta)) if found else 0.0
+
+
+def delta_at(losses: Iterable[Loss], epsilon: float) -> float:
+    """The least delta at an epsilon, by the composed distribution; zero for no releases.
+
+    Raises:
+        UnsupportedLoss: see :func:`pairs`.
+    """
+    found = bucketed(pairs(losses))
+    return float(distribution(found).get_delta_for_epsilon(epsilon)) if found else 0.0

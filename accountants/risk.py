@@ -1,0 +1,163 @@
+"""From a privacy guarantee to what an attacker can do: risks in words a privacy officer can use.
+
+All figures come from one trade-off curve: the least share of members missed, f(alpha), by any test
+that accuses at most alpha of the others (Wasserman and Zhou 2010; Dong, Roth and Su 2022). A curve is
+the upper envelope of the lines that each (epsilon, delta) statement of a guarantee gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+from privfed.conversion import to_delta
+from privfed.errors import InputError
+
+#: Gives delta at each epsilon.
+Deltas = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Tradeoff:
+    """A trade-off curve between accusing non-members and missing members.
+
+    Args:
+        epsilon: at least 0, increasing, shape (statements,).
+        delta: the guarantee's delta at each of them.
+    """
+
+    epsilon: np.ndarray
+    delta: np.ndarray
+
+    @classmethod
+    def pure(cls, epsilon: float) -> Tradeoff:
+        """Of pure epsilon: attained by randomized response."""
+        return cls.approximate(epsilon, 0.0)
+
+    @classmethod
+    def approximate(cls, epsilon: float, delta: float) -> Tradeoff:
+        """Of one (epsilon, delta) statement (Kairouz, Oh and Viswanath 2015)."""
+        return cls(np.array([float(epsilon)]), np.array([float(delta)]))
+
+    @classmethod
+    def zcdp(cls, rho: float) -> Tradeoff:
+        """Of rho-zCDP, by its conversion at many epsilon."""
+        grid = _grid(rho + 12 * np.sqrt(rho))
+        return cls(grid, np.array([to_delta(rho, value) for value in grid]))
+
+    @classmethod
+    def of(cls, distribution: PrivacyLossDistribution, top: float | None = None) -> Tradeoff:
+        """Of a composed privacy loss distribution (see :mod:`privfed.accountants.pld`)."""
+        reach = distribution.get_epsilon_for_delta(1e-12) if top is None else top
+        grid = _grid(min(float(reach), 200.0))
+        return cls(grid, np.asarray(distribution.get_delta_for_epsilon(grid.tolist())))
+
+    def missed(self, accused: float | np.ndarray) -> np.ndarray:
+        """f(alpha): the least share of members that is missed when alpha of the others are accused."""
+        alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
+        weight = np.exp(-self.epsilon)
+        lines = np.maximum(1 - self.delta - alpha / weight, (1 - self.delta - alpha) * weight)
+        return np.asarray(np.maximum(0.0, lines.max(axis=1)))
+
+    def found(self, accused: float) -> float:
+        """The best possible true-positive rate of membership inference at a false-positive rate."""
+        return float(1 - self.missed(accused)[0])
+
+    @property
+    def advantage(self) -> float:
+        """The most that true positives can exceed false positives, over all tests."""
+        alpha = np.append(0.0, np.geomspace(1e-9, 1.0, 20_001))
+        return float(np.max(1 - self.missed(alpha) - alpha))
+
+    def posterior(self, prior: float, accused: float | None = None) -> float:
+        """How sure the best test can be of a member, from a prior.
+
+        Args:
+            prior: share of members among the suspects, above 0 and below 1.
+            accused: the test's false-positive rate; the rate of the surest test unless given.
+        """
+        _check_share("prior", prior)
+        rates = np.geomspace(1e-9, 1.0, 4001) if accused is None else np.array([accused])
+        hits = prior * (1 - self.missed(rates))
+        return float(np.max(hits / (hits + (1 - prior) * rates)))
+
+    def reconstructed(self, prior: float) -> float:
+        """The most often that a record can be reconstructed, if it can be guessed that often already.
+
+        1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al. 2023).
+        """
+        _check_share("prior", prior)
+        return self.found(prior)
+
+
+def _grid(top: float) -> np.ndarray:
+    return np.linspace(0.0, max(float(top), 1e-3), 4001)
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, not {value!r}; write for example 0.01")
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What an attacker can do at best, in numbers.
+
+    Args:
+        found: true-positive rate of membership inference, by false-positive rate.
+        advantage: the most that true positives exceed false positives.
+        prior: the share of members among the suspects, as assumed.
+        posterior: how sure the best test is at 1 % false positives, from that prior.
+        reconstructed: how often a record that is guessed with that prior can be reconstructed.
+    """
+
+    found: dict[float, float]
+    advantage: float
+    prior: float
+    posterior: float
+    reconstructed: float
+
+    @classmethod
+    def of(cls, curve: Tradeoff, prior: float = 0.01) -> Risk:
+        """Read all figures off one curve."""
+        return cls(
+            {rate: curve.found(rate) for rate in (0.001, 0.01, 0.1)},
+            curve.advantage,
+            prior,
+            curve.posterior(prior, 0.01),
+            curve.reconstructed(prior),
+        )
+
+    def sentences(self) -> tuple[str, ...]:
+        """The figures in words."""
+        return (
+            *map(self._membership, self.found),
+            f"No test has an advantage of more than {_percent(self.advantage)} in telling members.",
+            self._accusation(),
+            self._reconstruction(),
+        )
+
+    def _membership(self, rate: float) -> str:
+        return (
+            f"Who falsely accuses {_percent(rate)} of those who took no part finds at most "
+            f"{_percent(self.found[rate])} of those who did."
+        )
+
+    def _accusation(self) -> str:
+        return (
+            f"If {_percent(self.prior)} of all suspects took part, an accusation at 1 % false "
+            f"alarms is right with a probability of at most {_percent(self.posterior)}."
+        )
+
+    def _reconstruction(self) -> str:
+        return (
+            f"A record that could be guessed with a probability of {_percent(self.prior)} before "
+            f"can be reconstructed with one of at most {_percent(self.reconstructed)}."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

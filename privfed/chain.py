@@ -1,0 +1,102 @@
+"""The canonical form of a ledger's rows, and the hash that chains them.
+
+The hash of a row is SHA-256 over, in this order: the previous row's hash (32 bytes; zeros before the
+first), the row's number and the byte lengths of its six other columns (seven unsigned 64-bit
+integers, big-endian), and the columns themselves (time, event, principal, request, body, payload;
+text as UTF-8). Lengths come first, so that no two rows have one form. A body is JSON with its keys
+sorted and no white space.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from privfed.errors import LedgerError
+from privfed.release import Head
+
+#: Number of the canonical form; a ledger written in another one is refused.
+FORMAT = 2
+GENESIS = "0" * 64
+#: The columns of a row in order, without its hash.
+COLUMNS = ("seq", "time", "event", "principal", "request", "body", "payload")
+Row = tuple[int, str, str, str, str, bytes, bytes]
+
+_LENGTHS = struct.Struct(">7Q")
+_TYPES = (int, str, str, str, str, bytes, bytes, str)
+
+
+def _plain(value: Any) -> Any:
+    return value.to_plain()
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the ledger.
+
+    Args:
+        seq: its number, from 1.
+        time: when it was written, ISO 8601 in UTC; never before its predecessor's.
+        event: ``begun``, ``policy``, ``reserved``, ``block``, ``drawn``, ``released``, ``failed``,
+            ``refused``, or a note's own word.
+        principal: who asked.
+        request: the request's id.
+        body: public facts.
+        payload: the question's public values, or the bytes that left.
+        hash: SHA-256 of all this and of the row before.
+    """
+
+    seq: int
+    time: str
+    event: str
+    principal: str
+    request: str
+    body: dict[str, Any]
+    payload: bytes
+    hash: str
+
+    @property
+    def head(self) -> Head:
+        """The chain's head after this entry."""
+        return Head(self.seq, self.hash)
+
+    @classmethod
+    def of(cls, columns: tuple[Any, ...]) -> Entry:
+        """Read a stored row: its columns and its hash."""
+        seq, time, event, principal, request, body, payload, digest = columns
+        try:
+            facts = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise LedgerError(f"entry {seq} of the ledger cannot be read: {error}") from None
+        return cls(seq, time, event, principal, request, facts, payload, digest)
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """Write public facts in their canonical form; objects by their ``to_plain``."""
+    return _ENCODER.encode(body)
+
+
+def link(previous: str, row: Row) -> str:
+    """Give the hash of a row after the one whose hash is ``previous``."""
+    seq, *texts, body, payload = row
+    columns = [str(text).encode() for text in texts]
+    columns += [body, payload]
+    lengths = _LENGTHS.pack(seq, *map(len, columns))
+    return sha256(b"".join((bytes.fromhex(previous), lengths, *columns))).hexdigest()
+
+
+def fits(previous: str, stored: tuple[Any, ...]) -> bool:
+    """Whether a stored row (columns and hash) follows the one whose hash is ``previous``.
+
+    Types are held to exactly: text that became a blob of the same bytes is another row.
+    """
+    if tuple(map(type, stored)) != _TYPES or stored[0] < 0:
+        return False
+    return bool(link(previous, stored[:7]) == stored[7])

@@ -1,0 +1,251 @@
+"""A ledger read for people: what is spent, reserved and remaining, and rows as text."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privfed import plugins
+from privfed.accountant import Accountant, Amount, Budget
+from privfed.chain import Entry
+from privfed.errors import InputError
+from privfed.exact import text
+from privfed.limit import ASPECTS, Limit
+from privfed.total import Total
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a budget statement.
+
+    Args:
+        by: the aspect, or ``"all"``.
+        name: its value.
+        spent: what was charged and answered, under the ledger's accountant.
+        reserved: what was charged and not (yet) answered; it counts as spent.
+        components: what the components of an amount are, such as ``("rho", "delta")``.
+        unprotected: answers without any finite guarantee.
+        releases: how often something was charged.
+        budget: the ceiling, where there is one for just this line.
+        epsilon: all that was charged as (epsilon, delta)-DP, at the budget's delta.
+        delta: that delta.
+    """
+
+    by: str
+    name: str
+    spent: Amount
+    reserved: Amount
+    components: tuple[str, ...] = ()
+    unprotected: int = 0
+    releases: int = 0
+    budget: Budget | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+
+    @property
+    def remaining(self) -> Fraction | None:
+        """Epsilon that is left of the budget, or none where there is no budget."""
+        if self.budget is None or self.epsilon is None:
+            return None
+        return max(Fraction(0), self.budget.epsilon - self.epsilon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the line as plain data, numbers as text."""
+        names = self.components or tuple(map(str, range(len(self.spent))))
+        return {
+            "by": self.by,
+            "name": self.name,
+            "spent": dict(zip(names, map(text, self.spent), strict=True)),
+            "reserved": dict(zip(names, map(text, self.reserved), strict=True)),
+            "epsilon": None if self.epsilon is None else text(self.epsilon),
+            "delta": text(self.delta),
+            "budget": None if self.budget is None else self.budget.to_dict(),
+            "remaining": None if self.remaining is None else text(self.remaining),
+            "unprotected": self.unprotected,
+            "releases": self.releases,
+        }
+
+
+class _Sums:
+    """Totals of answered and unanswered charges, by name."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, Total] = {}
+        self.reserved: dict[str, Total] = {}
+        self.accountant = ""
+
+    def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
+        """Count one charging row, a block's answered and unanswered parts apart."""
+        cost = tuple(map(Fraction, entry.body["amount"]))
+        finite = "unprotected" not in entry.body["loss"]
+        self.accountant = entry.body.get("accountant", self.accountant)
+        for name in names:
+            for sums, count in ((self.spent, answered), (self.reserved, open_)):
+                sums[name] = sums.get(name, Total(())).plus(cost, finite, count)
+
+
+def statement(
+    entries: Iterable[Entry], terms: Mapping[str, Any] | None, by: str | None
+) -> list[Line]:
+    """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`.
+
+    Raises:
+        InputError: an unknown aspect.
+    """
+    if by not in (None, *ASPECTS):
+        raise InputError(f"a budget is shown by {', '.join(ASPECTS)}, not by {by!r}")
+    rows = list(_charging(entries))
+    whole, parts = _Sums(), _Sums()
+    for entry, answered, open_ in rows:
+        whole.add(("",), entry, answered, open_)
+        if by is not None:
+            parts.add((_aspect(entry, by),), entry, answered, open_)
+    lines = _lines("all", whole, terms or {})
+    return lines if by is None else lines + _lines(by, parts, terms or {})
+
+
+def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
+    """Each charging row with how many of its charges were answered, and how many were not."""
+    charges: dict[Any, Entry] = {}
+    answered: dict[Any, int] = {}
+    for entry in entries:
+        who = (entry.principal, entry.request)
+        if entry.event == "block":
+            charges[entry.seq] = entry
+        elif entry.event == "reserved":
+            charges[who] = entry
+        elif entry.event == "drawn":
+            answered[entry.body["block"]] = answered.get(entry.body["block"], 0) + 1
+        elif entry.event in ("released", "failed") and who in charges:
+            answered[who] = 1
+    for key, entry in charges.items():
+        done = answered.get(key, 0)
+        yield entry, done, entry.body.get("count", 1) - done
+
+
+def _aspect(entry: Entry, by: str) -> str:
+    if by == "month":
+        return entry.time[:7]
+    return entry.principal if by == "principal" else str(entry.body.get(by, ""))
+
+
+def _lines(by: str, sums: _Sums, terms: Mapping[str, Any]) -> list[Line]:
+    accountant = _accountant(sums.accountant)
+    names = list(sums.spent) or ([""] if by == "all" else [])
+    return [_line(by, name, sums, accountant, terms) for name in names]
+
+
+def _line(
+    by: str, name: str, sums: _Sums, accountant: Accountant | None, terms: Mapping[str, Any]
+) -> Line:
+    nothing = Total(accountant.nothing if accountant else (Fraction(0), Fraction(0)))
+    spent, reserved = sums.spent.get(name, nothing), sums.reserved.get(name, nothing)
+    budget = _budget(by, name, terms)
+    line = Line(
+        by,
+        name,
+        spent.amount,
+        reserved.amount,
+        accountant.components if accountant else (),
+        spent.unprotected + reserved.unprotected,
+        spent.times + reserved.times,
+        budget,
+    )
+    return line if accountant is None else _guaranteed(line, accountant, terms)
+
+
+def _guaranteed(line: Line, accountant: Accountant, terms: Mapping[str, Any]) -> Line:
+    whole = line.budget or _budget("all", "", terms)
+    delta = Fraction(0) if whole is None else whole.delta
+    total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
+    if delta == 0 and accountant.components[0] != "epsilon":
+        delta = Fraction(1, 10**5)  # an odometer without a ceiling needs one to be shown at
+    epsilon, delta = accountant.guarantee(total, delta)
+    return Line(**{**vars(line), "epsilon": epsilon, "delta": delta})
+
+
+def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:
+    """The ceiling that holds for just this line."""
+    if by == "all":
+        plain = terms.get("budget")
+        return None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+    for entry in terms.get("limit", ()):
+        limit = Limit.from_dict(entry)
+        if limit.aspects == (by,) and limit.applies({by: name}):
+            return limit.budget
+    return None
+
+
+def _accountant(name: str) -> Accountant | None:
+    if name not in plugins.available("accountants"):
+        return None
+    accountant: Accountant = plugins.load("accountants", name)()
+    return accountant
+
+
+def export(entries: Iterable[Entry], format: str) -> Iterator[str]:
+    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`.
+
+    Raises:
+        InputError: an unknown format.
+    """
+    writers = {"jsonl": _json_lines, "csv": _csv_lines}
+    if format not in writers:
+        raise InputError(f"a ledger is exported as jsonl or csv, not {format!r}")
+    return writers[format](entries)
+
+
+def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        plain = {**vars(entry), "payload": base64.b64encode(entry.payload).decode()}
+        yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+#: The columns of an exported table.
+TABLE = [
+    "seq",
+    "time",
+    "event",
+    "principal",
+    "request",
+    "study",
+    "round",
+    "client",
+    "kind",
+    "policy",
+    "loss",
+    "unit",
+    "relation",
+    "secure",
+    "reason",
+    "payload_bytes",
+    "hash",
+]
+
+
+def _csv_lines(entries: Iterable[Entry]) -> Iterator[str]:
+    yield _csv_line(list(TABLE))
+    for entry in entries:
+        cells = {**entry.body, **vars(entry), "payload_bytes": len(entry.payload)}
+        yield _csv_line([_cell(cells.get(column, "")) for column in TABLE])
+
+
+def _csv_line(cells: list[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

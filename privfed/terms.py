@@ -1,0 +1,41 @@
+"""What all policies over one data set share, and when another may take their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privfed import wire
+from privfed.chain import encode_body
+from privfed.errors import PolicyError
+from privfed.policy import Policy
+
+
+def terms_digest(policy: Policy) -> str:
+    """SHA-256 of what a policy shares with the data set's others."""
+    return wire.digest(encode_body(policy.terms))
+
+
+def check_countable(where: object, held: dict[str, Any], terms: dict[str, Any]) -> None:
+    """Past charges keep their meaning only under one accountant, unit and relation."""
+    for key in ("accountant", "unit", "relation", "cap"):
+        if held.get(key) != terms.get(key):
+            raise PolicyError(
+                f"{where}: counts under {key} = {held.get(key)!r}, not {terms.get(key)!r}; "
+                "write the same in the policy, or give this accounting a ledger of its own"
+            )
+
+
+def check_in_force(
+    where: object, held: Any, current: str | None, policy: Policy, study: str
+) -> None:
+    """Hold a policy to what is in force: the data set's terms, and the study's own policy."""
+    way_out = "keep to it, or amend it (the data owner's choice, which is recorded)"
+    if held is not None and held["terms"] != policy.terms:
+        named = sorted(
+            key
+            for key in {*held["terms"], *policy.terms}
+            if held["terms"].get(key) != policy.terms.get(key)
+        )
+        raise PolicyError(f"{where}: the policy in force has another {', '.join(named)}; {way_out}")
+    if current not in (None, policy.digest):
+        raise PolicyError(f"{where}: study {study!r} runs under another policy; {way_out}")

@@ -1,0 +1,65 @@
+"""Running totals of charges, by scope: what budgets and limits are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from privfed.accountant import Amount, plus
+from privfed.limit import WHOLE, Limit, scope
+
+
+class Total:
+    """The sum of some charges; never changed, written by its ``to_plain``.
+
+    Args:
+        amount: exact, under the ledger's accountant.
+        unprotected: how many of them have no finite guarantee.
+        times: how many there are.
+    """
+
+    __slots__ = ("amount", "times", "unprotected")
+
+    def __init__(self, amount: Amount, unprotected: int = 0, times: int = 0) -> None:
+        self.amount, self.unprotected, self.times = amount, unprotected, times
+
+    def plus(self, cost: Amount, finite: bool, count: int = 1) -> Total:
+        """Add some equal charges."""
+        amount = plus(self.amount or (Fraction(0),) * len(cost), cost, count)
+        return Total(amount, self.unprotected + (not finite) * count, self.times + count)
+
+    def to_plain(self) -> list[Any]:
+        """Give it as plain data: the components as text ``p/q``, then the two numbers."""
+        return [*map(str, self.amount), self.unprotected, self.times]
+
+    @classmethod
+    def of(cls, plain: Any) -> Total:
+        """Read what :meth:`to_plain` gave, or nothing at all."""
+        if plain is None:
+            return cls(())
+        if isinstance(plain, Total):
+            return plain
+        *amount, unprotected, times = plain
+        return cls(tuple(map(Fraction, amount)), unprotected, times)
+
+
+def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
+    """The scopes that a charge counts towards: everything, its kind, and those of limits."""
+    named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
+    return list(dict.fromkeys([WHOLE, scope(("kind",), aspects), *named]))
+
+
+@lru_cache(maxsize=64)
+def limits_of(plain: bytes) -> tuple[Limit, ...]:
+    """Read the limits of the terms in force."""
+    return tuple(Limit.from_dict(entry) for entry in msgspec.json.decode(plain))
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that a scope is about, if it is about one kind alone."""
+    pairs: list[str] = msgspec.json.decode(name)
+    return pairs[1] if len(pairs) == 2 and pairs[0] == "kind" else None

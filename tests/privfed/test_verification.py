@@ -1,0 +1,206 @@
+"""The verifier: whatever an editor does to a ledger's file, it says so and never crashes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from privfed.accountants.pure import PureEpsilon
+from privfed.chain import encode_body, fits, link
+from privfed.errors import InputError, LedgerError
+from privfed.ledger import Ledger
+from privfed.release import Head
+from privfed.testing.ledger_trials import charge, edited, every_flip, fill, objects, some_flips
+
+ROWS = 40
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A small ledger's file with charges, releases, a refusal and a block."""
+    file = tmp_path / "ledger.db"
+    ledger = Ledger(file, "d")
+    fill(ledger, ROWS)
+    ledger.reserve(charge(900), PureEpsilon(), lambda spent: None, block=4)
+    ledger.release(charge(900), b"drawn")
+    ledger.close()
+    return file
+
+
+def test_a_sound_ledger_is_sound(path: Path) -> None:
+    """No false alarm."""
+    assert not objects(path)
+
+
+def test_every_single_bit_flip_of_every_value_is_found(path: Path) -> None:
+    """Exhaustively on the rows' columns, and at random through the file and the whole verifier."""
+    tried, unnoticed = every_flip(path)
+    assert tried > 100_000
+    assert unnoticed == 0
+    assert some_flips(path, 150, seed=1) == (150, 0)
+    assert not objects(path)
+
+
+def test_types_are_held_to(path: Path) -> None:
+    """Text that becomes a blob of the same bytes is another row."""
+    edited(path, "UPDATE entries SET event = CAST(event AS BLOB) WHERE seq = 5")
+    assert objects(path)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DELETE FROM entries WHERE seq = 7"],
+        ["DELETE FROM entries WHERE seq > 30"],
+        ["DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)"],
+        ["DELETE FROM entries"],
+        ["DELETE FROM entries", "DELETE FROM state"],
+        [
+            "UPDATE entries SET seq = -1 WHERE seq = 8",
+            "UPDATE entries SET seq = 8 WHERE seq = 10",
+            "UPDATE entries SET seq = 10 WHERE seq = -1",
+        ],
+        [
+            "DELETE FROM entries WHERE seq = 9",
+            "UPDATE entries SET seq = seq - 1 WHERE seq > 9",
+        ],
+        [
+            """INSERT INTO entries SELECT seq + 1000, time, 'noted', principal, request, body,
+            payload, hash FROM entries WHERE seq = 3"""
+        ],
+        ["UPDATE entries SET body = NULL || body WHERE 0", "UPDATE entries SET body = x''"],
+        ["UPDATE entries SET body = CAST('[1]' AS BLOB)"],
+        ["UPDATE state SET value = x'ff' WHERE name = 'tip'"],
+        ["UPDATE state SET name = 'total:x' WHERE name = 'total:[]'"],
+        ["DELETE FROM state WHERE name LIKE 'total:%'"],
+        ["INSERT INTO state VALUES ('more', x'31')"],
+        ["DROP INDEX once"],
+        ["CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries; END"],
+        ["DROP TABLE state"],
+        ["DROP TABLE entries"],
+        ["ALTER TABLE entries ADD COLUMN more"],
+    ],
+)
+def test_edits_are_found(path: Path, statements: list[str]) -> None:
+    """Deleted, truncated, swapped, moved, duplicated rows; false state; tables changed."""
+    edited(path, *statements)
+    assert objects(path)
+
+
+def test_a_rolled_back_file_is_found_by_a_published_head(path: Path, tmp_path: Path) -> None:
+    """An old copy is sound in itself, and lacks what was published since."""
+    old = tmp_path / "old.db"
+    shutil.copy(path, old)
+    ledger = Ledger(path, "d")
+    published = ledger.note("noted", {})
+    ledger.close()
+    assert not objects(path, published)
+    assert not objects(old)
+    assert objects(old, published)
+
+
+def test_a_forged_history_is_found_by_a_published_head(path: Path, tmp_path: Path) -> None:
+    """A ledger written anew from its first row differs from what was published."""
+    other = tmp_path / "other.db"
+    ledger = Ledger(other, "d")
+    fill(ledger, ROWS + 10)
+    ledger.close()
+    honest = Ledger(path, "d")
+    assert objects(other, honest.head)
+    seq = honest.head.seq
+    assert objects(path, Head(seq, "0" * 64))
+    assert objects(path, honest.head, Head(seq, "0" * 64))
+
+
+def _rewritten(path: Path, seq: int, change: dict[str, object]) -> None:
+    """An editor who computes every later hash anew."""
+    import sqlite3
+
+    import msgspec
+
+    db = sqlite3.connect(path)
+    rows = db.execute("SELECT * FROM entries ORDER BY seq").fetchall()
+    previous = "0" * 64
+    for row in rows:
+        columns = list(row[:7])
+        if row[0] == seq:
+            columns[5] = encode_body({**msgspec.json.decode(row[5]), **change})
+        digest = link(previous, tuple(columns))
+        db.execute(
+            "UPDATE entries SET body = ?, hash = ? WHERE seq = ?", (columns[5], digest, row[0])
+        )
+        previous = digest
+    tip = encode_body([rows[-1][0], previous])
+    db.execute("UPDATE state SET value = ? WHERE name = 'tip'", (tip,))
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount": ["1/20", "0"]},
+        {"amount": ["x", "0"]},
+        {"amount": []},
+        {"loss": {"epsilon": "-1"}},
+        {"loss": {"epsilon": "0.05"}},
+        {"loss": 7},
+        {"kind": 3},
+    ],
+)
+def test_a_chain_made_anew_over_false_charges_is_found(path: Path, change: dict) -> None:
+    """Totals follow from the charges, and charges from their losses."""
+    assert not objects(path)
+    _rewritten(path, 2, change)
+    assert objects(path)
+
+
+def test_raw_damage_of_the_file_is_a_typed_error(path: Path) -> None:
+    """Bytes overwritten anywhere: sound content or a typed error, never another exception."""
+    data = path.read_bytes()
+    honest = Ledger(path, "d").head
+    found = 0
+    for offset in range(0, len(data), 257):
+        path.with_name("ledger.db-wal").unlink(missing_ok=True)
+        path.with_name("ledger.db-shm").unlink(missing_ok=True)
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 0x10]) + data[offset + 1 :])
+        found += objects(path, honest)
+    assert found > 20
+    for size in (0, 100, 4096, len(data) // 2):
+        path.write_bytes(data[:size])
+        assert objects(path)
+
+
+def test_the_canonical_form_is_injective_in_lengths() -> None:
+    """Moving a byte from one column to the next is another row."""
+    one = (1, "t", "ab", "c", "d", b"", b"")
+    other = (1, "t", "a", "bc", "d", b"", b"")
+    assert link("0" * 64, one) != link("0" * 64, other)
+    assert fits("0" * 64, (*one, link("0" * 64, one)))
+    assert not fits("0" * 64, (*one, link("0" * 64, one).upper()))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "7:xyz", "-1:" + "0" * 64, "1:" + "G" * 64, ":" + "0" * 64]
+)
+def test_heads_are_read_strictly(text: str) -> None:
+    """A misspelt head is one clear error."""
+    with pytest.raises(InputError, match="is no head"):
+        Head.parse(text)
+
+
+def test_heads_are_written_and_read() -> None:
+    """What is printed can be given back."""
+    head = Ledger(None, "d").head
+    assert Head.parse(str(head)) == head
+
+
+def test_draws_beyond_a_block_are_found(path: Path) -> None:
+    """A drawn row must name a block that has a charge left, of the same loss."""
+    ledger = Ledger(path, "d")
+    with ledger._file.exclusive():
+        ledger._file.append("drawn", "s", "q", {"block": 2, "loss": {"epsilon": "0.1"}})
+    with pytest.raises(LedgerError, match="draws what was not reserved"):
+        ledger.verify()
