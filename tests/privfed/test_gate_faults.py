@@ -118,9 +118,11 @@ def test_parts_that_raise(watched: Callable[..., Gate], error: Exception, expect
     assert Watched.evaluated == []
 
 
-@pytest.mark.parametrize("method", ["supports", "cost"])
+@pytest.mark.parametrize(
+    ("method", "expected"), [("supports", Reason.UNSUPPORTED), ("cost", Reason.UNSOUND)]
+)
 def test_a_mechanism_that_raises(
-    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str, expected: Reason
 ) -> None:
     """A plugin's fault while pricing is a refusal; nothing is charged."""
 
@@ -129,7 +131,7 @@ def test_a_mechanism_that_raises(
 
     gate = make_gate()
     monkeypatch.setattr("privfed.mechanisms.laplace.Laplace." + method, fail)
-    assert reason(gate, request()) == Reason.UNSUPPORTED
+    assert reason(gate, request()) == expected
     assert events(gate) == ["refused"]
 
 

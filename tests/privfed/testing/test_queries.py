@@ -230,7 +230,7 @@ def test_no_target_no_sums() -> None:
 def test_revealing_nodes() -> None:
     """Nodes of one or two records give them away; empty ones and larger ones do not."""
     view = View(Records(SCHEMA, np.zeros((0, 2))), SCHEMA)
-    masks = LevelSums(((),)).reveals(view, {"counts": np.array([0, 1, 2, 3])})
+    masks = LevelSums(((),)).reveals({"counts": np.array([0, 1, 2, 3])}, view)
     assert {name: mask.tolist() for name, mask in masks.items()} == {
         "counts": [False, True, True, False],
         "sums": [False, True, True, False],
