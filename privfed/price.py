@@ -30,7 +30,7 @@ class Line:
         kind: the kind of query.
         parts: the parts it protects; empty for what the policy refuses or withholds.
         mechanism: what protects them; empty for what nobody guards.
-        times: the most often it will be asked.
+        times: the most often it will be answered: as often as planned, or as the guard allows.
         loss: what one answer costs, or none where nothing is released.
     """
 
@@ -120,6 +120,7 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
 
 def _line(kind: str, times: int, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
     mechanism, amount = mechanism_of(guard), guard.amount(None)
+    times = times if guard.times is None else min(times, guard.times)
     group = {name: Guarded(part, _bound(part, policy)) for name, part in parts.items()}
     if mechanism.name == "refuse":
         return Line(kind, (), mechanism.name, times, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from inspect import signature
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,7 +26,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.local import LocalDisclosure
 from privfed.metrics import measure
 from privfed.output import Output
-from privfed.policy import Policy
+from privfed.policy import Guard, Policy
 from privfed.query import Query
 from privfed.records import Records
 from privfed.release import Reply, Transcript
@@ -85,6 +86,21 @@ def prepare(study: Study) -> Prepared:
     return prepared
 
 
+def public_schema(study: Study) -> Schema:
+    """The schema that a study is priced by, without dividing or encoding any record.
+
+    Raises:
+        StudyError: there is none, and only the data could give one away.
+    """
+    dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
+    if dataset.schema is None:
+        raise StudyError(
+            'a price needs a public schema; write schema = "schema.toml" under [data], for bounds '
+            "read off the data are a release"
+        )
+    return dataset.schema
+
+
 def learner(study: Study) -> FederatedLearner:
     """Build a study's learner; an unknown parameter is a StudyError that lists the known ones."""
     build = plugins.load("learners", study.learner.name)
@@ -108,24 +124,22 @@ def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Polic
     elif choice.base.endswith(".toml"):
         made = Policy.from_toml(folder / choice.base)
     else:
-        made = model.published()
-        made = strict(made) if choice.base == "strict" else made
+        made = strict(model) if choice.base == "strict" else model.published()
     return made.renamed(choice.name)
 
 
-def strict(published: Policy) -> Policy:
-    """The same policy with strict suppression: what could be subtracted is silent as well.
+def strict(model: FederatedLearner) -> Policy:
+    """What the learner publishes with strict suppression: its own form, or every guard made strict.
 
     Raises:
-        PolicyError: no guard of the policy suppresses anything.
+        PolicyError: no guard of the published policy suppresses anything.
     """
+    if "strict" in signature(model.published).parameters:
+        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
+        return own
+    published = model.published()
     guards = {
-        kind: tuple(
-            replace(guard, options={**guard.options, "strict": True})
-            if guard.called == "nullify"
-            else guard
-            for guard in several
-        )
+        kind: tuple(_strict_guard(guard) for guard in several)
         for kind, several in published.guards.items()
     }
     if guards == dict(published.guards):
@@ -134,6 +148,12 @@ def strict(published: Policy) -> Policy:
             'leave the policy with base = "strict" out'
         )
     return replace(published, guards=guards)
+
+
+def _strict_guard(guard: Guard) -> Guard:
+    if guard.called != "nullify":
+        return guard
+    return replace(guard, options={**guard.options, "strict": True})
 
 
 class Watched(Disclosure):

@@ -50,6 +50,7 @@ class ClientAccount:
         detection: best membership detection at 1 % false positives; one without a guarantee.
         secure: whether all noise was secure; test noise protects nobody.
         head: the ledger's head, number and hash.
+        over: whether the total exceeds the budget (compared exactly, before any conversion).
         intact: whether the chain verifies and passes through the head that the server saw.
         steps: every charged question in order.
     """
@@ -66,6 +67,7 @@ class ClientAccount:
     detection: float = 1.0
     secure: bool = True
     head: tuple[int, str] = (0, "")
+    over: bool = False
     intact: bool = True
     steps: list[Step] = field(default_factory=list)
 
@@ -157,7 +159,9 @@ def _client(
             refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
     account.refused = dict(refusals)
     account.delta = float(delta)
-    account.ceiling = None if policy.budget is None else float(policy.budget.epsilon)
+    if policy.budget is not None:
+        account.ceiling = float(policy.budget.epsilon)
+        account.over = not accountant.fits(total, accountant.ceiling(policy.budget))
     if account.unprotected == 0:
         account.epsilon = float(accountant.guarantee(total, delta)[0])
         account.detection = detection(accountant, total, delta)
@@ -222,7 +226,7 @@ def in_words(loss: Loss) -> str:
     if loss.epsilon is not None:
         shown.append(f"ε {float(loss.epsilon):.4g}")
     elif loss.rho is not None:
-        shown.append(f"ρ {float(loss.rho):.4g}")
+        shown.append(f"rho {float(loss.rho):.4g}")
     if loss.delta:
         shown.append(f"δ {float(loss.delta):.1e}")
     return "nothing" if shown == ["ε 0"] else ", ".join(shown)
