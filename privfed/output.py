@@ -21,12 +21,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from privfed.errors import InputError
 from privfed.ledger import Ledger
-from privfed.local import client_name
 from privfed.release import Head, Transcript
 from privfed.study import Study
 
@@ -124,7 +124,8 @@ class Output:
         opened: dict[str, Ledger] = {}
         try:
             for path in paths:
-                opened[client_name(path)] = Ledger(path, client_name(path))
+                client = unquote(path.stem)
+                opened[client] = Ledger(path, client)
             yield opened
         finally:
             for ledger in opened.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +18,14 @@ from privfed.policy import Policy
 from privfed.release import EXPLANATIONS, Head, Reason
 from privfed.reports.risk import detection
 
+#: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
+CHARGING = ("reserved", "block", "drawn")
+_SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
+
 
 @dataclass(frozen=True)
 class Step:
-    """One charged question of one client, in order.
+    """One question of one client that was charged and, as a rule, answered, in order.
 
     Args:
         kind: the kind of query.
@@ -53,6 +58,7 @@ class ClientAccount:
         over: whether the total exceeds the budget (compared exactly, before any conversion).
         intact: whether the chain verifies and passes through the head that the server saw.
         steps: every charged question in order.
+        principals: who asked them.
     """
 
     client: str
@@ -70,6 +76,7 @@ class ClientAccount:
     over: bool = False
     intact: bool = True
     steps: list[Step] = field(default_factory=list)
+    principals: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ def _client(
     total, delta = accountant.nothing, _delta(policy)
     refusals: Counter[str] = Counter()
     for row in rows:
-        if row.event == "reserved":
+        if row.event in CHARGING:
             total = _step(account, row, accountant, total, delta)
         elif row.event == "released":
             account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
@@ -177,12 +184,16 @@ def _delta(policy: Policy) -> Fraction:
 def _step(
     account: ClientAccount, row: Entry, accountant: Accountant, total: Amount, delta: Fraction
 ) -> Amount:
+    """Count one row; a block is many charges and no question, a draw a question and no charge."""
     loss = Loss.from_dict(row.body["loss"])
-    total = accountant.add(total, loss)
-    account.unprotected += not loss.finite
+    for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
+        total = accountant.add(total, loss)
     account.secure = account.secure and bool(row.body["secure"])
-    spent = None if account.unprotected else float(accountant.guarantee(total, delta)[0])
-    account.steps.append(Step(row.body["kind"], loss.finite, spent))
+    if row.event != "block":
+        account.unprotected += not loss.finite
+        spent = None if account.unprotected else float(accountant.guarantee(total, delta)[0])
+        account.steps.append(Step(row.body["kind"], loss.finite, spent))
+        account.principals.add(row.principal)
     return total
 
 
@@ -191,7 +202,7 @@ def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for rows in clients:
         for row in rows:
-            if row.event == "reserved":
+            if row.event in CHARGING and row.event != "block":
                 grouped.setdefault(row.body["kind"], []).append(row.body)
     return tuple(_kind(kind, bodies) for kind, bodies in grouped.items())
 
@@ -208,14 +219,14 @@ def _kind(kind: str, bodies: list[dict[str, Any]]) -> KindLine:
 
 
 def about(kind: str) -> str:
-    """What a kind of query asks: the first sentence of its class's docstring."""
+    """What a kind of query asks: its class's first sentence, without the source in brackets."""
     if kind == "schema.infer":
         return "Bounds and categories of every column, read off the data."
     try:
         text = plugins.load("queries", kind).__doc__ or ""
     except PluginError:
         return ""
-    return " ".join(text.strip().split("\n\n")[0].split())
+    return _SOURCES.sub("", " ".join(text.strip().split("\n\n")[0].split()))
 
 
 def in_words(loss: Loss) -> str:

@@ -46,6 +46,11 @@ class PolicyReport:
         return sum(client.unprotected for client in self.clients)
 
     @property
+    def principals(self) -> tuple[str, ...]:
+        """Who asked, and so to whom everything was released."""
+        return tuple(sorted({name for client in self.clients for name in client.principals}))
+
+    @property
     def secure(self) -> bool:
         """Whether all noise was secure."""
         return all(client.secure for client in self.clients)
@@ -154,7 +159,9 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "released": report.released,
         "unprotected": report.unprotected,
         "secure_noise": report.secure,
-        "clients": [asdict(client) for client in report.clients],
+        "clients": [
+            {**asdict(client), "principals": sorted(client.principals)} for client in report.clients
+        ],
         "kinds": [asdict(line) for line in report.account.kinds],
         "findings": [found.to_dict() for found in report.findings],
         "metrics": dict(report.metrics),

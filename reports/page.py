@@ -89,10 +89,10 @@ def claim(policy: PolicyReport) -> str:
     if not policy.secure:
         return "No guarantee: the noise was seeded for a test, and can be computed again."
     if not policy.account.finite:
-        return f"No finite guarantee for {unit}."
+        return f"No finite guarantee for {unit.replace('each', 'any', 1)}."
     delta = policy.clients[0].delta
-    except_ = f", except with probability {delta:.0e}" if delta else ""
-    return f"Differential privacy for {unit}: ε = {number(policy.epsilon)}{except_}."
+    odds = f", except with a chance of 1 in {round(1 / delta):,}" if delta else ""
+    return f"Differential privacy for {unit} at each owner{odds}."
 
 
 def verdict(found: Finding) -> str:
