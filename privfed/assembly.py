@@ -37,8 +37,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
     """
     with written_whole(out, overwrite) as folder:
         prepared = simulation.prepare(study)
-        for choice in study.policies:
-            simulation.policy(choice, simulation.learner(study), study.folder)
+        simulation.check(study)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
         for choice in study.policies:

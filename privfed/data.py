@@ -6,6 +6,7 @@ Loading checks what a person can get wrong and says so in one line, without any 
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -87,10 +88,7 @@ def load_csv(path: str | Path, target: str | None = None) -> Dataset:
     """Load a CSV file with a header row; the last column is the target unless one is named."""
     where = f"data file {path}"
     header = _header(Path(path), where)
-    try:
-        frame = pd.read_csv(path)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError):
-        raise InputError(f"{where}: its rows do not fit its header; repair the file") from None
+    frame = _rows(Path(path), where)
     chosen = header[-1] if target is None else target
     return Dataset(Path(path).stem, _checked(frame, chosen, where), chosen)
 
@@ -120,6 +118,15 @@ def _header(path: Path, where: str) -> list[str]:
     if twice:
         raise InputError(f"{where}: column {twice[0]!r} stands twice in the header; keep one")
     return header
+
+
+def _rows(path: Path, where: str) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, index_col=False)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning):
+        raise InputError(f"{where}: its rows do not fit its header; repair the file") from None
 
 
 def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:

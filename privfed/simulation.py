@@ -22,6 +22,7 @@ from privfed.data import Dataset, load
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, PolicyError, StudyError
 from privfed.finding import Finding
+from privfed.gate import mechanism_of
 from privfed.learners.base import FederatedLearner
 from privfed.local import LocalDisclosure
 from privfed.metrics import measure
@@ -99,6 +100,20 @@ def public_schema(study: Study) -> Schema:
             "read off the data are a release"
         )
     return dataset.schema
+
+
+def check(study: Study) -> None:
+    """Build whatever a study names, so that a slip is told before anything is asked.
+
+    Raises:
+        InputError: an unknown learner, parameter, policy, query, mechanism or attack.
+    """
+    model = learner(study)
+    for choice in study.policies:
+        for guards in policy(choice, model, study.folder).guards.values():
+            for guard in guards:
+                mechanism_of(guard)
+    _attacks(study)
 
 
 def learner(study: Study) -> FederatedLearner:
@@ -196,15 +211,16 @@ def run(
 
 def attack(prepared: Prepared, transcript: Transcript) -> list[Finding]:
     """Put every attack that a study names to a transcript."""
-    names = prepared.study.attacks
-    known = sorted(plugins.available("attacks"))
-    chosen = known if names == ("*",) else names
     truth, found = prepared.truth(), []
-    for name in chosen:
-        tried = plugins.load("attacks", name)()
+    for tried in _attacks(prepared.study):
         if tried.attackable(transcript):
             found.extend(tried.run(transcript, truth, prepared.schema))
     return found
+
+
+def _attacks(study: Study) -> list[Any]:
+    names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
+    return [plugins.load("attacks", name)() for name in names]
 
 
 def _learn(prepared: Prepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
