@@ -97,7 +97,6 @@ def claim(policy: PolicyReport) -> str:
 
 def verdict(found: Finding) -> str:
     """What an attack achieved, in one sentence."""
-    reached = number(found.value)
-    if found.of is not None:
-        reached = f"{reached} of {number(found.of)}"
-    return f"{found.metric}: {reached}"
+    if found.of is None:
+        return f"{found.metric}: {number(found.value)}"
+    return f"{number(found.value)} of {number(found.of)} {found.metric}"
