@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,4 +120,4 @@ def _svg(figure: Figure, title: str) -> str:
             held, format="svg", metadata={"Date": None, "Title": title}, transparent=True
         )
     text = held.getvalue()
-    return text[text.index("<svg") :]
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)

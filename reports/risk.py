@@ -36,9 +36,11 @@ def concentrated_detection(rho: float, false_positives: float = FALSE_POSITIVES)
     bisection, and rounded up.
     """
 
+    allowed = max(rho, 1e-9) * _ORDERS
+
     def excess(rate: float) -> float:
         both = (_divergence(rate, false_positives), _divergence(false_positives, rate))
-        return float(max((one - rho * _ORDERS).max() for one in both))
+        return float(max((one - allowed).max() for one in both))
 
     highest = 1 - 1e-12
     if rho == 0:
