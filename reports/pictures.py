@@ -120,4 +120,4 @@ def _svg(figure: Figure, title: str) -> str:
             held, format="svg", metadata={"Date": None, "Title": title}, transparent=True
         )
     text = held.getvalue()
-    return re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
