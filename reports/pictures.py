@@ -91,7 +91,7 @@ def sweep(table: pd.DataFrame, measure: str) -> str:
         axes.minorticks_off()
         axes.set_xlabel("epsilon, for each record")
         axes.set_ylabel(f"{measure}, held-out records")
-        axes.legend(frameon=False)
+        figure.legend(frameon=False, loc="outside upper center", ncols=2)
         return _svg(figure, f"{measure} against epsilon")
 
 

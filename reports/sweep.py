@@ -41,7 +41,9 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
         runs=len(table),
         css=environment.get_template("budget.css").render(),
         picture=sweep(scored, measure) if len(scored) else "",
-        table=summarised(table).to_html(float_format="{:.4g}".format, border=0, na_rep="none"),
+        table=summarised(table).to_html(
+            index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
+        ),
     )
     (folder / "sweep.html").write_text(page, encoding="utf-8")
 
