@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 .PHONY: audit test lint types check wheel clean
 
 audit: $(VENV)/installed
-	$(BIN)/privfed audit --out audit
+	$(BIN)/privfed audit --out audit --overwrite
 
 test: $(VENV)/developing
 	$(BIN)/pytest -q -n auto

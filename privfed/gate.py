@@ -102,11 +102,11 @@ class Gate:
         self.owner, self.policy, self.ledger, self.study = owner, policy, ledger, study
         self.data, self.block = data, block
         self.schema: Schema = records.schema if schema is None else schema
-        self.accountant = _accountant(policy)
+        self.accountant = accountant_of(policy)
         self._noise = noise or SecureNoise()
         self._kinds = _kinds(policy, queries)
         self._mechanisms = {
-            kind: [_mechanism(g) for g in guards] for kind, guards in policy.guards.items()
+            kind: [mechanism_of(g) for g in guards] for kind, guards in policy.guards.items()
         }
         self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
@@ -343,14 +343,16 @@ def _check_names(request: Request) -> None:
         raise Refused(Reason.MALFORMED)
 
 
-def _accountant(policy: Policy) -> Accountant:
+def accountant_of(policy: Policy) -> Accountant:
+    """Build the accountant that a policy names."""
     if isinstance(policy.accountant, Accountant):
         return policy.accountant
     accountant: Accountant = plugins.load("accountants", policy.accountant)()
     return accountant
 
 
-def _mechanism(guard: Guard) -> Mechanism:
+def mechanism_of(guard: Guard) -> Mechanism:
+    """Build the mechanism that a guard names; wrong options or no spend are a PolicyError."""
     mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
     if mechanism.currency is not None and guard.spend is None:
         raise PolicyError(

@@ -1,1 +1,1 @@
-"""Reports of privfed."""
+"""Reports: what ledgers and findings say, for people. They read, and decide nothing."""

@@ -1,0 +1,143 @@
+"""Whole jobs over a study: run it, attack it, report it, sweep it. What the command line calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from privfed import __version__, simulation
+from privfed.output import Output, finite, write_text, written_whole
+from privfed.policy import Policy
+from privfed.price import Price, price
+from privfed.reports.account import read
+from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.simulation import Prepared
+from privfed.study import PolicyChoice, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
+    """Carry a study out and write its whole output folder, report included.
+
+    Args:
+        study: the study.
+        out: the folder, which appears only when all went well.
+        overwrite: whether an earlier output there may be replaced.
+        attacked: whether to run the attacks as well.
+    """
+    with written_whole(out, overwrite) as folder:
+        prepared = simulation.prepare(study)
+        simulation.check(study)
+        output = Output(folder)
+        study.to_toml(folder / "study.toml")
+        for choice in study.policies:
+            with _bar(study, choice) as bar:
+                simulation.run(prepared, choice, output, bar.update)
+        if attacked:
+            _attack(prepared, output)
+        return write_report(output)
+
+
+def attack(output: Output) -> Report:
+    """Attack what a finished study released, and write its findings and report anew."""
+    _attack(simulation.prepare(output.study), output)
+    return write_report(output)
+
+
+def _attack(prepared: Prepared, output: Output) -> None:
+    for name in tqdm(output.policies, desc="attacks", unit=" policy", disable=None):
+        found = simulation.attack(prepared, output.transcript(name))
+        output.write(name, "findings.json", [finding.to_dict() for finding in found])
+
+
+def gather(output: Output) -> Report:
+    """Read a finished study's ledgers, findings and metrics."""
+    reports = []
+    for name in output.policies:
+        policy = Policy.from_toml(output.policy(name) / "policy.toml")
+        with output.ledgers(name) as ledgers:
+            account = read(policy, ledgers, output.heads(name))
+        found = findings(output.read(name, "findings.json"))
+        reports.append(PolicyReport(account, found, output.read(name, "metrics.json") or {}))
+    return Report(output.study, tuple(reports), __version__)
+
+
+def write_report(output: Output) -> Report:
+    """Write ``report.html`` and ``report.json`` of a finished study."""
+    from privfed.reports.page import page
+
+    report = gather(output)
+    html, plain = page(report), json.dumps(finite(report.to_dict()), indent=2)
+    write_text(output.folder / "report.html", html)
+    write_text(output.folder / "report.json", plain + "\n")
+    return report
+
+
+def prices(study: Study) -> list[Price]:
+    """What one client would pay under each of a study's policies; reads no record's value.
+
+    The table is loaded for its schema alone where the study has no schema file.
+    """
+    model = simulation.learner(study)
+    schema = simulation.public_schema(study)
+    plan = model.plan(schema)
+    return [
+        price(plan, schema, simulation.policy(choice, model, study.folder))
+        for choice in study.policies
+    ]
+
+
+def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
+    """Run a study again and again: every private policy at each epsilon, all under each seed.
+
+    Returns:
+        one row a run: policy, epsilon (none without a guarantee), seed, measure, value, baseline,
+        released, unprotected, seconds. It uses the truth, so it is a simulation.
+    """
+    jobs = [
+        (study.under(epsilon, study.seed + number), choice)
+        for number in range(seeds)
+        for place, epsilon in enumerate(epsilons)
+        for choice in study.under(epsilon, study.seed + number).policies
+        if place == 0 or choice.base == "private"
+    ]
+    bar = tqdm(jobs, desc="sweep", unit=" run", disable=None)
+    return pd.DataFrame([_one(varied, choice) for varied, choice in bar])
+
+
+def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
+    alone = replace(study, policies=(choice,))
+    with TemporaryDirectory() as folder:
+        output = Output(folder)
+        alone.to_toml(Path(folder) / "study.toml")
+        simulation.run(simulation.prepare(alone), choice, output)
+        policy = gather(output).policies[0]
+    metrics = policy.metrics
+    return {
+        "policy": choice.name,
+        "epsilon": None if choice.base != "private" else float(choice.exact_epsilon),
+        "seed": study.seed,
+        "measure": metrics.get("measure"),
+        "value": metrics.get("value"),
+        "baseline": metrics.get("baseline"),
+        "released": policy.released,
+        "unprotected": policy.unprotected,
+        "seconds": metrics.get("seconds"),
+    }
+
+
+@contextmanager
+def _bar(study: Study, choice: PolicyChoice) -> Iterator[Any]:
+    """Show progress by questions asked; silent where nobody watches."""
+    with tqdm(desc=f"{study.learner.name}, {choice.name}", unit=" question", disable=None) as bar:
+        yield bar

@@ -1,0 +1,291 @@
+"""The command line: ``privfed audit`` and its sisters.
+
+Exit status: 0 fine, 1 the audit found a breach of a policy's claim, 2 bad input (one line that says
+what, where, and what to write instead), 3 a fault of privfed's own (its text could hold data, and is
+shown only where ``PRIVFED_TRACEBACK`` is set).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfed import __version__
+from privfed.errors import InputError, LedgerError, PrivfedError
+from privfed.study import Study
+
+if TYPE_CHECKING:
+    from privfed.reports.budget import Report
+
+#: Exit status of each outcome.
+FINE, BREACH, BAD_INPUT, FAULT = 0, 1, 2, 3
+_FORMATS = ("jsonl", "csv")
+study_argument = click.argument("study", required=False, type=click.Path(path_type=Path))
+folder_argument = click.argument("folder", type=click.Path(path_type=Path))
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("audit"), show_default=True
+)
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace an earlier output in --out, its ledgers included."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="privfed")
+def commands() -> None:
+    """Audit what federated, interpretable learning discloses."""
+
+
+@commands.command()
+@study_argument
+@out_option
+@overwrite_option
+def audit(study: Path | None, out: Path, overwrite: bool) -> int:
+    """Learn under each policy, attack what was released, write the budget report.
+
+    STUDY is a .toml file; without it, the built-in one: five clinics and 442 diabetes patients.
+    """
+    from privfed import assembly
+
+    report = assembly.run(_study(study), out, overwrite, attacked=True)
+    _summary(report, out)
+    return _verdict(report)
+
+
+@commands.command()
+@study_argument
+@out_option
+@overwrite_option
+def run(study: Path | None, out: Path, overwrite: bool) -> int:
+    """Learn under each policy and report, without attacks."""
+    from privfed import assembly
+
+    report = assembly.run(_study(study), out, overwrite, attacked=False)
+    _summary(report, out)
+    return _verdict(report)
+
+
+@commands.command()
+@folder_argument
+def attack(folder: Path) -> int:
+    """Attack what a finished study in FOLDER released, and report anew."""
+    from privfed import assembly
+    from privfed.output import Output
+
+    report = assembly.attack(Output.opened(folder))
+    _summary(report, folder)
+    return _verdict(report)
+
+
+@commands.command()
+@folder_argument
+def report(folder: Path) -> int:
+    """Write the budget report of a finished study in FOLDER anew."""
+    from privfed import assembly
+    from privfed.output import Output
+
+    written = assembly.write_report(Output.opened(folder))
+    _summary(written, folder)
+    return _verdict(written)
+
+
+@commands.command()
+@study_argument
+@click.option("--epsilon", default="0.5,1,2,4,8", show_default=True, help="Budgets, by commas.")
+@click.option("--seeds", default=10, show_default=True, type=click.IntRange(1))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("sweep"), show_default=True)
+@overwrite_option
+def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bool) -> int:
+    """Measure utility against epsilon: a tidy CSV and a plot in --out."""
+    from privfed import assembly
+    from privfed.output import written_whole
+    from privfed.reports.sweep import write_sweep
+
+    chosen, budgets = _study(study), _budgets(epsilon)
+    with written_whole(out, overwrite) as folder:
+        chosen.to_toml(folder / "study.toml")
+        write_sweep(assembly.sweep(chosen, budgets, seeds), folder, chosen.name)
+    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}")
+    return FINE
+
+
+@commands.command()
+@study_argument
+def price(study: Path | None) -> int:
+    """Price a study before any record is read: what each client would pay at most."""
+    from privfed import assembly
+    from privfed.reports.text import priced
+
+    for one in assembly.prices(_study(study)):
+        click.echo(priced(one))
+    return FINE
+
+
+@commands.command()
+def plugins() -> int:
+    """List what is installed: mechanisms, accountants, queries, learners, attacks."""
+    from privfed import plugins as installed
+
+    for group in installed.GROUPS:
+        click.echo(group)
+        for name in sorted(installed.available(group)):
+            click.echo(f"  {name:24} {installed.version(group, name)}")
+    return FINE
+
+
+@commands.group()
+def ledger() -> None:
+    """Verify, show or export the ledgers of a finished study."""
+
+
+@ledger.command()
+@folder_argument
+def verify(folder: Path) -> int:
+    """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw."""
+    from privfed.output import Output
+
+    output, broken = Output.opened(folder), 0
+    for name in output.policies:
+        heads = output.heads(name)
+        with output.ledgers(name) as ledgers:
+            for client, one in ledgers.items():
+                broken += _verified(f"{name}, {client}", one, heads.get(client))
+    return BREACH if broken else FINE
+
+
+@ledger.command()
+@folder_argument
+@click.option("--policy", help="Only this policy.")
+@click.option("--client", help="Only this client.")
+def show(folder: Path, policy: str | None, client: str | None) -> int:
+    """Show every row: when, what, of which kind, and at what cost."""
+    from privfed.reports.text import row
+
+    for name, owner, one in _rows(folder, policy, client):
+        click.echo(f"{name:12} {owner:16} {row(one)}")
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True)
+def export(folder: Path, form: str) -> int:
+    """Write every row to standard output: its public fields, and its payload's size and hash."""
+    from privfed.reports.text import exported
+
+    first = True
+    for name, owner, one in _rows(folder, None, None):
+        click.echo(exported({"policy": name, "client": owner}, one, form, header=first))
+        first = False
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+def budget(folder: Path) -> int:
+    """Show what each client spent under each policy."""
+    from privfed import assembly
+    from privfed.output import Output
+    from privfed.reports.text import spending
+
+    click.echo(spending(assembly.gather(Output.opened(folder))))
+    return FINE
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit status."""
+    sys.exit(status(arguments))
+
+
+def status(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit status; errors are one line on standard error."""
+    try:
+        given: Any = commands.main(arguments, prog_name="privfed", standalone_mode=False)
+        return given if isinstance(given, int) else FINE
+    except click.exceptions.NoArgsIsHelpError as shown:
+        click.echo(shown.format_message())
+        return BAD_INPUT
+    except click.ClickException as error:
+        return _bad(error.format_message())
+    except PrivfedError as error:
+        return _bad(str(error))
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return _bad("interrupted; nothing was written")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except Exception as error:
+        return _fault(error)
+
+
+def _bad(text: str) -> int:
+    click.echo(f"privfed: {' '.join(text.split())}", err=True)
+    return BAD_INPUT
+
+
+def _fault(error: Exception) -> int:
+    if os.environ.get("PRIVFED_TRACEBACK"):
+        traceback.print_exc()
+    click.echo(
+        f"privfed: a fault of its own ({type(error).__name__}), nothing was written; set "
+        "PRIVFED_TRACEBACK=1 to see where (the text may hold data)",
+        err=True,
+    )
+    return FAULT
+
+
+def _study(path: Path | None) -> Study:
+    return Study.built_in() if path is None else Study.from_toml(path)
+
+
+def _budgets(text: str) -> list[str]:
+    from privfed.exact import exact
+
+    amounts = [part.strip() for part in text.split(",")]
+    for amount in amounts:
+        exact(amount, "--epsilon")
+    return amounts
+
+
+def _summary(report: Report, out: Path) -> None:
+    from privfed.reports.text import summary
+
+    click.echo(summary(report))
+    click.echo(f"report: {out / 'report.html'}")
+
+
+def _verdict(report: Report) -> int:
+    for text in report.breaches:
+        click.echo(f"BREACH: {text}", err=True)
+    return BREACH if report.breaches else FINE
+
+
+def _verified(where: str, one: Any, head: Any) -> int:
+    try:
+        reached = one.verify(head)
+    except LedgerError as error:
+        click.echo(f"BROKEN {where}: {error}", err=True)
+        return 1
+    click.echo(f"intact {where}: {reached.seq} rows, head {reached.hash}")
+    return 0
+
+
+def _rows(folder: Path, policy: str | None, client: str | None) -> Any:
+    from privfed.output import Output
+
+    output = Output.opened(folder)
+    if policy is not None and policy not in output.policies:
+        raise InputError(f"no policy {policy!r}; there are {', '.join(output.policies)}")
+    for name in output.policies if policy is None else (policy,):
+        with output.ledgers(name) as ledgers:
+            if client is not None and client not in ledgers:
+                raise InputError(f"no client {client!r}; there are {', '.join(ledgers)}")
+            for owner in ledgers if client is None else (client,):
+                for entry in ledgers[owner].entries():
+                    yield name, owner, entry

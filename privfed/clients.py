@@ -1,0 +1,149 @@
+"""Who owns which record: ways to divide one table among data owners in a simulation.
+
+Each function gives one client's name for each record, shape (records,). Nothing here is private or a
+release: dividing a table is what an experimenter does before any federation exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError
+
+#: Fewest records that a client may own: one record has no held-out part and no spread.
+FEWEST = 2
+#: How often a random division is drawn anew until every client owns :data:`FEWEST` records.
+TRIES = 100
+
+
+def named(count: int | None = None, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Give the clients' names: the ones listed, or ``client-1`` to ``client-<count>``.
+
+    Raises:
+        InputError: neither or both given, a name is empty, or two clients have one name.
+    """
+    if (count is None) == (names is None):
+        raise InputError('clients: write either count = 5 or names = ["north", "south"]')
+    if names is None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError("clients: count must be a whole number of at least 1, such as 5")
+        return tuple(f"client-{number}" for number in range(1, count + 1))
+    return unique(names)
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Check that every client has a name of its own (spaces around it do not count)."""
+    trimmed = [str(name).strip() for name in names]
+    if not trimmed or not all(trimmed):
+        raise InputError("clients: a client has no name; give each a name of its own")
+    twice = sorted({name for name in trimmed if trimmed.count(name) > 1})
+    if twice:
+        raise InputError(f"clients: two clients are called {twice[0]!r}; give each its own name")
+    return tuple(trimmed)
+
+
+def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
+    """Let a column of the table name each record's owner.
+
+    Raises:
+        InputError: no such column, records without an owner, or two names that differ by spaces.
+    """
+    if column not in frame.columns:
+        known = ", ".join(str(name) for name in frame.columns)
+        raise InputError(f"clients: no column {column!r} in the table; its columns are {known}")
+    owners = frame[column]
+    missing = int(owners.isna().sum())
+    if missing:
+        raise InputError(
+            f"clients: column {column!r} leaves {missing} records without a client; "
+            "name their owner, or leave those records out"
+        )
+    unique([str(name) for name in owners.unique()])
+    return owners.astype(str).str.strip().to_numpy(dtype=object)
+
+
+def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
+    """Deal the records out at random, in shares as equal as can be."""
+    owners = np.arange(records) % len(names)
+    return _called(rng.permutation(owners), names)
+
+
+def by_quantity(
+    records: int, names: Sequence[str], alpha: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Deal at random in unequal shares, drawn from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
+    _check_alpha(alpha)
+
+    def draw() -> np.ndarray:
+        shares = rng.dirichlet(np.full(len(names), alpha))
+        return rng.permutation(_cut(records, shares))
+
+    return _called(_settled(draw, len(names)), names)
+
+
+def dirichlet(
+    labels: pd.Series, names: Sequence[str], alpha: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Divide each class by its own Dirichlet(alpha) shares, so that clients see other mixtures.
+
+    Numbers of more than ten values are cut into ten groups of equal size first (Hsu et al. 2019
+    define it for classes).
+    """
+    _check_alpha(alpha)
+    classes = _classes(labels)
+
+    def draw() -> np.ndarray:
+        owners = np.empty(len(classes), dtype=int)
+        for label in np.unique(classes):
+            mine = rng.permutation(np.flatnonzero(classes == label))
+            owners[mine] = _cut(len(mine), rng.dirichlet(np.full(len(names), alpha)))
+        return owners
+
+    return _called(_settled(draw, len(names)), names)
+
+
+def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
+    """Hold every client to :data:`FEWEST` records."""
+    for name in names:
+        size = int((owners == name).sum())
+        if size < FEWEST:
+            raise InputError(
+                f"client {name!r} has {size} record{'' if size == 1 else 's'}, and {FEWEST} are the "
+                "fewest a client can hold; join it with another client, or leave it out"
+            )
+
+
+def _check_alpha(alpha: float) -> None:
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e6:
+        raise InputError("clients: alpha must be a number above 0 (0.1 uneven, 100 nearly even)")
+
+
+def _called(owners: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    called: np.ndarray = np.array(names, dtype=object)[owners]
+    return called
+
+
+def _cut(size: int, shares: np.ndarray) -> np.ndarray:
+    """Cut ``size`` places into consecutive runs in proportion to the shares."""
+    ends = np.floor(np.cumsum(shares)[:-1] * size + 0.5)
+    return np.searchsorted(ends, np.arange(size), side="right")
+
+
+def _settled(draw: Callable[[], np.ndarray], clients: int) -> np.ndarray:
+    for _ in range(TRIES):
+        owners = draw()
+        if np.bincount(owners, minlength=clients).min() >= FEWEST:
+            return owners
+    raise InputError(
+        f"clients: in {TRIES} draws some client always got fewer than {FEWEST} records; "
+        "write a larger alpha or fewer clients"
+    )
+
+
+def _classes(labels: pd.Series) -> np.ndarray:
+    if pd.api.types.is_numeric_dtype(labels) and labels.nunique() > 10:
+        return np.asarray(pd.qcut(labels.rank(method="first"), 10, labels=False))
+    return np.asarray(pd.factorize(labels)[0])

@@ -1,0 +1,183 @@
+"""What a study leaves on disk: one folder, written whole or not at all.
+
+FOLDER/study.toml                     the study as run
+FOLDER/report.html, report.json       the budget report
+FOLDER/<policy>/policy.toml           the policy that the data owners adopted
+FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner
+FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
+FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
+FOLDER/<policy>/findings.json         what the attacks achieved (simulation)
+FOLDER/<policy>/model.json            the model, readable without privfed
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.ledger import Ledger
+from privfed.release import Head, Transcript
+from privfed.study import Study
+
+MARK = "study.toml"
+
+
+@contextmanager
+def written_whole(folder: str | Path, overwrite: bool = False) -> Iterator[Path]:
+    """Give a temporary sibling to write into; it takes the folder's place only if all went well.
+
+    Args:
+        folder: where the output shall be.
+        overwrite: whether an earlier output there may be replaced, ledgers included.
+
+    Raises:
+        InputError: something else is there, or an earlier output and ``overwrite`` is off.
+    """
+    target = Path(folder).resolve()
+    _check_free(target, overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield partial
+        partial.chmod(0o755)
+        _swap(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_free(target: Path, overwrite: bool) -> None:
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not (target / MARK).is_file():
+        raise InputError(f"--out {target}: holds something else than a study; name a new folder")
+    if not overwrite:
+        raise InputError(
+            f"--out {target}: holds an earlier study; name a new folder, or add --overwrite "
+            "(its ledgers go, and with them the record of what was spent)"
+        )
+
+
+def _swap(partial: Path, target: Path) -> None:
+    old = target.with_name(f".{target.name}.{partial.name[-8:]}.old")
+    if target.exists():
+        os.replace(target, old)
+    os.replace(partial, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+class Output:
+    """An output folder, new or finished.
+
+    Args:
+        folder: the folder itself.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def opened(cls, folder: str | Path) -> Output:
+        """Open a finished output; an InputError where there is none."""
+        if not (Path(folder) / MARK).is_file():
+            raise InputError(
+                f"folder {folder}: holds no study's output; give the --out of `privfed audit`"
+            )
+        return cls(folder)
+
+    @property
+    def study(self) -> Study:
+        """The study as run."""
+        return Study.from_toml(self.folder / MARK)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that were run, in the study's order."""
+        names = (policy.name for policy in self.study.policies)
+        return tuple(name for name in names if (self.folder / name).is_dir())
+
+    def policy(self, name: str) -> Path:
+        """Folder of one policy."""
+        return self.folder / name
+
+    @contextmanager
+    def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
+        """Open one policy's ledgers, by client; they are closed afterwards.
+
+        Raises:
+            InputError: the policy left no ledger.
+            LedgerError: a file is no ledger.
+        """
+        paths = sorted((self.policy(name) / "ledgers").glob("*.db"))
+        if not paths:
+            raise InputError(f"folder {self.policy(name)}: holds no ledgers; run the study anew")
+        opened: dict[str, Ledger] = {}
+        try:
+            for path in paths:
+                client = unquote(path.stem)
+                opened[client] = Ledger(path, client)
+            yield opened
+        finally:
+            for ledger in opened.values():
+                ledger.close()
+
+    def transcript(self, name: str) -> Transcript:
+        """What left under one policy, in order of time: all that an attack may read."""
+        with self.ledgers(name) as ledgers:
+            timed = [line for ledger in ledgers.values() for line in ledger.disclosed()]
+        return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
+
+    def heads(self, name: str) -> dict[str, Head]:
+        """The heads that the server saw, by client: what a verified chain must pass through."""
+        seen = self.read(name, "heads.json") or {}
+        return {client: Head(int(seq), str(hash_)) for client, (seq, hash_) in seen.items()}
+
+    def write(self, name: str, file: str, plain: Any) -> None:
+        """Write one policy's JSON file, in one step."""
+        write_text(self.policy(name) / file, json.dumps(finite(plain), indent=2) + "\n")
+
+    def read(self, name: str, file: str) -> Any:
+        """Read one policy's JSON file; none where there is no such file.
+
+        Raises:
+            InputError: the file is no JSON.
+        """
+        path = self.policy(name) / file
+        if not path.is_file():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise InputError(f"{path}: is no JSON; run `privfed audit` anew") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: readers see the old text or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def finite(plain: Any) -> Any:
+    """Plain data for JSON, which has no infinity: such numbers become text, NaN becomes null."""
+    if isinstance(plain, Mapping):
+        return {str(key): finite(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [finite(value) for value in plain]
+    if isinstance(plain, np.ndarray):
+        return finite(plain.tolist())
+    if isinstance(plain, np.generic):
+        return finite(plain.item())
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return None if math.isnan(plain) else ("infinity" if plain > 0 else "-infinity")
+    return plain

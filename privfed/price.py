@@ -1,0 +1,148 @@
+"""What a study would cost, before anyone looks at a record.
+
+A learner's plan says the most it will ever ask; a policy says what each answer costs. Neither needs
+data, so the price is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privfed.accountant import Accountant, Amount
+from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.gate import accountant_of, assign, mechanism_of
+from privfed.learners.base import Planned
+from privfed.loss import Loss
+from privfed.mechanism import Guarded
+from privfed.part import Part
+from privfed.policy import Guard, Policy
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True)
+class Line:
+    """One planned line: a guard of one kind of query.
+
+    Args:
+        kind: the kind of query.
+        parts: the parts it protects; empty for what the policy refuses or withholds.
+        mechanism: what protects them; empty for what nobody guards.
+        times: the most often it will be answered: as often as planned, or as the guard allows.
+        loss: what one answer costs, or none where nothing is released.
+    """
+
+    kind: str
+    parts: tuple[str, ...]
+    mechanism: str
+    times: int
+    loss: Loss | None
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one client would pay for a learner's longest schedule.
+
+    Args:
+        policy: the policy.
+        lines: the planned lines.
+        amount: the total under the policy's accountant.
+        epsilon: the guarantee's epsilon, nats; none where some release is unprotected.
+        delta: the guarantee's delta.
+        fits: whether the total stays within the budget.
+    """
+
+    policy: Policy
+    lines: tuple[Line, ...]
+    amount: Amount
+    epsilon: Fraction | None
+    delta: Fraction
+    fits: bool
+
+    @property
+    def unprotected(self) -> int:
+        """How many releases would leave without any guarantee."""
+        return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the price as plain data."""
+        return {
+            "policy": self.policy.name,
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "delta": float(self.delta),
+            "unprotected": self.unprotected,
+            "fits": self.fits,
+            "lines": [
+                {
+                    "kind": line.kind,
+                    "parts": list(line.parts),
+                    "mechanism": line.mechanism,
+                    "times": line.times,
+                    "loss": None if line.loss is None else line.loss.to_dict(),
+                }
+                for line in self.lines
+            ],
+        }
+
+
+def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
+    """Price a plan under a policy.
+
+    Raises:
+        PolicyError: a mechanism cannot protect what the plan asks for.
+    """
+    accountant = accountant_of(policy)
+    lines = tuple(line for planned in plan for line in _lines(planned, schema, policy))
+    total = accountant.nothing
+    for line in lines:
+        total = _times(accountant, total, line)
+    protected = all(line.loss is None or line.loss.finite for line in lines)
+    delta = Fraction(0) if policy.budget is None else policy.budget.delta
+    epsilon = accountant.guarantee(total, delta)[0] if protected and policy.budget else None
+    fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
+    return Price(policy, lines, total, epsilon, delta, fits)
+
+
+def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
+    query, times = planned.query, planned.times
+    if query.kind not in policy.guards:
+        return [Line(query.kind, (), "", times, None)]
+    parts = query.parts(schema)
+    guards = policy.guards[query.kind]
+    return [
+        _line(query.kind, times, guard, {name: parts[name] for name in names}, policy)
+        for guard, names in zip(guards, assign(guards, parts), strict=True)
+        if names
+    ]
+
+
+def _line(kind: str, times: int, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
+    mechanism, amount = mechanism_of(guard), guard.amount(None)
+    times = times if guard.times is None else min(times, guard.times)
+    group = {name: Guarded(part, _bound(part, policy)) for name, part in parts.items()}
+    if mechanism.name == "refuse":
+        return Line(kind, (), mechanism.name, times, None)
+    if not mechanism.supports(group):
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
+            f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
+        )
+    return Line(kind, tuple(parts), mechanism.name, times, mechanism.cost(group, amount))
+
+
+def _bound(part: Part, policy: Policy) -> Any:
+    if part.sensitivity is None:
+        return None
+    return part.sensitivity.under(policy.unit, policy.relation, policy.cap)
+
+
+def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
+    if line.loss is None or not line.loss.finite:
+        return total
+    try:
+        one = accountant.amount(line.loss)
+    except UnsupportedLoss as error:
+        raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
+    return tuple(a + b * line.times for a, b in zip(total, one, strict=True))

@@ -1,0 +1,304 @@
+"""A study carried out in one process: data divided among clients, one run for each policy.
+
+It knows the truth, and so it can hold records out, measure utility and score attacks. None of that
+is publishable for real data; what it writes says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from inspect import signature
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed import clients, plugins
+from privfed.data import Dataset, load
+from privfed.disclosure import Disclosure
+from privfed.errors import NobodyAnswered, PolicyError, StudyError
+from privfed.finding import Finding
+from privfed.gate import mechanism_of
+from privfed.learners.base import FederatedLearner
+from privfed.local import LocalDisclosure
+from privfed.metrics import measure
+from privfed.output import Output
+from privfed.policy import Guard, Policy
+from privfed.query import Query
+from privfed.records import Records
+from privfed.release import Reply, Transcript
+from privfed.schema import Schema
+from privfed.study import PolicyChoice, Study
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A study's data, divided and held out.
+
+    Args:
+        study: the study.
+        dataset: the table with its target and schema.
+        train: what the clients own, with the column of owners.
+        test: what is held out to measure utility.
+        owner: the column that names each record's owner.
+    """
+
+    study: Study
+    dataset: Dataset
+    train: pd.DataFrame
+    test: pd.DataFrame
+    owner: str
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema, or the one that the training records give away."""
+        if self.dataset.schema is not None:
+            return self.dataset.schema
+        beside = [self.owner, self.study.data.individual]
+        columns = [column for column in self.train.columns if column not in beside]
+        return Schema.infer(self.train[columns], self.dataset.target)
+
+    def truth(self) -> dict[str, Records]:
+        """Each client's records, for scoring attacks."""
+        return {
+            str(name): Records.from_frame(part, self.schema, owner=str(name))
+            for name, part in self.train.groupby(self.owner, sort=False)
+        }
+
+
+def prepare(study: Study) -> Prepared:
+    """Load a study's table, divide it among the clients and hold a part of each out."""
+    dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
+    rng = np.random.default_rng(study.seed)
+    owners = _owners(study, dataset, rng)
+    held = _held_out(owners, study.data.test, rng)
+    column = study.clients.column or _free("client", dataset.frame)
+    frame = dataset.frame.assign(**{column: owners})
+    for name in dict.fromkeys(owners):
+        clients.check_sizes(owners[~held], (name,))
+    prepared = Prepared(study, dataset, frame[~held], frame[held], column)
+    prepared.truth()
+    return prepared
+
+
+def public_schema(study: Study) -> Schema:
+    """The schema that a study is priced by, without dividing or encoding any record.
+
+    Raises:
+        StudyError: there is none, and only the data could give one away.
+    """
+    dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
+    if dataset.schema is None:
+        raise StudyError(
+            'a price needs a public schema; write schema = "schema.toml" under [data], for bounds '
+            "read off the data are a release"
+        )
+    return dataset.schema
+
+
+def check(study: Study) -> None:
+    """Build whatever a study names, so that a slip is told before anything is asked.
+
+    Raises:
+        InputError: an unknown learner, parameter, policy, query, mechanism or attack.
+    """
+    model = learner(study)
+    for choice in study.policies:
+        for guards in policy(choice, model, study.folder).guards.values():
+            for guard in guards:
+                mechanism_of(guard)
+    _attacks(study)
+
+
+def learner(study: Study) -> FederatedLearner:
+    """Build a study's learner; an unknown parameter is a StudyError that lists the known ones."""
+    build = plugins.load("learners", study.learner.name)
+    try:
+        made: FederatedLearner = build(**study.learner.params)
+    except TypeError:
+        known = ", ".join(sorted(build().get_params())) or "none"
+        raise StudyError(
+            f"learner {study.learner.name!r} does not take all of the parameters "
+            f"{', '.join(study.learner.params)}; it takes {known}"
+        ) from None
+    if "random_state" in made.get_params() and "random_state" not in study.learner.params:
+        made.set_params(random_state=study.seed)
+    return made
+
+
+def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Policy:
+    """Build the policy that a study names, for its learner."""
+    if choice.base == "private":
+        made = model.private(choice.exact_epsilon, choice.exact_delta)
+    elif choice.base.endswith(".toml"):
+        made = Policy.from_toml(folder / choice.base)
+    else:
+        made = strict(model) if choice.base == "strict" else model.published()
+    return made.renamed(choice.name)
+
+
+def strict(model: FederatedLearner) -> Policy:
+    """What the learner publishes with strict suppression: its own form, or every guard made strict.
+
+    Raises:
+        PolicyError: no guard of the published policy suppresses anything.
+    """
+    if "strict" in signature(model.published).parameters:
+        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
+        return own
+    published = model.published()
+    guards = {
+        kind: tuple(_strict_guard(guard) for guard in several)
+        for kind, several in published.guards.items()
+    }
+    if guards == dict(published.guards):
+        raise PolicyError(
+            "this learner's published policy suppresses nothing, so there is no strict form of it; "
+            'leave the policy with base = "strict" out'
+        )
+    return replace(published, guards=guards)
+
+
+def _strict_guard(guard: Guard) -> Guard:
+    if guard.called != "nullify":
+        return guard
+    return replace(guard, options={**guard.options, "strict": True})
+
+
+class Watched(Disclosure):
+    """A federation that reports how many questions it was asked, for a progress bar."""
+
+    def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
+        self.clients, self.schema = inner.clients, inner.schema
+        self.asked = self.rounds = 0
+        self._inner, self._progress = inner, progress
+
+    def _ask(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        replies = self._inner._ask(queries, clients, spend)
+        self.asked, self.rounds = self.asked + len(queries), self.rounds + 1
+        self._progress(len(queries))
+        return replies
+
+
+def run(
+    prepared: Prepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
+) -> None:
+    """Learn under one policy and write its ledgers, heads, model and metrics."""
+    study, model = prepared.study, learner(prepared.study)
+    adopted = policy(choice, model, study.folder)
+    folder = output.policy(choice.name)
+    folder.mkdir()
+    adopted.to_toml(folder / "policy.toml")
+    federation = _federation(prepared, adopted, folder / "ledgers")
+    try:
+        metrics = _learn(prepared, model, Watched(federation, progress))
+        heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
+    finally:
+        federation.close()
+    output.write(choice.name, "metrics.json", metrics)
+    output.write(choice.name, "heads.json", heads)
+    if "stopped" not in metrics:
+        output.write(choice.name, "model.json", model.to_dict())
+
+
+def attack(prepared: Prepared, transcript: Transcript) -> list[Finding]:
+    """Put every attack that a study names to a transcript."""
+    truth, found = prepared.truth(), []
+    for tried in _attacks(prepared.study):
+        if tried.attackable(transcript):
+            found.extend(tried.run(transcript, truth, prepared.schema))
+    return found
+
+
+def _attacks(study: Study) -> list[Any]:
+    names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
+    return [plugins.load("attacks", name)() for name in names]
+
+
+def _learn(prepared: Prepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
+    before = perf_counter()
+    metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
+    try:
+        model.fit(federation)
+        metrics |= measure(model, prepared.train, prepared.test, federation.schema)
+    except NobodyAnswered as silence:
+        metrics["stopped"] = str(silence)
+    sizes = prepared.train[prepared.owner].value_counts(sort=False)
+    clipped = {name: records.clipped for name, records in prepared.truth().items()}
+    return metrics | {
+        "seconds": perf_counter() - before,
+        "questions": federation.asked,
+        "rounds": federation.rounds,
+        "records": {str(name): int(size) for name, size in sizes.items()},
+        "clipped": {name: count for name, count in clipped.items() if count},
+    }
+
+
+def _federation(prepared: Prepared, adopted: Policy, ledgers: Path) -> LocalDisclosure:
+    study = prepared.study
+    return LocalDisclosure.from_frame(
+        prepared.train,
+        target=prepared.dataset.target,
+        client=prepared.owner,
+        individual=study.data.individual,
+        schema=prepared.dataset.schema,
+        policy=adopted,
+        seed=study.seed if study.noise == "test" else None,
+        ledgers=ledgers,
+        study=study.name,
+    )
+
+
+def _with_schema(study: Study, dataset: Dataset) -> Dataset:
+    if study.data.schema is not None:
+        schema = Schema.from_toml(study.folder / study.data.schema)
+        if schema.target is None or schema.target.name != dataset.target:
+            raise StudyError(
+                f'schema file {study.data.schema}: write target = "{dataset.target}", '
+                "the column that the study predicts"
+            )
+        return replace(dataset, schema=schema)
+    private = [choice.name for choice in study.policies if choice.base == "private"]
+    if private and dataset.schema is None:
+        raise StudyError(
+            f"policy {private[0]!r} needs a public schema, for bounds read off the data are a "
+            'release without any guarantee; write schema = "schema.toml" under [data]'
+        )
+    return dataset
+
+
+def _owners(study: Study, dataset: Dataset, rng: np.random.Generator) -> np.ndarray:
+    chosen, frame = study.clients, dataset.frame
+    if chosen.column is not None:
+        return clients.by_column(frame, chosen.column)
+    names = clients.named(chosen.count, chosen.names)
+    if chosen.partition == "dirichlet":
+        return clients.dirichlet(frame[dataset.target], names, chosen.alpha, rng)
+    if chosen.partition == "quantity":
+        return clients.by_quantity(len(frame), names, chosen.alpha, rng)
+    owners = clients.iid(len(frame), names, rng)
+    clients.check_sizes(owners, names)
+    return owners
+
+
+def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Mark a share of each client's records, at random, but leave each the fewest it needs."""
+    held = np.zeros(len(owners), dtype=bool)
+    for name in dict.fromkeys(owners):
+        mine = rng.permutation(np.flatnonzero(owners == name))
+        held[mine[: max(0, min(round(share * len(mine)), len(mine) - clients.FEWEST))]] = True
+    return held
+
+
+def _free(name: str, frame: pd.DataFrame) -> str:
+    while name in frame.columns:
+        name += "_"
+    return name

@@ -1,0 +1,296 @@
+"""One experiment as a file: data, clients, learner, policies, attacks, seed.
+
+A study is plain public data in TOML. Reading it checks every key and type; nothing is loaded yet.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from fractions import Fraction
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import tomli_w
+
+from privfed.errors import StudyError
+from privfed.exact import exact
+
+T = TypeVar("T")
+Partition = Literal["iid", "column", "dirichlet", "quantity"]
+BUILT_IN = "diabetes"
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """The table: ``[data]``.
+
+    Args:
+        source: a bundled set's name, a path ending in ``.csv``, or ``openml:NAME``.
+        target: the column to predict, where the source does not say it.
+        schema: path of a schema file, where the source has none; without one the bounds are read
+            off the data, which every ledger records as an unprotected release.
+        individual: the column that names the person behind each record.
+        test: share of each client's records that is held out to measure utility by.
+    """
+
+    source: str
+    target: str | None = None
+    schema: str | None = None
+    individual: str | None = None
+    test: float = 0.25
+
+
+@dataclass(frozen=True)
+class ClientsChoice:
+    """Who owns which record: ``[clients]``.
+
+    Args:
+        partition: ``column``, ``iid``, ``dirichlet`` (uneven mixtures) or ``quantity`` (uneven sizes).
+        column: the column that names the owners (``column``).
+        count: how many clients (the other three), or
+        names: what they are called.
+        alpha: how even the shares are (``dirichlet``, ``quantity``).
+    """
+
+    partition: Partition = "iid"
+    column: str | None = None
+    count: int | None = None
+    names: list[str] | None = None
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class LearnerChoice:
+    """What learns: ``[learner]``, a plugin's name and the parameters of its constructor."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """One data owner's policy to run under: ``[[policy]]``.
+
+    Args:
+        name: its name, and its folder's in the output.
+        base: ``published``, ``strict`` (published with strict suppression), ``private``, or the
+            path of a policy file; the name itself unless given.
+        epsilon: the whole budget of ``private``.
+        delta: its delta.
+    """
+
+    name: str
+    base: str = ""
+    epsilon: str | int | float | None = None
+    delta: str | int | float = "1e-5"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", self.base or self.name)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """The budget as an exact number; an InputError where it is none."""
+        if self.epsilon is None:
+            raise StudyError(f'policy {self.name!r} is private; write epsilon = "1" for its budget')
+        return exact(self.epsilon, f"policy {self.name!r}: epsilon")
+
+    @property
+    def exact_delta(self) -> Fraction:
+        """Delta as an exact number below one; an InputError where it is none."""
+        delta = exact(self.delta, f"policy {self.name!r}: delta", zero=True)
+        if delta >= 1:
+            raise StudyError(f'policy {self.name!r}: delta must be below 1; write delta = "1e-5"')
+        return delta
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole experiment.
+
+    Args:
+        name: for reports.
+        data: the table.
+        clients: who owns which record.
+        learner: what learns.
+        policies: what it learns under, one run each.
+        attacks: plugins' names; ``"*"`` is every installed one that finds something to work on.
+        seed: decides partition, held-out part and the learner's own chance; never the noise.
+        noise: ``secure``, or ``test`` for repeatable noise that protects nobody and is marked so.
+        folder: where relative paths start.
+    """
+
+    name: str
+    data: DataChoice
+    clients: ClientsChoice
+    learner: LearnerChoice
+    policies: tuple[PolicyChoice, ...]
+    attacks: tuple[str, ...] = ("*",)
+    seed: int = 0
+    noise: Literal["secure", "test"] = "secure"
+    folder: Path = Path()
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Study:
+        """Read a study file; any fault is one StudyError that says what to write instead."""
+        where = f"study file {path}"
+        try:
+            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"{where}: cannot be read ({type(error).__name__})") from None
+        except tomllib.TOMLDecodeError as error:
+            raise StudyError(f"{where}: is no TOML: {error}") from None
+        return cls.from_dict(plain, where, Path(path).resolve().parent)
+
+    @classmethod
+    def built_in(cls, name: str = BUILT_IN) -> Study:
+        """Read a study that is installed with privfed."""
+        with as_file(files("privfed") / "studies" / f"{name}.toml") as path:
+            return cls.from_toml(path)
+
+    @classmethod
+    def from_dict(
+        cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
+    ) -> Study:
+        """Read plain data."""
+        known = {"name", "data", "clients", "learner", "policy", "attacks", "seed", "noise"}
+        _known(plain, known, where)
+        for key in ("name", "data", "clients", "learner", "policy"):
+            if key not in plain:
+                raise StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it")
+        rest = {key: plain[key] for key in ("name", "attacks", "seed", "noise") if key in plain}
+        study = cls(
+            **_typed(rest, _Top, where),
+            data=_section(plain["data"], DataChoice, f"{where}, [data]"),
+            clients=_section(plain["clients"], ClientsChoice, f"{where}, [clients]"),
+            learner=_section(plain["learner"], LearnerChoice, f"{where}, [learner]"),
+            policies=_policies(plain["policy"], where),
+            folder=folder or Path(),
+        )
+        _check_data(study.data, where)
+        _check_clients(study.clients, where)
+        return study
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the study as plain data, the form of its file, with its paths made absolute."""
+        data = replace(
+            self.data,
+            source=self._absolute(self.data.source, ".csv"),
+            schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
+        )
+        policies = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "noise": self.noise,
+            "attacks": list(self.attacks),
+            "data": _plain(data),
+            "clients": _plain(self.clients),
+            "learner": _plain(self.learner),
+            "policy": [_plain(policy) for policy in policies],
+        }
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write a study file."""
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    def under(self, epsilon: str, seed: int) -> Study:
+        """The same study with every private policy at another epsilon, and another seed."""
+        policies = tuple(
+            replace(p, epsilon=epsilon) if p.base == "private" else p for p in self.policies
+        )
+        return replace(self, policies=policies, seed=seed)
+
+    def _absolute(self, text: str, ending: str) -> str:
+        return str((self.folder / text).resolve()) if text.endswith(ending) else text
+
+
+@dataclass(frozen=True)
+class _Top:
+    name: str = ""
+    attacks: tuple[str, ...] = ("*",)
+    seed: int = 0
+    noise: Literal["secure", "test"] = "secure"
+
+
+_EXAMPLES = {
+    "name": 'name = "..."',
+    "data": '[data] with source = "diabetes"',
+    "clients": "[clients] with count = 5",
+    "learner": '[learner] with name = "..."',
+    "policy": '[[policy]] with name = "published"',
+}
+
+
+def _known(plain: Mapping[str, Any], known: set[str], where: str) -> None:
+    if not isinstance(plain, Mapping):
+        raise StudyError(f"{where}: must be a table of keys and values")
+    for key in sorted(set(plain) - known):
+        close = get_close_matches(key, known, 1)
+        hint = f"write {close[0]!r}" if close else f"known are {', '.join(sorted(known))}"
+        raise StudyError(f"{where}: unknown key {key!r}; {hint}")
+
+
+def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
+    """Check the values' types against a dataclass; msgspec's texts name types, never values."""
+    try:
+        made = msgspec.convert(dict(plain), type_)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("`", "").replace(" - at $.", " at ")
+        raise StudyError(f"{where}: {text[0].lower()}{text[1:]}") from None
+    return {key: getattr(made, key) for key in plain}
+
+
+def _section(plain: Any, type_: type[T], where: str) -> T:
+    assert isinstance(type_, type)
+    _known(plain, {f.name for f in fields(type_)}, where)  # type: ignore[arg-type]
+    return type_(**_typed(plain, type_, where))
+
+
+def _policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
+    if not isinstance(plain, list) or not plain:
+        raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
+    chosen = tuple(_section(entry, PolicyChoice, f"{where}, [[policy]]") for entry in plain)
+    names = [policy.name for policy in chosen]
+    for name in names:
+        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
+            raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+        if names.count(name) > 1:
+            raise StudyError(f"{where}: two policies are called {name!r}; rename one")
+    for policy in chosen:
+        _check_policy(policy, where)
+    return chosen
+
+
+def _check_policy(policy: PolicyChoice, where: str) -> None:
+    if policy.base not in ("published", "strict", "private") and not policy.base.endswith(".toml"):
+        raise StudyError(
+            f"{where}: policy {policy.name!r} needs base = one of published, strict, private, or "
+            "the path of a policy file ending in .toml"
+        )
+    if policy.base == "private":
+        _ = policy.exact_epsilon, policy.exact_delta
+
+
+def _check_data(data: DataChoice, where: str) -> None:
+    if not 0 < data.test < 1:
+        raise StudyError(f"{where}, [data]: test must lie between 0 and 1; write test = 0.25")
+
+
+def _check_clients(clients: ClientsChoice, where: str) -> None:
+    by_column = clients.partition == "column"
+    if by_column and clients.column is None:
+        raise StudyError(f'{where}, [clients]: partition "column" needs column = "..."')
+    if not by_column and clients.column is not None:
+        raise StudyError(f'{where}, [clients]: column goes with partition = "column"')
+    if by_column and (clients.count is not None or clients.names is not None):
+        raise StudyError(f"{where}, [clients]: the column names the clients; leave count and names")
+
+
+def _plain(choice: Any) -> dict[str, Any]:
+    """A dataclass as plain data, absent values left out (TOML has no null)."""
+    return {key: value for key, value in asdict(choice).items() if value not in (None, {})}

@@ -1,0 +1,243 @@
+"""What the ledgers of one policy say, as plain figures."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from privfed import plugins
+from privfed.accountant import Accountant, Amount
+from privfed.errors import LedgerError, PluginError
+from privfed.ledger import Entry, Ledger
+from privfed.loss import Loss
+from privfed.policy import Policy
+from privfed.release import EXPLANATIONS, Head, Reason
+from privfed.reports.risk import detection
+
+#: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
+CHARGING = ("reserved", "block", "drawn")
+_SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One question of one client that was charged and, as a rule, answered, in order.
+
+    Args:
+        kind: the kind of query.
+        protected: whether its loss is finite.
+        spent: epsilon of all charges up to here, or none once there is no finite guarantee.
+    """
+
+    kind: str
+    protected: bool
+    spent: float | None
+
+
+@dataclass
+class ClientAccount:
+    """What one data owner disclosed, and what it cost.
+
+    Args:
+        client: the owner's name.
+        released: number of releases.
+        unprotected: how many of them have no finite guarantee.
+        failed: how many charged questions came to nothing.
+        refused: number of refusals by their text.
+        bytes: size of what left.
+        epsilon: what is spent, nats, at ``delta``; none without a finite guarantee.
+        delta: the delta it holds at.
+        ceiling: the budget's epsilon, or none.
+        detection: best membership detection at 1 % false positives; one without a guarantee.
+        secure: whether all noise was secure; test noise protects nobody.
+        head: the ledger's head, number and hash.
+        over: whether the total exceeds the budget (compared exactly, before any conversion).
+        intact: whether the chain verifies and passes through the head that the server saw.
+        steps: every charged question in order.
+        principals: who asked them.
+    """
+
+    client: str
+    released: int = 0
+    unprotected: int = 0
+    failed: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    epsilon: float | None = None
+    delta: float = 0.0
+    ceiling: float | None = None
+    detection: float = 1.0
+    secure: bool = True
+    head: tuple[int, str] = (0, "")
+    over: bool = False
+    intact: bool = True
+    steps: list[Step] = field(default_factory=list)
+    principals: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class KindLine:
+    """One kind of release over all clients.
+
+    Args:
+        kind: the kind of query.
+        about: what it asks, in one sentence.
+        parts: the names of its parts and what protected each.
+        released: number of releases.
+        losses: the different losses of one release, in words.
+        protected: whether every loss is finite.
+        reasons: why there is no guarantee, where there is none.
+    """
+
+    kind: str
+    about: str
+    parts: Mapping[str, str]
+    released: int
+    losses: tuple[str, ...]
+    protected: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PolicyAccount:
+    """What all data owners disclosed under one policy."""
+
+    policy: Policy
+    accountant: Accountant
+    clients: tuple[ClientAccount, ...]
+    kinds: tuple[KindLine, ...]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every release of every client has a finite guarantee."""
+        return all(client.unprotected == 0 for client in self.clients)
+
+
+def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head]) -> PolicyAccount:
+    """Read the ledgers of one policy.
+
+    Args:
+        policy: what the owners adopted.
+        ledgers: by client.
+        heads: what the server saw last of each; the chains must pass through them.
+    """
+    accountant = _accountant(policy)
+    rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
+    clients = tuple(
+        _client(name, rows[name], policy, accountant, _intact(ledger, heads.get(name)))
+        for name, ledger in ledgers.items()
+    )
+    return PolicyAccount(policy, accountant, clients, _kinds(rows.values()))
+
+
+def _accountant(policy: Policy) -> Accountant:
+    if isinstance(policy.accountant, Accountant):
+        return policy.accountant
+    made: Accountant = plugins.load("accountants", policy.accountant)()
+    return made
+
+
+def _intact(ledger: Ledger, head: Head | None) -> bool:
+    try:
+        ledger.verify(head)
+    except LedgerError:
+        return False
+    return True
+
+
+def _client(
+    name: str, rows: list[Entry], policy: Policy, accountant: Accountant, intact: bool
+) -> ClientAccount:
+    account = ClientAccount(name, intact=intact, head=(rows[-1].seq, rows[-1].hash))
+    total, delta = accountant.nothing, _delta(policy)
+    refusals: Counter[str] = Counter()
+    for row in rows:
+        if row.event in CHARGING:
+            total = _step(account, row, accountant, total, delta)
+        elif row.event == "released":
+            account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
+        elif row.event == "failed":
+            account.failed += 1
+        elif row.event == "refused":
+            refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
+    account.refused = dict(refusals)
+    account.delta = float(delta)
+    if policy.budget is not None:
+        account.ceiling = float(policy.budget.epsilon)
+        account.over = not accountant.fits(total, accountant.ceiling(policy.budget))
+    if account.unprotected == 0:
+        account.epsilon = float(accountant.guarantee(total, delta)[0])
+        account.detection = detection(accountant, total, delta)
+    return account
+
+
+def _delta(policy: Policy) -> Fraction:
+    if policy.budget is not None:
+        return policy.budget.delta
+    return Fraction(1, 10**5) if policy.accountant == "zcdp" else Fraction(0)
+
+
+def _step(
+    account: ClientAccount, row: Entry, accountant: Accountant, total: Amount, delta: Fraction
+) -> Amount:
+    """Count one row; a block is many charges and no question, a draw a question and no charge."""
+    loss = Loss.from_dict(row.body["loss"])
+    for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
+        total = accountant.add(total, loss)
+    account.secure = account.secure and bool(row.body["secure"])
+    if row.event != "block":
+        account.unprotected += not loss.finite
+        spent = None if account.unprotected else float(accountant.guarantee(total, delta)[0])
+        account.steps.append(Step(row.body["kind"], loss.finite, spent))
+        account.principals.add(row.principal)
+    return total
+
+
+def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
+    """Group all charged questions by kind, in order of first appearance."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for rows in clients:
+        for row in rows:
+            if row.event in CHARGING and row.event != "block":
+                grouped.setdefault(row.body["kind"], []).append(row.body)
+    return tuple(_kind(kind, bodies) for kind, bodies in grouped.items())
+
+
+def _kind(kind: str, bodies: list[dict[str, Any]]) -> KindLine:
+    parts: dict[str, str] = {}
+    for body in bodies:
+        parts |= body.get("mechanisms", {})
+    losses = [Loss.from_dict(body["loss"]) for body in bodies]
+    reasons = dict.fromkeys(loss.unprotected for loss in losses if loss.unprotected)
+    words = tuple(dict.fromkeys(in_words(loss) for loss in losses))
+    finite = all(loss.finite for loss in losses)
+    return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons))
+
+
+def about(kind: str) -> str:
+    """What a kind of query asks: its class's first sentence, without the source in brackets."""
+    if kind == "schema.infer":
+        return "Bounds and categories of every column, read off the data."
+    try:
+        text = plugins.load("queries", kind).__doc__ or ""
+    except PluginError:
+        return ""
+    return _SOURCES.sub("", " ".join(text.strip().split("\n\n")[0].split()))
+
+
+def in_words(loss: Loss) -> str:
+    """A loss in a few characters: its own currency, rounded to four digits."""
+    if loss.unprotected is not None:
+        return "no finite guarantee"
+    shown = []
+    if loss.epsilon is not None:
+        shown.append(f"ε {float(loss.epsilon):.4g}")
+    elif loss.rho is not None:
+        shown.append(f"rho {float(loss.rho):.4g}")
+    if loss.delta:
+        shown.append(f"δ {float(loss.delta):.1e}")
+    return "nothing" if shown == ["ε 0"] else ", ".join(shown)

@@ -1,0 +1,168 @@
+"""The budget report: who released what, to whom, at what cost, and what an attacker got.
+
+It reads one study's output and gives plain figures (:meth:`Report.to_dict`) and the
+breaches of what a policy claims (:attr:`Report.breaches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from privfed.finding import Finding
+from privfed.reports.account import ClientAccount, PolicyAccount
+from privfed.study import Study
+
+_SEVERITIES = ("none", "some", "breach")
+
+
+@dataclass(frozen=True)
+class PolicyReport:
+    """One policy's run: its account, what the attacks got, and what the model was worth."""
+
+    account: PolicyAccount
+    findings: tuple[Finding, ...] = ()
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return self.account.policy.name
+
+    @property
+    def clients(self) -> tuple[ClientAccount, ...]:
+        """The data owners."""
+        return self.account.clients
+
+    @property
+    def released(self) -> int:
+        """Number of releases of all clients."""
+        return sum(client.released for client in self.clients)
+
+    @property
+    def unprotected(self) -> int:
+        """How many charged questions have no finite guarantee."""
+        return sum(client.unprotected for client in self.clients)
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """Who asked, and so to whom everything was released."""
+        return tuple(sorted({name for client in self.clients for name in client.principals}))
+
+    @property
+    def secure(self) -> bool:
+        """Whether all noise was secure."""
+        return all(client.secure for client in self.clients)
+
+    @property
+    def finite(self) -> bool:
+        """Whether there is a finite guarantee at all; test noise gives none."""
+        return self.account.finite and self.secure
+
+    @property
+    def epsilon(self) -> float | None:
+        """The largest epsilon that any client spent; none without a guarantee."""
+        spent = [client.epsilon for client in self.clients]
+        known = [value for value in spent if value is not None]
+        return max(known) if len(known) == len(spent) and known else None
+
+    @property
+    def detection(self) -> float:
+        """Best membership detection at 1 % false positives against any client."""
+        return max(client.detection for client in self.clients) if self.finite else 1.0
+
+    @property
+    def worst(self) -> str:
+        """The gravest severity of any finding."""
+        found = [finding.severity for finding in self.findings]
+        return max(found, key=_SEVERITIES.index, default="none")
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """The findings that broke through, gravest first."""
+        grave = [finding for finding in self.findings if finding.severity != "none"]
+        return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """What contradicts the policy's own claim, in words.
+
+        A policy without a finite guarantee claims nothing that an attack could contradict.
+        """
+        found = [
+            f"{self.name}: the ledger of {client.client} does not verify"
+            for client in self.clients
+            if not client.intact
+        ]
+        found += [
+            f"{self.name}: {client.client} spent more than its budget"
+            for client in self.clients
+            if client.over
+        ]
+        if self.account.finite:
+            found += [
+                f"{self.name}: {finding.attack} broke a finite guarantee"
+                for finding in self.findings
+                if finding.severity == "breach"
+            ]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole study."""
+
+    study: Study
+    policies: tuple[PolicyReport, ...]
+    version: str = ""
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """Every breach of a claim; empty is a pass, which proves nothing."""
+        return tuple(text for policy in self.policies for text in policy.breaches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain data."""
+        return {
+            "study": self.study.to_dict(),
+            "privfed": self.version,
+            "simulation": True,
+            "breaches": list(self.breaches),
+            "policies": [_policy(policy) for policy in self.policies],
+        }
+
+
+def finding(plain: Mapping[str, Any]) -> Finding:
+    """Read a finding from plain data."""
+    known = {name: plain[name] for name in Finding.__dataclass_fields__ if name in plain}
+    made = Finding(**known)
+    return replace(made, releases=tuple(made.releases))
+
+
+def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
+    """Read all findings of one policy; none written is none found."""
+    return tuple(finding(entry) for entry in plain or ())
+
+
+def _policy(report: PolicyReport) -> dict[str, Any]:
+    policy = report.account.policy
+    return {
+        "name": report.name,
+        "unit": policy.unit,
+        "relation": policy.relation,
+        "accountant": report.account.accountant.name,
+        "budget": None if policy.budget is None else policy.budget.to_dict(),
+        "guarantee": "finite" if report.finite else "none",
+        "epsilon": report.epsilon,
+        "membership_detection_at_1_percent": report.detection,
+        "released": report.released,
+        "unprotected": report.unprotected,
+        "secure_noise": report.secure,
+        "clients": [
+            {**asdict(client), "principals": sorted(client.principals)} for client in report.clients
+        ],
+        "kinds": [asdict(line) for line in report.account.kinds],
+        "findings": [found.to_dict() for found in report.findings],
+        "metrics": dict(report.metrics),
+    }

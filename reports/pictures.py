@@ -1,0 +1,123 @@
+"""The reports' pictures, as text that a page can hold."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from privfed.reports.account import ClientAccount
+
+#: Calm blue for what is protected, loud red for what is not, grey for frames.
+PROTECTED, OPEN, INK, RULE = "#2f6f9f", "#c62828", "#1f2933", "#d9dee4"
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": "#52606d",
+    "xtick.color": "#52606d",
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+}
+#: From so many marks on, a picture's marks become pixels.
+_MANY = 3000
+
+
+def timeline(clients: Sequence[ClientAccount], name: str) -> str:
+    """Releases by kind in the order of each client's questions, and what they had spent by then."""
+    kinds = list(dict.fromkeys(step.kind for client in clients for step in client.steps))
+    bounded = any(step.spent for client in clients for step in client.steps)
+    heights = [0.36 * len(kinds) + 0.3] + ([1.7] if bounded else [])
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, sum(heights) + 0.7), layout="constrained")
+        axes = figure.subplots(
+            len(heights), 1, sharex=True, squeeze=False, height_ratios=heights
+        ).ravel()
+        _marks(axes[0], clients, kinds)
+        if bounded:
+            _spending(axes[1], clients)
+        axes[-1].set_xlabel("question, in the order in which each client was asked")
+        return _svg(figure, f"Releases under {name} by kind and order")
+
+
+def _marks(axes: Axes, clients: Sequence[ClientAccount], kinds: list[str]) -> None:
+    many = sum(len(client.steps) for client in clients) > _MANY
+    spread = np.linspace(-0.28, 0.28, len(clients)) if len(clients) > 1 else np.zeros(1)
+    for offset, client in zip(spread, clients, strict=True):
+        x = np.arange(1, len(client.steps) + 1)
+        y = np.array([kinds.index(step.kind) for step in client.steps]) + offset
+        colours = [PROTECTED if step.protected else OPEN for step in client.steps]
+        axes.scatter(x, y, s=14, c=colours, linewidths=0, rasterized=many)
+    axes.set_yticks(range(len(kinds)), kinds)
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    axes.tick_params(left=False)
+    for row in range(1, len(kinds)):
+        axes.axhline(row - 0.5, color=RULE, linewidth=0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
+    for client in clients:
+        spent = [0.0, *(step.spent for step in client.steps if step.spent is not None)]
+        axes.step(range(len(spent)), spent, where="post", color=PROTECTED, linewidth=1.6)
+    ceilings = {client.ceiling for client in clients if client.ceiling is not None}
+    for ceiling in ceilings:
+        axes.axhline(ceiling, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+        axes.text(0, ceiling, " budget", va="bottom", fontsize=9, color="#52606d")
+    axes.set_ylim(bottom=0, top=1.2 * max([*ceilings, axes.get_ylim()[1] / 1.2]))
+    axes.set_ylabel("epsilon spent")
+
+
+def sweep(table: pd.DataFrame, measure: str) -> str:
+    """Utility against epsilon: the mean over seeds, its spread, and the policies without noise."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+        axes = figure.subplots()
+        _curves(axes, table)
+        axes.set_xscale("log")
+        ticks = sorted(table["epsilon"].dropna().unique())
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("epsilon, for each record")
+        axes.set_ylabel(f"{measure}, held-out records")
+        figure.legend(frameon=False, loc="outside upper center", ncols=2)
+        return _svg(figure, f"{measure} against epsilon")
+
+
+def _curves(axes: Axes, table: pd.DataFrame) -> None:
+    shades = [PROTECTED, "#7a5195", "#00897b", "#ef8a17"]
+    bounded = table[table["epsilon"].notna()]
+    for shade, (name, part) in zip(shades, bounded.groupby("policy", sort=False), strict=False):
+        grouped = part.groupby("epsilon")["value"]
+        mean, spread = grouped.mean(), grouped.std().fillna(0.0)
+        axes.fill_between(mean.index, mean - spread, mean + spread, color=shade, alpha=0.15, lw=0)
+        axes.plot(mean.index, mean, "o-", color=shade, label=f"{name} (mean and one deviation)")
+    flat = table[table["epsilon"].isna()]
+    for style, (name, part) in zip(
+        ("-", "--", ":"), flat.groupby("policy", sort=False), strict=False
+    ):
+        level = part["value"].mean()
+        axes.axhline(level, color=OPEN, linestyle=style, lw=1.2, label=f"{name}: no guarantee")
+    axes.axhline(table["baseline"].mean(), color="#9aa5b1", lw=1, label="constant answer")
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The figure as an SVG element: no date, no external reference, the same bytes each time."""
+    held = io.StringIO()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": title}):
+        figure.savefig(
+            held, format="svg", metadata={"Date": None, "Title": title}, transparent=True
+        )
+    text = held.getvalue()
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

@@ -1,0 +1,62 @@
+"""Utility on held-out records: beside the best constant answer, for numbers and for classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.learners.base import FederatedLearner
+from privfed.metrics import measure
+from privfed.schema import Column, Schema
+
+FEATURE = Column("x", lower=0, upper=1)
+TRAIN = pd.DataFrame({"x": [0.1, 0.2, 0.9], "y": [1.0, 1.0, 4.0], "c": ["no", "no", "yes"]})
+TEST = pd.DataFrame({"x": [0.1, 0.9], "y": [1.0, 3.0], "c": ["no", "yes"]})
+
+
+class _Fitted:
+    """Answers what a test scripts."""
+
+    def __init__(self, predict: Callable[[pd.DataFrame], Any]) -> None:
+        self.predict = predict
+
+
+def _measured(predict: Callable[[pd.DataFrame], Any], target: Column) -> dict[str, Any]:
+    schema = Schema((FEATURE,), target)
+    return measure(cast(FederatedLearner, _Fitted(predict)), TRAIN, TEST, schema)
+
+
+def test_numbers_are_scored_by_their_error() -> None:
+    """Errors of one and zero make a root mean square of sqrt(1/2); the constant answers two."""
+    found = _measured(lambda _: np.array([2.0, 3.0]), Column("y", lower=0, upper=5))
+    assert found["better"] == "lower"
+    assert np.isclose(found["value"], np.sqrt(0.5))
+    assert np.isclose(found["baseline"], 1.0)
+    assert found["held_out"] == 2
+
+
+@pytest.mark.parametrize("answers", [["no", "no"], [0, 0], [0.0, 0.0]])
+def test_classes_may_be_labels_or_codes(answers: list[Any]) -> None:
+    """Either way one of two is right, as often as the commonest class."""
+    column = Column("c", "category", categories=("no", "yes"))
+    found = _measured(lambda _: np.array(answers), column)
+    assert (found["value"], found["baseline"], found["better"]) == (0.5, 0.5, "higher")
+
+
+def test_classes_that_are_numbers_are_labels_first() -> None:
+    """Categories "1" and "2" predicted as 1 and 2 are labels, no codes."""
+    schema = Schema((FEATURE,), Column("c", "category", categories=("1", "2")))
+    train = TRAIN.assign(c=[1, 1, 2])
+    test = TEST.assign(c=[1, 2])
+    model = cast(FederatedLearner, _Fitted(lambda _: np.array([1.0, 2.0])))
+    assert measure(model, train, test, schema)["value"] == 1.0
+
+
+def test_without_a_target_nothing_is_scored() -> None:
+    """A mining task has no utility of this kind."""
+    model = cast(FederatedLearner, _Fitted(lambda _: 1 / 0))
+    assert measure(model, TRAIN, TEST, Schema((FEATURE,))) == {"held_out": 2}

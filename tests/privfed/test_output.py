@@ -1,0 +1,76 @@
+"""Output folders: whole or not at all, and JSON that every reader understands."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privfed.errors import InputError
+from privfed.output import MARK, Output, finite, write_text, written_whole
+
+
+def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
+    """An exception half-way leaves neither the folder nor its temporary sibling."""
+    out = tmp_path / "deep" / "out"
+    with pytest.raises(RuntimeError), written_whole(out) as partial:
+        (partial / "half.txt").write_text("half")
+        assert not out.exists()
+        raise RuntimeError
+    assert list((tmp_path / "deep").iterdir()) == []
+    with written_whole(out) as partial:
+        (partial / "whole.txt").write_text("whole")
+    assert [path.name for path in out.iterdir()] == ["whole.txt"]
+
+
+def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path) -> None:
+    """The earlier ledgers stay until the new ones are complete."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / MARK).write_text("old")
+    with pytest.raises(RuntimeError), written_whole(out, overwrite=True):
+        raise RuntimeError
+    assert (out / MARK).read_text() == "old"
+    with written_whole(out, overwrite=True) as partial:
+        (partial / MARK).write_text("new")
+    assert (out / MARK).read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    """Nothing is lost by it."""
+    with written_whole(tmp_path) as partial:
+        (partial / "a").write_text("a")
+    assert (tmp_path / "a").is_file()
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    """A file is no folder."""
+    (tmp_path / "out").write_text("letter")
+    with pytest.raises(InputError, match="something else"), written_whole(tmp_path / "out"):
+        pass
+
+
+def test_json_has_no_infinities() -> None:
+    """Infinity becomes text and NaN null, in arrays and NumPy's numbers too."""
+    plain = finite(
+        {"a": math.inf, "b": [math.nan, -math.inf], "c": np.array([1.5]), 4: np.int64(2)}
+    )
+    assert plain == {"a": "infinity", "b": [None, "-infinity"], "c": [1.5], "4": 2}
+    json.dumps(plain, allow_nan=False)
+
+
+def test_a_broken_file_is_one_clear_error(tmp_path: Path) -> None:
+    """A damaged metrics file names itself; an absent one is none."""
+    (tmp_path / MARK).write_text("")
+    (tmp_path / "p").mkdir()
+    output = Output.opened(tmp_path)
+    assert output.read("p", "metrics.json") is None
+    write_text(tmp_path / "p" / "metrics.json", "{")
+    with pytest.raises(InputError, match=r"metrics\.json: is no JSON"):
+        output.read("p", "metrics.json")
+    with pytest.raises(InputError, match="holds no ledgers"), output.ledgers("p"):
+        pass

@@ -1,0 +1,88 @@
+"""Prices: what is planned costs what the ledger later says, and no record is needed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.accountant import Budget
+from privfed.errors import PolicyError
+from privfed.learners.base import Planned
+from privfed.local import LocalDisclosure
+from privfed.policy import Guard, Policy
+from privfed.price import price
+from privfed.schema import Column, Schema
+from privfed.testing.queries import Histogram, LevelSums
+
+SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
+COUNTS = Histogram(0, (0.0, 50.0, 100.0))
+PLAN = (Planned(COUNTS, 3),)
+
+
+def _policy(*guards: Guard, **settings: Any) -> Policy:
+    return Policy({COUNTS.kind: guards}, name="own", **settings)
+
+
+def test_a_plan_costs_its_times() -> None:
+    """Three histograms at a tenth are exactly three tenths, and fit a budget of 0.3."""
+    policy = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"))
+    found = price(PLAN, SCHEMA, policy)
+    assert found.epsilon == Fraction(3, 10)
+    assert found.fits
+    assert not price((Planned(COUNTS, 4),), SCHEMA, policy).fits
+
+
+def test_the_price_is_what_the_ledger_says_afterwards() -> None:
+    """Running the whole plan spends the price to the last digit."""
+    policy = Policy(
+        {"small.level": (Guard.of("gaussian", spend="0.02"),)},
+        accountant="zcdp",
+        budget=Budget.of("2", "1e-5"),
+    )
+    plan = (Planned(LevelSums(((),)), 2),)
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"site": "a", "age": rng.uniform(0, 100, 30), "risk": rng.random(30)})
+    federation = LocalDisclosure.from_frame(frame, "risk", "site", schema=SCHEMA, policy=policy)
+    for planned in plan:
+        for _ in range(planned.times):
+            federation.ask(planned.query)
+    gate = federation.gates["a"]
+    assert gate.ledger.spent(gate.accountant).total == price(plan, SCHEMA, policy).amount
+
+
+def test_unprotected_releases_are_counted_and_have_no_price() -> None:
+    """One open guard, and there is no epsilon for any of it."""
+    found = price(PLAN, SCHEMA, _policy(Guard.of("open")))
+    assert found.epsilon is None
+    assert found.unprotected == 3
+    assert found.to_dict()["epsilon"] is None
+
+
+def test_what_a_policy_does_not_name_or_refuses_costs_nothing() -> None:
+    """Unknown kinds and explicit refusals are lines without a loss."""
+    for policy in (Policy({}), _policy(Guard.of("refuse"))):
+        (line,) = price(PLAN, SCHEMA, policy).lines
+        assert line.loss is None
+        assert price(PLAN, SCHEMA, policy).unprotected == 0
+
+
+def test_a_guards_limit_limits_the_price() -> None:
+    """What is answered twice is paid twice, however often it is planned."""
+    found = price(PLAN, SCHEMA, _policy(Guard.of("laplace", spend="0.1", times=2)))
+    assert found.amount[0] == Fraction(2, 10)
+
+
+def test_a_mechanism_that_cannot_protect_is_an_error() -> None:
+    """Randomized response protects bits; counts are none."""
+    with pytest.raises(PolicyError, match="cannot protect counts"):
+        price(PLAN, SCHEMA, _policy(Guard.of("randomized_response", spend="1")))
+
+
+def test_an_accountant_that_cannot_compose_is_an_error() -> None:
+    """Gaussian noise has no pure epsilon."""
+    with pytest.raises(PolicyError, match='write accountant = "zcdp"'):
+        price(PLAN, SCHEMA, _policy(Guard.of("gaussian", spend="0.1")))

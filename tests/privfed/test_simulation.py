@@ -1,0 +1,107 @@
+"""Carrying a study out: what is held out stays out, and strict is stricter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed import simulation
+from privfed.errors import PolicyError
+from privfed.learners import FuzzyTreeRegressor
+from privfed.output import Output
+from privfed.policy import Guard, Policy
+from privfed.simulation import prepare
+from privfed.study import LearnerChoice, Study
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    """The built-in study with test noise."""
+    return replace(Study.built_in(), noise="test")
+
+
+def test_every_record_is_trained_on_or_held_out(study: Study) -> None:
+    """Never both; about the asked share of each client, by the seed alone."""
+    prepared, again = prepare(study), prepare(study)
+    assert len(prepared.train) + len(prepared.test) == 442
+    assert not set(prepared.train.index) & set(prepared.test.index)
+    assert prepared.test.index.equals(again.test.index)
+    whole = pd.concat([prepared.train, prepared.test])[prepared.owner].value_counts()
+    held = prepared.test[prepared.owner].value_counts()
+    assert np.allclose(held / whole, 0.25, atol=0.05)
+    other = prepare(replace(study, seed=1))
+    assert not prepared.test.index.equals(other.test.index)
+
+
+def test_truth_is_what_the_clients_hold(study: Study) -> None:
+    """Attacks are scored against the training records of each client."""
+    prepared = prepare(study)
+    assert {name: len(records) for name, records in prepared.truth().items()} == dict(
+        prepared.train[prepared.owner].value_counts()
+    )
+
+
+def test_a_clients_column_never_hides_a_feature() -> None:
+    """A table with a column called client gets another name for its owners."""
+    frame = pd.DataFrame({"client": [1.0]})
+    assert simulation._free("client", frame) == "client_"
+
+
+def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None:
+    """A learner that suppresses nothing has no strict form."""
+
+    class Plain(FuzzyTreeRegressor):
+        def published(self) -> Policy:  # type: ignore[override]
+            return Policy({"a": (Guard.of("nullify", times=2),), "b": (Guard.of("open"),)})
+
+    made = simulation.strict(Plain())
+    assert made.guards["a"][0].options == {"strict": True}
+    assert made.guards["a"][0].times == 2
+    assert made.guards["b"][0].options == {}
+    own = simulation.strict(FuzzyTreeRegressor())
+    assert own.guards == FuzzyTreeRegressor().published(strict=True).guards
+
+    class Open(FuzzyTreeRegressor):
+        def published(self) -> Policy:  # type: ignore[override]
+            return Policy({"a": (Guard.of("open"),)})
+
+    with pytest.raises(PolicyError, match="suppresses nothing"):
+        simulation.strict(Open())
+
+
+def test_a_silent_federation_leaves_a_report_without_a_model(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answering is an outcome: it is written down, and the run goes on."""
+    from privfed.errors import NobodyAnswered
+
+    def silent(self: FuzzyTreeRegressor, federation: Any) -> None:
+        raise NobodyAnswered("no client answered")
+
+    monkeypatch.setattr(FuzzyTreeRegressor, "fit", silent)
+    output = Output(tmp_path)
+    simulation.run(prepare(study), study.policies[0], output)
+    assert output.read("published", "metrics.json")["stopped"] == "no client answered"
+    assert output.read("published", "model.json") is None
+
+
+def test_progress_counts_questions(study: Study, tmp_path: Path) -> None:
+    """The bar moves by as many questions as were asked."""
+    moved: list[int] = []
+    output = Output(tmp_path)
+    simulation.run(prepare(study), study.policies[0], output, moved.append)
+    metrics = output.read("published", "metrics.json")
+    assert sum(moved) == metrics["questions"] > 0
+    assert len(moved) == metrics["rounds"]
+
+
+def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
+    """Unless the study fixes it for the learner alone."""
+    assert simulation.learner(study).get_params()["random_state"] == study.seed
+    fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
+    assert simulation.learner(fixed).get_params()["random_state"] == 5

@@ -1,0 +1,159 @@
+"""Budget reports: verdicts follow from ledgers and findings, and the page says them plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from privfed.accountant import Budget
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.finding import Finding
+from privfed.policy import Policy
+from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, Step
+from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.reports.page import number, page, percent, size, verdict
+from privfed.study import Study
+
+SCARE = Finding("recovery", "Which records?", "records recovered", 7, 331, severity="breach")
+SAFE = replace(SCARE, value=0, severity="none")
+
+
+def _policy(
+    client: ClientAccount, found: tuple[Finding, ...] = (), metrics: Mapping[str, Any] | None = None
+) -> PolicyReport:
+    policy = Policy({}, name="private", accountant="zcdp", budget=Budget.of("8", "1e-5"))
+    line = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
+    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (line,))
+    return PolicyReport(account, found, metrics or {})
+
+
+def _client(**changes: Any) -> ClientAccount:
+    plain: dict[str, Any] = {
+        "client": "north",
+        "released": 1,
+        "epsilon": 2.5,
+        "delta": 1e-5,
+        "ceiling": 8.0,
+        "detection": 0.2,
+        "steps": [Step("small.level", True, 2.5)],
+        "principals": {"server"},
+    }
+    return ClientAccount(**(plain | changes))
+
+
+def _page(*policies: PolicyReport) -> str:
+    return page(Report(Study.built_in(), policies, "0"))
+
+
+def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
+    """Epsilon, delta in words, and the risk."""
+    text = _page(_policy(_client()))
+    assert "ε&nbsp;=&nbsp;2.5" in text
+    assert "a chance of 1 in 100,000" in text
+    assert "20.0 %" in text
+    assert "Unprotected</p>" not in text
+
+
+def test_one_unprotected_release_is_loud() -> None:
+    """No epsilon is shown beside it, whatever the rest cost."""
+    text = _page(_policy(_client(unprotected=1, epsilon=None, detection=1.0)))
+    assert '<p class="big">Unprotected</p>' in text
+    assert "nothing rules it out" in text
+    assert "ε&nbsp;=" not in text
+
+
+def test_test_noise_is_no_guarantee() -> None:
+    """A finite sum of losses with seeded noise protects nobody, and the page says so."""
+    report = _policy(_client(secure=False))
+    assert not report.finite and report.detection == 1.0
+    assert "Test noise" in _page(report)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found", "told"),
+    [
+        ({}, (SCARE,), "private: recovery broke a finite guarantee"),
+        ({"over": True}, (), "private: north spent more than its budget"),
+        ({"intact": False}, (), "private: the ledger of north does not verify"),
+    ],
+)
+def test_a_broken_claim_is_a_breach(
+    changes: dict[str, Any], found: tuple[Finding, ...], told: str
+) -> None:
+    """A convicting finding, an overspent budget, a rewritten ledger."""
+    report = Report(Study.built_in(), (_policy(_client(**changes), found),))
+    assert report.breaches == (told,)
+    assert told in page(report)
+
+
+def test_what_claims_nothing_cannot_be_broken() -> None:
+    """The same finding against an unprotected policy is told, and is no breach."""
+    report = _policy(_client(unprotected=1, epsilon=None), (SCARE, SAFE))
+    assert report.breaches == ()
+    assert report.broken == (SCARE,)
+    assert report.worst == "breach"
+    assert "7 of 331 records recovered" in _page(report)
+
+
+def test_names_and_texts_are_escaped() -> None:
+    """A client's name is text, whatever it holds."""
+    text = _page(_policy(_client(client="<script>alert(1)</script>")))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_run_without_a_model_says_so() -> None:
+    """A learner that got no answer leaves its reason."""
+    text = _page(_policy(_client(), (), {"stopped": "no client answered"}))
+    assert "no model: no client answered" in text
+
+
+def test_equal_reports_are_equal_pages() -> None:
+    """No date, no counter, no random identifier."""
+    assert _page(_policy(_client())) == _page(_policy(_client()))
+
+
+def test_findings_survive_their_file() -> None:
+    """Plain data and back; unknown fields of a later version are ignored."""
+    plain = {**SCARE.to_dict(), "releases": ["a", "b"], "new": 1}
+    (again,) = findings([plain])
+    assert again == replace(SCARE, releases=("a", "b"))
+    assert findings(None) == ()
+
+
+def test_the_plain_form_says_the_same() -> None:
+    """Verdicts, guarantees and findings are in the JSON report too."""
+    plain = Report(Study.built_in(), (_policy(_client(), (SCARE,)),)).to_dict()
+    (policy,) = plain["policies"]
+    assert policy["guarantee"] == "finite"
+    assert policy["epsilon"] == 2.5
+    assert policy["findings"][0]["value"] == 7
+    assert plain["simulation"] is True and plain["breaches"]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "none"),
+        (3, "3"),
+        (12345.0, "12,345"),
+        (float("inf"), "∞"),
+        (1234.567, "1,234.57"),
+        (0.0123, "0.0123"),
+        ("p", "p"),
+    ],
+)
+def test_numbers_are_for_people(value: object, told: str) -> None:
+    """Separators for large ones, four digits for small ones."""
+    assert number(value) == told
+
+
+def test_nearly_all_is_never_called_all() -> None:
+    """99.99 per cent are not 100, sizes have units, counts without a whole have a colon."""
+    assert percent(0.99999) == "99.9 %"
+    assert percent(1.0) == "100 %"
+    assert (size(999), size(2048), size(3_000_000)) == ("999 bytes", "2.0 kB", "3.0 MB")
+    assert verdict(replace(SCARE, of=None)) == "records recovered: 7"
