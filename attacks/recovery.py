@@ -1,0 +1,192 @@
+"""Record recovery from the leaf normal equations of fuzzy regression trees, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.equations import (
+    PRECISION,
+    Claim,
+    NormalEquations,
+    few_records,
+    known_domain,
+    single_record,
+)
+from privfed.attacks.fuzzy import (
+    LEAVES,
+    Geometry,
+    cells,
+    centred_target,
+    match,
+    prefixes,
+)
+from privfed.finding import Finding
+from privfed.release import Disclosed, Transcript
+
+#: Most vectors of a domain that are enumerated.
+DOMAIN = 300_000
+
+
+class Recovery(Attack):
+    """Recovers whole records from leaf equations.
+
+    Leaves of one record are read off, taken out of all other leaves, and so on until nothing more
+    comes; then nodes of few records are diagonalised jointly; then, where the schema makes every
+    feature an integer or a category, leaves are searched over the domain.
+
+    A record counts as recovered when every feature (scaled and clipped as the tree scales it) and
+    the target are right to 1e-4 of their range. The baseline is the same claims held against the
+    other clients' records.
+    """
+
+    name: ClassVar[str] = "recovery"
+    question: ClassVar[str] = "Which whole records can be solved out of the leaf equations?"
+    kinds: ClassVar[tuple[str, ...]] = (LEAVES,)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: one finding, ``records recovered exactly``, over all clients."""
+        entries = [entry for entry in transcript if entry.kind == LEAVES]
+        if not entries:
+            return []
+        claims = {entry: self.claims(entry, schema) for entry in entries}
+        if truth is None:
+            return [self._unscored(claims)]
+        return [self._scored(claims, truth, schema)]
+
+    def claims(self, entry: Disclosed, schema: PublicSchema | None = None) -> list[Claim]:
+        """The records that one client's leaf equations give away."""
+        equations = read(entry)
+        if equations is None:
+            return []
+        claims, equations = _peel(equations, _paths(entry))
+        enumerated = _domain(equations, schema)
+        if enumerated is not None:
+            for leaf in range(len(equations)):
+                more = known_domain(equations, leaf, enumerated)
+                claims += more
+                for claim in more:
+                    equations = equations.without(claim)
+        return claims
+
+    def _unscored(self, claims: dict[Disclosed, list[Claim]]) -> Finding:
+        found = sum(len(of) for of in claims.values())
+        return self.finding(
+            "records claimed",
+            found,
+            releases=(LEAVES,),
+            severity="breach" if found else "none",
+            detail=_methods(claims),
+            simulation=False,
+        )
+
+    def _scored(
+        self, claims: dict[Disclosed, list[Claim]], truth: Truth, schema: PublicSchema | None
+    ) -> Finding:
+        right, chance = 0, 0.0
+        for entry, of in claims.items():
+            right += _hits(entry, of, truth, schema, entry.client)
+            others = [name for name in truth if name != entry.client]
+            chance += sum(_hits(entry, of, truth, schema, name) for name in others) / max(
+                len(others), 1
+            )
+        attacked = {entry.client for entry in claims}
+        total = sum(len(truth[client].x) for client in attacked if client in truth)
+        detail = {"claimed": sum(len(of) for of in claims.values()), **_methods(claims)}
+        return self.finding(
+            "records recovered exactly",
+            right,
+            of=total,
+            baseline=chance,
+            releases=(LEAVES,),
+            severity="breach" if right > chance else "none",
+            detail={**detail, "precision": PRECISION},
+        )
+
+
+def read(entry: Disclosed) -> NormalEquations | None:
+    """A release's equations; none where they are noisy or withheld. Silent leaves are left out."""
+    parts = exact_parts(entry)
+    if not {"gram", "moment"} <= set(parts):
+        return None
+    gram, moment = parts["gram"].values, parts["moment"].values
+    silent = np.ma.getmaskarray(moment).any(axis=1) | np.ma.getmaskarray(gram).any(axis=(1, 2))
+    heard = np.flatnonzero(~silent)
+    if not len(heard):
+        return None
+    nodes = cells(entry.query["nodes"])
+    corner = np.asarray(gram.data)[heard]
+    records = np.maximum(corner[:, 0, 0], 8.0)
+    return NormalEquations(
+        tuple(nodes[leaf] for leaf in heard),
+        Geometry.of(entry.query),
+        corner,
+        np.asarray(moment.data)[heard],
+        records * float(parts["gram"].grid),
+    )
+
+
+def _paths(entry: Disclosed) -> list[list[list[int]]]:
+    """The paths of the leaves that were not silent, in order."""
+    silent = np.ma.getmaskarray(entry.release["moment"]).any(axis=1)
+    silent |= np.ma.getmaskarray(entry.release["gram"]).any(axis=(1, 2))
+    return [path for path, hidden in zip(entry.query["nodes"], silent, strict=True) if not hidden]
+
+
+def _peel(
+    equations: NormalEquations, paths: list[list[list[int]]]
+) -> tuple[list[Claim], NormalEquations]:
+    """Claim records and take them out, until nothing more is found."""
+    nodes = sorted(prefixes(paths).values(), key=len)
+    claims: list[Claim] = []
+    while True:
+        claim = next(_next_claims(equations, nodes), None)
+        if claim is None:
+            return claims, equations
+        claims.append(claim)
+        equations = equations.without(claim)
+
+
+def _next_claims(equations: NormalEquations, nodes: list[list[int]]) -> Iterator[Claim]:
+    """Claims, the most precise single record first, then few records at small nodes."""
+    singles = [single_record(equations, leaf) for leaf in range(len(equations))]
+    yield from sorted((c for c in singles if c is not None), key=lambda c: c.precision)
+    for below in nodes:
+        yield from sorted(few_records(equations, below), key=lambda c: c.precision)
+
+
+def _domain(equations: NormalEquations, schema: PublicSchema | None) -> np.ndarray | None:
+    """Every row that a record can have; none where a feature is continuous or there are too many."""
+    if schema is None or any(column.kind == "number" for column in schema.features):
+        return None
+    spans = [np.arange(low, high + 1) for low, high in (c.bounds for c in schema.features)]
+    if np.prod([float(len(span)) for span in spans]) > DOMAIN:
+        return None
+    vectors = equations.geometry.unit(np.array(list(product(*spans)), dtype=float))
+    return np.column_stack([np.ones(len(vectors)), vectors - 0.5])
+
+
+def _hits(
+    entry: Disclosed, claims: list[Claim], truth: Truth, schema: PublicSchema | None, client: str
+) -> int:
+    """How many of a client's records the claims hit."""
+    if client not in truth or not claims:
+        return 0
+    table = truth[client]
+    features = Geometry.of(entry.query).unit(table.x) - 0.5
+    target = centred_target(table, schema)
+    claimed = np.array([claim.coordinates for claim in claims])
+    if target is None:
+        return int(match(claimed[:, :-1], features, PRECISION).sum())
+    return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
+
+
+def _methods(claims: dict[Disclosed, list[Claim]]) -> dict[str, int]:
+    named = [claim.method for of in claims.values() for claim in of]
+    return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}
