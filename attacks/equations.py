@@ -13,6 +13,7 @@ its activation of the leaf, which is known once c is, for the tree is public.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +46,11 @@ class NormalEquations:
     def __len__(self) -> int:
         return len(self.leaves)
 
-    def weights(self, design: np.ndarray) -> np.ndarray:
-        """How strongly records activate the leaves, shape (leaves, records)."""
+    def weights(self, design: np.ndarray, chosen: list[int] | None = None) -> np.ndarray:
+        """How strongly records activate the leaves (or the chosen ones), shape (leaves, records)."""
         degrees = self.geometry.degrees(np.clip(design[:, 1:] + 0.5, 0, 1))
-        return np.array([weight(degrees, leaf) for leaf in self.leaves])
+        picked = range(len(self)) if chosen is None else chosen
+        return np.array([weight(degrees, self.leaves[leaf]) for leaf in picked])
 
     def without(self, claim: Claim) -> NormalEquations:
         """Take a claimed record out of every leaf; what is left is known less precisely."""
@@ -82,18 +84,70 @@ class Claim:
         return np.append(self.row[1:], self.target)
 
 
-def single_record(equations: NormalEquations, leaf: int) -> Claim | None:
-    """Claim the one record of a leaf whose equations have rank one; none for other leaves."""
+def single_records(equations: NormalEquations) -> list[Claim]:
+    """Claim the one record (or several alike) of every leaf whose equations have rank one.
+
+    The activation that the claimed features imply must go a whole number of times into the corner of
+    G, which is their summed activation. A record alone in several leaves is claimed once, from the
+    leaf where it is known best.
+    """
+    found = [_single(equations, leaf) for leaf in range(len(equations))]
+    return distinct(found)
+
+
+def distinct(found: Iterable[list[Claim]]) -> list[Claim]:
+    """Of groups of claims found side by side, those about different records, best known first."""
+    claims: list[Claim] = []
+    for group in sorted((f for f in found if f), key=lambda f: f[0].precision):
+        known = [claim.row for claim in claims]
+        claims += [c for c in group if all(np.abs(c.row - k).max() > 2 * PRECISION for k in known)]
+    return claims
+
+
+def _single(equations: NormalEquations, leaf: int) -> list[Claim]:
     gram, moment, error = equations.gram[leaf], equations.moment[leaf], equations.error[leaf]
     corner = gram[0, 0]
     if not corner > 0 or 2 * error / corner > PRECISION:
-        return None
+        return []
     row = gram[0] / corner
     off = np.abs(gram - corner * np.outer(row, row)).max()
+    strength = float(equations.weights(row[None, :], [leaf])[0, 0])
     inside = np.abs(row[1:]).max(initial=0.0) <= 0.5 + PRECISION
-    if off > 4 * error or not inside:
-        return None
-    return Claim(row, float(moment[0] / corner), float(2 * error / corner), "single record")
+    if off > 4 * error or not inside or not strength > 0:
+        return []
+    times = corner / strength
+    if round(times) < 1 or abs(times - round(times)) > 1e-2:
+        return []
+    claim = Claim(row, float(moment[0] / corner), float(2 * error / corner), "single record")
+    return [claim] * round(times)
+
+
+def ranks(gram: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Numerical rank of each matrix, counting what lies well above the grid's own error."""
+    values = np.linalg.eigvalsh(gram)
+    return np.asarray((values > np.maximum(100 * error, 1e-12)[:, None]).sum(axis=1))
+
+
+def small_groups(equations: NormalEquations, nodes: list[list[int]]) -> list[list[int]]:
+    """Groups of leaves that few records may share: those below a node, and pairs of small leaves.
+
+    A pair is worth a look when its leaves' equations together have less than full rank, and less
+    than the sum of their ranks, for then they share records.
+    """
+    width = equations.gram.shape[1]
+    alone = ranks(equations.gram, equations.error)
+    small = np.flatnonzero((alone > 0) & (alone < width))
+    first, second = (small[index] for index in np.triu_indices(len(small), 1))
+    if not len(first):
+        return nodes
+    both = ranks(
+        equations.gram[first] + equations.gram[second],
+        equations.error[first] + equations.error[second],
+    )
+    shared = (both < width) & (both < alone[first] + alone[second])
+    order = np.argsort(both[shared], kind="stable")
+    pairs = np.column_stack([first, second])[shared][order].tolist()
+    return [*pairs, *(node for node in nodes if len(node) > 2)]
 
 
 def few_records(equations: NormalEquations, below: list[int], seed: int = 0) -> list[Claim]:
@@ -129,11 +183,13 @@ def _verified(
     proper = strength > 1e-9
     rows = (found / np.where(proper, found[0], 1.0)).T
     inside = np.abs(rows[:, 1:]).max(axis=1, initial=0.0) <= 0.5 + PRECISION
-    predicted = equations.weights(rows)[below] / np.where(proper, strength, 1.0)
+    predicted = equations.weights(rows, below) / np.where(proper, strength, 1.0)
     own = np.einsum("kii->ki", shares)
     cross = np.abs(shares - own[:, :, None] * np.eye(shares.shape[1])).max(axis=(0, 2))
     fits = np.abs(predicted - own).max(axis=0) <= PRECISION
     good = proper & inside & fits & (cross <= PRECISION)
+    if not good.any():
+        return []
     targets = _targets(equations, below, rows, own * strength)
     return [
         Claim(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
@@ -161,7 +217,7 @@ def known_domain(
         most: give up where more vectors than this pass the leverage test.
     """
     gram, error = equations.gram[leaf], float(equations.error[leaf])
-    strength = equations.weights(domain)[leaf]
+    strength = equations.weights(domain, [leaf])[0]
     rows, strength = domain[strength > 0], strength[strength > 0]
     values, vectors = np.linalg.eigh(gram)
     kept = values > max(100 * error, 1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import ClassVar
 
@@ -13,9 +12,11 @@ from privfed.attacks.equations import (
     PRECISION,
     Claim,
     NormalEquations,
+    distinct,
     few_records,
     known_domain,
-    single_record,
+    single_records,
+    small_groups,
 )
 from privfed.attacks.fuzzy import (
     LEAVES,
@@ -30,6 +31,8 @@ from privfed.release import Disclosed, Transcript
 
 #: Most vectors of a domain that are enumerated.
 DOMAIN = 300_000
+#: Most rounds of claiming and taking out.
+ROUNDS = 1000
 
 
 class Recovery(Attack):
@@ -116,8 +119,7 @@ def read(entry: Disclosed) -> NormalEquations | None:
     if not {"gram", "moment"} <= set(parts):
         return None
     gram, moment = parts["gram"].values, parts["moment"].values
-    silent = np.ma.getmaskarray(moment).any(axis=1) | np.ma.getmaskarray(gram).any(axis=(1, 2))
-    heard = np.flatnonzero(~silent)
+    heard = np.flatnonzero(~_silent(entry))
     if not len(heard):
         return None
     nodes = cells(entry.query["nodes"])
@@ -134,9 +136,13 @@ def read(entry: Disclosed) -> NormalEquations | None:
 
 def _paths(entry: Disclosed) -> list[list[list[int]]]:
     """The paths of the leaves that were not silent, in order."""
-    silent = np.ma.getmaskarray(entry.release["moment"]).any(axis=1)
-    silent |= np.ma.getmaskarray(entry.release["gram"]).any(axis=(1, 2))
-    return [path for path, hidden in zip(entry.query["nodes"], silent, strict=True) if not hidden]
+    return [path for path, hidden in zip(entry.query["nodes"], _silent(entry), strict=True) if not hidden]
+
+
+def _silent(entry: Disclosed) -> np.ndarray:
+    """Which leaves were suppressed, in whole or in part, shape (leaves,)."""
+    moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
+    return np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
 
 
 def _peel(
@@ -145,20 +151,19 @@ def _peel(
     """Claim records and take them out, until nothing more is found."""
     nodes = sorted(prefixes(paths).values(), key=len)
     claims: list[Claim] = []
-    while True:
-        claim = next(_next_claims(equations, nodes), None)
-        if claim is None:
-            return claims, equations
-        claims.append(claim)
-        equations = equations.without(claim)
+    for _ in range(ROUNDS):
+        more = single_records(equations) or _small_group(equations, nodes)
+        if not more:
+            break
+        claims += more
+        for claim in more:
+            equations = equations.without(claim)
+    return claims, equations
 
 
-def _next_claims(equations: NormalEquations, nodes: list[list[int]]) -> Iterator[Claim]:
-    """Claims, the most precise single record first, then few records at small nodes."""
-    singles = [single_record(equations, leaf) for leaf in range(len(equations))]
-    yield from sorted((c for c in singles if c is not None), key=lambda c: c.precision)
-    for below in nodes:
-        yield from sorted(few_records(equations, below), key=lambda c: c.precision)
+def _small_group(equations: NormalEquations, nodes: list[list[int]]) -> list[Claim]:
+    """The records of all groups of leaves that give any away."""
+    return distinct(few_records(equations, group) for group in small_groups(equations, nodes))
 
 
 def _domain(equations: NormalEquations, schema: PublicSchema | None) -> np.ndarray | None:

@@ -18,7 +18,9 @@ from privfed.noise import Noise, SecureNoise
 from privfed.part import Bound, Part, PartType
 
 
-def guarded(type_: PartType = PartType.COUNTS, steps: int = 1, cells: int = 1) -> dict[str, Guarded]:
+def guarded(
+    type_: PartType = PartType.COUNTS, steps: int = 1, cells: int = 1
+) -> dict[str, Guarded]:
     """A group of one part of ``cells`` cells, of which a record moves one by ``steps`` units."""
     return {"part": Guarded(Part(type_, ("cell",), (cells,)), Bound(steps, steps**2))}
 
