@@ -46,6 +46,11 @@ class Geometry:
         """Read it off a question's public values."""
         return cls(int(query["sets"]), query["lower"], query["upper"])
 
+    def only(self, features: Sequence[int]) -> Geometry:
+        """The geometry of some features alone, in their order."""
+        chosen = list(features)
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen])
+
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Scale features to [0, 1] and clip, shape (records, features)."""
         width = self.upper - self.lower
@@ -92,6 +97,14 @@ def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarr
         if len(free):
             hit[free[np.argmin(near[free])]] = True
     return hit
+
+
+def renamed(cell: Cell, features: Sequence[int]) -> Cell | None:
+    """A node by the positions of its features among some; none where it uses another."""
+    position = {feature: number for number, feature in enumerate(features)}
+    if any(feature not in position for feature, _ in cell):
+        return None
+    return frozenset((position[feature], fuzzy_set) for feature, fuzzy_set in cell)
 
 
 def prefixes(paths: Sequence[Sequence[Sequence[int]]]) -> dict[Cell, list[int]]:

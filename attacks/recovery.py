@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import ClassVar
 
@@ -20,11 +21,13 @@ from privfed.attacks.equations import (
 )
 from privfed.attacks.fuzzy import (
     LEAVES,
+    Cell,
     Geometry,
     cells,
     centred_target,
     match,
     prefixes,
+    renamed,
 )
 from privfed.finding import Finding
 from privfed.release import Disclosed, Transcript
@@ -68,8 +71,9 @@ class Recovery(Attack):
         equations = read(entry)
         if equations is None:
             return []
-        claims, equations = _peel(equations, _paths(entry))
-        enumerated = _domain(equations, schema)
+        paths = [entry.query["nodes"][number] for number in _heard(entry)]
+        claims, equations = _peel(equations, paths)
+        enumerated = _domain(equations, schema, entry.query["features"])
         if enumerated is not None:
             for leaf in range(len(equations)):
                 more = known_domain(equations, leaf, enumerated)
@@ -114,35 +118,43 @@ class Recovery(Attack):
 
 
 def read(entry: Disclosed) -> NormalEquations | None:
-    """A release's equations; none where they are noisy or withheld. Silent leaves are left out."""
+    """A release's equations; none where they are noisy or withheld.
+
+    Left out are silent leaves, and those whose path uses a feature that the equations lack, for
+    there nobody can tell how strongly a claimed record activates the leaf.
+    """
     parts = exact_parts(entry)
     if not {"gram", "moment"} <= set(parts):
         return None
-    gram, moment = parts["gram"].values, parts["moment"].values
-    heard = np.flatnonzero(~_silent(entry))
-    if not len(heard):
+    heard, leaves = _heard(entry), _leaves(entry)
+    if not heard:
         return None
-    nodes = cells(entry.query["nodes"])
-    corner = np.asarray(gram.data)[heard]
-    records = np.maximum(corner[:, 0, 0], 8.0)
+    gram, moment = (np.asarray(parts[name].values.data)[heard] for name in ("gram", "moment"))
+    records = np.maximum(gram[:, 0, 0], 8.0)
     return NormalEquations(
-        tuple(nodes[leaf] for leaf in heard),
-        Geometry.of(entry.query),
-        corner,
-        np.asarray(moment.data)[heard],
+        tuple(leaf for leaf in (leaves[number] for number in heard) if leaf is not None),
+        _geometry(entry),
+        gram,
+        moment,
         records * float(parts["gram"].grid),
     )
 
 
-def _paths(entry: Disclosed) -> list[list[list[int]]]:
-    """The paths of the leaves that were not silent, in order."""
-    return [path for path, hidden in zip(entry.query["nodes"], _silent(entry), strict=True) if not hidden]
+def _geometry(entry: Disclosed) -> Geometry:
+    """The geometry of the features that the equations are about."""
+    return Geometry.of(entry.query).only(entry.query["features"])
 
 
-def _silent(entry: Disclosed) -> np.ndarray:
-    """Which leaves were suppressed, in whole or in part, shape (leaves,)."""
+def _leaves(entry: Disclosed) -> list[Cell | None]:
+    """The leaves by those features; none for leaves that use others."""
+    return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
+
+
+def _heard(entry: Disclosed) -> list[int]:
+    """Positions of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
-    return np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
+    silent = moment.any(axis=1) | gram.any(axis=(1, 2))
+    return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
 
 
 def _peel(
@@ -166,11 +178,16 @@ def _small_group(equations: NormalEquations, nodes: list[list[int]]) -> list[Cla
     return distinct(few_records(equations, group) for group in small_groups(equations, nodes))
 
 
-def _domain(equations: NormalEquations, schema: PublicSchema | None) -> np.ndarray | None:
+def _domain(
+    equations: NormalEquations, schema: PublicSchema | None, features: Sequence[int]
+) -> np.ndarray | None:
     """Every row that a record can have; none where a feature is continuous or there are too many."""
-    if schema is None or any(column.kind == "number" for column in schema.features):
+    if schema is None:
         return None
-    spans = [np.arange(low, high + 1) for low, high in (c.bounds for c in schema.features)]
+    columns = [schema.features[feature] for feature in features]
+    if any(column.kind == "number" for column in columns):
+        return None
+    spans = [np.arange(low, high + 1) for low, high in (column.bounds for column in columns)]
     if np.prod([float(len(span)) for span in spans]) > DOMAIN:
         return None
     vectors = equations.geometry.unit(np.array(list(product(*spans)), dtype=float))
@@ -184,7 +201,7 @@ def _hits(
     if client not in truth or not claims:
         return 0
     table = truth[client]
-    features = Geometry.of(entry.query).unit(table.x) - 0.5
+    features = _geometry(entry).unit(table.x[:, list(entry.query["features"])]) - 0.5
     target = centred_target(table, schema)
     claimed = np.array([claim.coordinates for claim in claims])
     if target is None:

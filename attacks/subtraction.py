@@ -7,7 +7,7 @@ same node, and through the leaves' first moments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -224,15 +224,18 @@ def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> No
         if part in parts:
             for position, leaf in enumerate(cells(query["nodes"])):
                 index = (position, 0) if part == "gram" else (position,)
-                _read_moments(heard, name, leaf, _part_of(parts[part], *index).values)
+                row = _part_of(parts[part], *index).values
+                _read_moments(heard, name, leaf, row, query["features"])
 
 
-def _read_moments(heard: Heard, name: str, leaf: Cell, row: np.ma.MaskedArray) -> None:
+def _read_moments(
+    heard: Heard, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
+) -> None:
     if np.ma.getmaskarray(row).any():
         return
     heard.known[name][leaf] = float(row[0])
     peaks = tuple(np.arange(heard.geometry.sets) / (heard.geometry.sets - 1) - 0.5)
-    for feature, value in enumerate(np.asarray(row.data)[1:]):
+    for feature, value in zip(features, np.asarray(row.data)[1:], strict=True):
         if all(step[0] != feature for step in leaf):
             named = tuple(leaf | {(feature, j)} for j in range(heard.geometry.sets))
             heard.moments[name].append(Equation(named, peaks, float(value)))
