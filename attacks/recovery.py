@@ -153,7 +153,7 @@ def _leaves(entry: Disclosed) -> list[Cell | None]:
 def _heard(entry: Disclosed) -> list[int]:
     """Positions of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
-    silent = moment.any(axis=1) | gram.any(axis=(1, 2))
+    silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
     return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
 
 

@@ -28,7 +28,9 @@ class Trained:
     schema: Schema
 
 
-def train(frame: pd.DataFrame, target: str, schema: Schema, policy: str, clients: int = 5) -> Trained:
+def train(
+    frame: pd.DataFrame, target: str, schema: Schema, policy: str, clients: int = 5
+) -> Trained:
     """Train a fuzzy tree over clients of equal size."""
     order = np.random.default_rng(0).permutation(len(frame))
     owners = np.array([f"clinic {i % clients}" for i in order])

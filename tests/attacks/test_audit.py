@@ -50,7 +50,13 @@ def test_honest_mechanisms_are_acquitted(
     """With secure noise and with test noise alike."""
     noise = SecureNoise() if secure else TestNoise(7)
     found = audit(
-        mechanism, spend, delta=delta, steps=_steps(mechanism), trials=TRIALS, alpha=ALPHA, noise=noise
+        mechanism,
+        spend,
+        delta=delta,
+        steps=_steps(mechanism),
+        trials=TRIALS,
+        alpha=ALPHA,
+        noise=noise,
     )
     assert found.severity == "none"
     assert 0 < found.value <= (found.of or 0)

@@ -105,9 +105,10 @@ def _leaves(span: Span, entry: Disclosed) -> None:
         for row in range(FEATURES + 1):
             span.linear.append(function * design[:, row])
             span.weights += [function * design[:, row] * design[:, c] for c in range(row + 1)]
-    assert np.ma.getmaskarray(gram).any(axis=(1, 2)).tolist() == np.ma.getmaskarray(moment).any(
-        axis=1
-    ).tolist()
+    assert (
+        np.ma.getmaskarray(gram).any(axis=(1, 2)).tolist()
+        == np.ma.getmaskarray(moment).any(axis=1).tolist()
+    )
 
 
 def _activation(span: Span, entry: Disclosed) -> None:
@@ -136,10 +137,19 @@ def grown(seed: int, strict: bool) -> tuple[Transcript, Records]:
 
 
 def revealing(span: Span, records: Records) -> Iterator[Cell]:
-    """Withheld cells of one or two records."""
+    """Withheld cells of one or two records, and those whose neighbours are both empty."""
     degrees = Geometry(SETS, np.zeros(FEATURES), np.ones(FEATURES)).degrees(records.x)
+
+    def count(cell: Cell) -> int:
+        return int((weight(degrees, cell) > 0).sum())
+
+    def alone(cell: Cell, feature: int, fuzzy_set: int) -> bool:
+        rest = cell - {(feature, fuzzy_set)}
+        beside = (j for j in (fuzzy_set - 1, fuzzy_set + 1) if 0 <= j < SETS)
+        return not any(count(rest | {(feature, j)}) for j in beside)
+
     for cell in sorted(span.hidden, key=sorted):
-        if 0 < (weight(degrees, cell) > 0).sum() <= 2:
+        if 0 < count(cell) and (count(cell) <= 2 or any(alone(cell, *step) for step in cell)):
             yield cell
 
 
@@ -151,15 +161,15 @@ def exposed(seed: int, strict: bool) -> tuple[int, int]:
     return sum(span.exposed(c, "weights") or span.exposed(c, "linear") for c in wanted), len(wanted)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_strict_hides_every_revealing_cell(seed: int) -> None:
     """Nothing withheld comes back by any linear combination of anything released."""
     found, of = exposed(seed, strict=True)
-    assert of >= 10
+    assert of >= 3
     assert found == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_published_does_not(seed: int) -> None:
     """The power twin: by the paper's rule most revealing cells lie in the span."""
     found, of = exposed(seed, strict=False)
@@ -175,7 +185,7 @@ def test_the_attack_finds_nothing_beyond_the_span() -> None:
     assert worked is not None
     degrees = Geometry(SETS, np.zeros(FEATURES), np.ones(FEATURES)).degrees(records.x)
     filled = [c for c in worked.found["weights"] if weight(degrees, c).sum() > 0]
-    assert len(filled) >= 20
+    assert len(filled) >= 10
     for cell in filled:
         assert worked.found["weights"][cell] == pytest.approx(weight(degrees, cell).sum(), abs=1e-6)
     assert np.mean([span.exposed(cell, "weights") for cell in filled]) > 0.95

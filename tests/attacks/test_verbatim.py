@@ -73,9 +73,7 @@ def _artifact(data: bytes) -> np.ndarray:
 
 def test_suppressed_cells_are_not_read(truth: dict[str, Records]) -> None:
     """A masked number did not leave."""
-    part = ReleasedPart(
-        PartType.VALUES, ("x",), truth["one"].x[:, 0], mask=np.arange(30) > 1
-    )
+    part = ReleasedPart(PartType.VALUES, ("x",), truth["one"].x[:, 0], mask=np.arange(30) > 1)
     release = Release("one", "r", "planted", "", {"part": part})
     transcript = Transcript((Disclosed("one", "planted", wire.encode({}), release),))
     assert Verbatim().run(transcript, truth, SCHEMA)[0].value == 2
