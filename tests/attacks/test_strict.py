@@ -149,7 +149,7 @@ def revealing(span: Span, records: Records) -> Iterator[Cell]:
         return not any(count(rest | {(feature, j)}) for j in beside)
 
     for cell in sorted(span.hidden, key=sorted):
-        if 0 < count(cell) and (count(cell) <= 2 or any(alone(cell, *step) for step in cell)):
+        if count(cell) > 0 and (count(cell) <= 2 or any(alone(cell, *step) for step in cell)):
             yield cell
 
 
@@ -161,7 +161,7 @@ def exposed(seed: int, strict: bool) -> tuple[int, int]:
     return sum(span.exposed(c, "weights") or span.exposed(c, "linear") for c in wanted), len(wanted)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_strict_hides_every_revealing_cell(seed: int) -> None:
     """Nothing withheld comes back by any linear combination of anything released."""
     found, of = exposed(seed, strict=True)
@@ -169,7 +169,7 @@ def test_strict_hides_every_revealing_cell(seed: int) -> None:
     assert found == 0
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_published_does_not(seed: int) -> None:
     """The power twin: by the paper's rule most revealing cells lie in the span."""
     found, of = exposed(seed, strict=False)
