@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
+
+from privfed.errors import InputError
+
+
+class Severity(StrEnum):
+    """Whether an attack beats a guesser who saw no release, and how badly."""
+
+    NONE = "none"
+    SOME = "some"
+    BREACH = "breach"
 
 
 @dataclass(frozen=True)
@@ -16,13 +29,16 @@ class Finding:
         metric: what ``value`` counts, such as ``"records recovered exactly"``.
         value: what it achieved.
         of: what ``value`` is out of, or none.
-        low: lower end of the confidence interval; equal to ``value`` for an exact count.
+        low: lower end of the confidence interval; none for an exact count.
         high: upper end.
         baseline: the same metric for a guesser who saw no release.
         releases: the kinds of release that it used.
         severity: ``"none"``, ``"some"`` or ``"breach"``: whether it beats its baseline, and badly.
         detail: further public figures (never a raw value).
         simulation: whether the truth was needed to score it; then it is not publishable for real data.
+
+    Raises:
+        InputError: a figure is not a number, the interval is upside down, or the severity unknown.
     """
 
     attack: str
@@ -38,6 +54,31 @@ class Finding:
     detail: dict[str, Any] = field(default_factory=dict)
     simulation: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("value", "of", "low", "high", "baseline"):
+            figure = getattr(self, name)
+            if figure is not None and math.isnan(figure):
+                raise InputError(f"finding of {self.attack!r}: {name} is not a number")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise InputError(f"finding of {self.attack!r}: low lies above high")
+        if self.severity not in set(Severity):
+            known = ", ".join(Severity)
+            raise InputError(f"finding of {self.attack!r}: severity must be one of {known}")
+
+    @property
+    def share(self) -> float | None:
+        """``value`` as a share of ``of``; none where there is nothing to be a share of."""
+        return self.value / self.of if self.of else None
+
     def to_dict(self) -> dict[str, Any]:
         """Give the finding as plain data."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` wrote, from JSON too; an unknown key is an InputError."""
+        known = {entry.name for entry in fields(cls)}
+        unknown = sorted(set(plain) - known)
+        if unknown:
+            raise InputError(f"finding: unknown key {unknown[0]!r}; known are {sorted(known)}")
+        return cls(**{**plain, "releases": tuple(plain.get("releases", ()))})

@@ -14,7 +14,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
-from privfed.learners.fuzzy_tree.silence import few, revealing, silent_nodes
+from privfed.learners.fuzzy_tree.silence import Silence, few, revealing, silence
 from privfed.learners.fuzzy_tree.sums import Prepared, cell_sums, equations, node_sums
 from privfed.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.partition import Path, check_paths
@@ -96,8 +96,8 @@ class _Fuzzy(Query):
         prepared: Prepared = view.cache["fuzzy_tree"]
         return prepared
 
-    def _silent(self, view: View) -> np.ndarray:
-        return silent_nodes(self._prepare(view).memberships, self.nodes, self.sets)
+    def _silence(self, view: View) -> Silence:
+        return silence(self._prepare(view).memberships, self.nodes, self.sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +155,17 @@ class Level(_Fuzzy):
     ) -> Mapping[str, np.ndarray]:
         """Mark cells by the paper's three conditions (Algorithm 1), or strictly.
 
-        Strictly, a whole feature of a node is silent if one of its sets reveals, for its sum is the
-        node's total; and a whole node is, totals included, if it or a sibling of any ancestor does.
+        Strictly, what could be subtracted is silent too: see :func:`silence`.
         """
         cells = revealing(
             exact["weights"], exact["counts"], [not path for path in self.nodes], strict
         )
         if not strict:
             return dict.fromkeys(("weights", "linear", "squares", "counts"), cells)
-        nodes = np.asarray(self._silent(view) | few(exact["node_counts"]))
-        cells = (
-            np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape) | nodes[:, None, None]
-        )
+        closed = self._silence(view)
+        nodes = np.asarray(closed.nodes | few(exact["node_counts"]))
+        withheld = closed.features[:, list(self.features)] | nodes[:, None]
+        cells = np.broadcast_to(withheld[:, :, None], cells.shape)
         total = np.asarray(few(exact["records"]))
         by_node = dict.fromkeys(
             ("node_weights", "node_linear", "node_squares", "node_counts", "node_strong"), nodes
@@ -235,7 +234,7 @@ class Leaves(_Fuzzy):
             return {}
         width = exact["moment"].shape[1]
         counts = np.array([len(leaf.rows) for leaf in self._prepare(view).reach(self.nodes)])
-        silent = self._silent(view) | ((counts > 0) & (counts <= max(2, width)))
+        silent = self._silence(view).leaves | ((counts > 0) & (counts <= max(2, width)))
         return {
             "gram": np.broadcast_to(silent[:, None, None], exact["gram"].shape),
             "moment": np.broadcast_to(silent[:, None], exact["moment"].shape),
@@ -277,7 +276,7 @@ class Activations(_Fuzzy):
         """Nothing by the paper; strictly, small and silent leaves."""
         if not strict:
             return {}
-        silent = self._silent(view) | few(exact["counts"])
+        silent = self._silence(view).nodes | few(exact["counts"])
         return {"weights": silent, "counts": silent}
 
 

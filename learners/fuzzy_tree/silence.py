@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,36 +40,94 @@ def revealing(
     return cells
 
 
-def silent_nodes(memberships: Memberships, nodes: Sequence[Path], sets: int) -> np.ndarray:
-    """Nodes whose totals could be subtracted: a branch of a split on their way reveals.
+@dataclass(frozen=True, eq=False)
+class Silence:
+    """What of some nodes could be used to subtract a revealing cell.
 
-    If one branch of a split reveals at this client, all branches are silent, and all that grows
-    from them, for parent minus released siblings is the silent one.
-
-    Returns:
-        shape (nodes,).
+    Args:
+        nodes: nodes that say nothing at all, shape (nodes,).
+        features: features whose cells a node withholds, shape (nodes, features).
+        leaves: nodes whose normal equations are withheld, shape (nodes,).
     """
-    fate: dict[Path, bool] = {(): False}
-    known: dict[Path, Activation] = {}
 
-    def silent(path: Path) -> bool:
-        if path not in fate:
-            parent, feature = path[:-1], path[-1][0]
-            hidden = silent(parent)
-            if not hidden:
-                (node,) = activations(memberships, [parent], known)
-                hidden = _split_reveals(memberships, node, feature, sets, root=not parent)
-            fate.update({(*parent, (feature, branch)): hidden for branch in range(sets)})
-        return fate[path]
-
-    return np.array([silent(path) for path in nodes])
+    nodes: np.ndarray
+    features: np.ndarray
+    leaves: np.ndarray
 
 
-def _split_reveals(
-    memberships: Memberships, parent: Activation, feature: int, sets: int, root: bool
-) -> bool:
-    """Whether one of the branches of a node's split on a feature reveals."""
-    branches = [parent.into(memberships, feature, branch) for branch in range(sets)]
-    weights = np.array([on_grid(branch.weight).sum() for branch in branches])
-    counts = np.array([len(branch.rows) for branch in branches])
-    return bool(revealing(weights[None, None], counts[None, None], [root], strict=True).any())
+def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Silence:
+    """Close the revealing cells under subtraction, for a client whose records lie so.
+
+    A node's cells of one feature sum to the node's total, and those of the branches of a split sum to
+    the split node's own cells. So where a feature reveals at one branch, its cells are withheld at
+    all branches of that split and everywhere below them (what is left is a table with known margins
+    and at least two unknown rows). If a node then splits on a feature whose cells it withholds, the
+    branches say nothing, nor does what grows from them.
+
+    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away where
+    all others are empty. So a leaf that withholds a feature with no more than two filled sets
+    withholds its equations.
+    """
+    fates = Fates(memberships, sets)
+    found = [fates.of(path) for path in nodes]
+    silent = np.array([fate.silent for fate in found])
+    features = np.array([fate.withheld for fate in found])
+    flat = np.array([(fate.withheld & (fate.filled <= 2)).any() for fate in found])
+    return Silence(silent, features | silent[:, None], silent | flat)
+
+
+@dataclass(frozen=True, eq=False)
+class Fate:
+    """One node's: whether it is silent, which features it withholds, how many sets each fills."""
+
+    silent: bool
+    withheld: np.ndarray
+    filled: np.ndarray
+
+
+class Fates:
+    """The fates of a tree's nodes at one client, each worked out once, from the root down."""
+
+    def __init__(self, memberships: Memberships, sets: int) -> None:
+        self._memberships, self._sets = memberships, sets
+        self._reached: dict[Path, Activation] = {}
+        revealed, filled = self._look(())
+        self._known: dict[Path, Fate] = {(): Fate(False, revealed, filled)}
+
+    def of(self, path: Path) -> Fate:
+        """The fate of a node, through its ancestors'."""
+        if path not in self._known:
+            self._split(path[:-1], path[-1][0])
+        return self._known[path]
+
+    def _split(self, parent: Path, feature: int) -> None:
+        above = self.of(parent)
+        branches: list[Path] = [(*parent, (feature, branch)) for branch in range(self._sets)]
+        looks = [self._look(branch) for branch in branches]
+        withheld = above.withheld | np.any([revealed for revealed, _ in looks], axis=0)
+        silent = above.silent or bool(above.withheld[feature])
+        for branch, (_, filled) in zip(branches, looks, strict=True):
+            self._known[branch] = Fate(silent, withheld, filled)
+
+    def _look(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Which unused features reveal at a node, and how many of their sets hold records."""
+        (node,) = activations(self._memberships, [path], self._reached)
+        weights, counts = feature_cells(self._memberships, node, self._sets)
+        revealed = revealing(weights[None], counts[None], [not path], strict=True)[0].any(axis=1)
+        revealed[[feature for feature, _ in path]] = False
+        return revealed, (counts > 0).sum(axis=1)
+
+
+def feature_cells(
+    memberships: Memberships, node: Activation, sets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Summed weights (grid units) and counts of a node's cells, shape (features, sets) each."""
+    below, rest = memberships.below[node.rows], memberships.rest[node.rows]
+    features = below.shape[1]
+    weights, counts = np.zeros((2, features * sets))
+    for key, degree in ((below, 1 - rest), (below + 1, rest)):
+        flat = (np.arange(features) * sets + key).ravel()
+        inside = node.weight[:, None] * degree
+        weights += np.bincount(flat, on_grid(inside).ravel(), features * sets)
+        counts += np.bincount(flat, (inside > 0).ravel(), features * sets)
+    return weights.reshape(features, sets), counts.reshape(features, sets)

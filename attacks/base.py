@@ -1,0 +1,95 @@
+"""The base of every attack: it reads a transcript, and the truth only scores it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from privfed.finding import Finding
+from privfed.release import Disclosed, ReleasedPart, Transcript
+
+
+class Table(Protocol):
+    """One client's raw records, which only score an attack (``privfed.records.Records`` is one)."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """Encoded features, shape (records, features)."""
+
+    @property
+    def y(self) -> np.ndarray | None:
+        """Target, shape (records,), or none."""
+
+
+class PublicColumn(Protocol):
+    """One public column of the data dictionary (``privfed.schema.Column`` is one)."""
+
+    @property
+    def kind(self) -> str:
+        """``number``, ``integer`` or ``category``."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of the encoded values."""
+
+
+class PublicSchema(Protocol):
+    """The public data dictionary, which an attacker has (``privfed.schema.Schema`` is one)."""
+
+    @property
+    def features(self) -> Sequence[PublicColumn]:
+        """The features, in the order of the records' columns."""
+
+    @property
+    def target(self) -> PublicColumn | None:
+        """The target, or none."""
+
+
+#: The raw records by client.
+Truth = Mapping[str, Table]
+
+
+class Attack(ABC):
+    """One question put to a transcript.
+
+    An attack reads releases and public values alone. Without the truth it reports what it claims to
+    have found; with it, how much of that is right.
+    """
+
+    #: What studies and reports call it.
+    name: ClassVar[str]
+    #: What it tries, in one plain sentence.
+    question: ClassVar[str]
+    #: The kinds of release that it reads; empty for every kind.
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether the transcript holds anything that this attack can work on."""
+        return any(not self.kinds or entry.kind in self.kinds for entry in transcript)
+
+    @abstractmethod
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """Attack.
+
+        Args:
+            transcript: what left, of all clients.
+            truth: the raw records by client, to score by; none where nobody has them.
+            schema: the public data dictionary, which sharpens some attacks.
+
+        Returns:
+            one finding for each metric; an empty list where there is nothing to work on.
+        """
+
+    def finding(self, metric: str, value: float, **figures: Any) -> Finding:
+        """Build a finding of this attack."""
+        return Finding(self.name, self.question, metric, value, **figures)
+
+
+def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
+    """The parts of a release that left without noise, by name."""
+    return {name: part for name, part in entry.release.parts.items() if part.noise is None}

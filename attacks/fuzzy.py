@@ -1,0 +1,117 @@
+"""The public geometry of a fuzzy regression tree: what its released sums are sums of.
+
+Features are scaled to [0, 1] by bounds that the questions carry, and clipped; each has ``sets``
+uniform triangular fuzzy sets, whose memberships sum to 1. A node's activation w is the product of
+the memberships on its path, so the order of its steps does not matter: nodes are sets of steps here.
+Normal equations use features and target centred at 0, in [-1/2, 1/2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privfed.attacks.base import PublicSchema, Table
+
+#: A node or cell, whatever the order of its (feature, set) steps.
+Cell = frozenset[tuple[int, int]]
+
+LEVEL, LEAVES, ACTIVATION = "fuzzy_tree.level", "fuzzy_tree.leaves", "fuzzy_tree.activation"
+
+
+def cells(paths: Iterable[Iterable[Iterable[int]]]) -> list[Cell]:
+    """The nodes of a question, as sets of steps."""
+    return [frozenset((int(f), int(s)) for f, s in path) for path in paths]
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """How a question scales and partitions the features.
+
+    Args:
+        sets: fuzzy sets of each feature, T.
+        lower: where each feature's [0, 1] begins, shape (features,).
+        upper: where it ends.
+    """
+
+    sets: int
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, query: Mapping[str, Any]) -> Geometry:
+        """Read it off a question's public values."""
+        return cls(int(query["sets"]), query["lower"], query["upper"])
+
+    def only(self, features: Sequence[int]) -> Geometry:
+        """The geometry of some features alone, in their order."""
+        chosen = list(features)
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen])
+
+    def unit(self, x: np.ndarray) -> np.ndarray:
+        """Scale features to [0, 1] and clip, shape (records, features)."""
+        width = self.upper - self.lower
+        scaled = (x - self.lower) / np.where(width > 0, width, 1.0)
+        return np.asarray(np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0))
+
+    def degrees(self, unit: np.ndarray) -> np.ndarray:
+        """Memberships in every set, shape (records, features, sets)."""
+        peaks = np.arange(self.sets) / (self.sets - 1)
+        return np.asarray(np.maximum(0.0, 1 - np.abs(unit[..., None] - peaks) * (self.sets - 1)))
+
+
+def weight(degrees: np.ndarray, cell: Cell) -> np.ndarray:
+    """The activation of a node by every record, shape (records,)."""
+    result = np.ones(len(degrees))
+    for feature, fuzzy_set in cell:
+        result = result * degrees[:, feature, fuzzy_set]
+    return result
+
+
+def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | None:
+    """A table's target scaled to [-1/2, 1/2] by the public bounds; none where they are unknown."""
+    if schema is None or schema.target is None or table.y is None:
+        return None
+    low, high = schema.target.bounds
+    return np.asarray((table.y - low) / (high - low) - 0.5)
+
+
+def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarray:
+    """Which records some claim hits in every coordinate, each claim hitting at most one record.
+
+    Args:
+        claims: shape (claims, coordinates).
+        records: shape (records, coordinates).
+        tolerance: largest difference in a coordinate.
+
+    Returns:
+        booleans, shape (records,).
+    """
+    hit = np.zeros(len(records), dtype=bool)
+    for claim in claims:
+        near = np.abs(records - claim).max(axis=1) if records.size else np.empty(0)
+        free = np.flatnonzero((near <= tolerance) & ~hit)
+        if len(free):
+            hit[free[np.argmin(near[free])]] = True
+    return hit
+
+
+def renamed(cell: Cell, features: Sequence[int]) -> Cell | None:
+    """A node by the positions of its features among some; none where it uses another."""
+    position = {feature: number for number, feature in enumerate(features)}
+    if any(feature not in position for feature, _ in cell):
+        return None
+    return frozenset((position[feature], fuzzy_set) for feature, fuzzy_set in cell)
+
+
+def prefixes(paths: Sequence[Sequence[Sequence[int]]]) -> dict[Cell, list[int]]:
+    """For each node on the way to the leaves, the positions of the leaves that grow from it."""
+    below: dict[Cell, list[int]] = {}
+    for position, path in enumerate(paths):
+        for depth in range(len(path) + 1):
+            (node,) = cells([path[:depth]])
+            below.setdefault(node, []).append(position)
+    return below

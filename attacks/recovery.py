@@ -1,0 +1,214 @@
+"""Record recovery from the leaf normal equations of fuzzy regression trees, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.equations import (
+    PRECISION,
+    Claim,
+    NormalEquations,
+    distinct,
+    few_records,
+    known_domain,
+    single_records,
+    small_groups,
+)
+from privfed.attacks.fuzzy import (
+    LEAVES,
+    Cell,
+    Geometry,
+    cells,
+    centred_target,
+    match,
+    prefixes,
+    renamed,
+)
+from privfed.finding import Finding
+from privfed.release import Disclosed, Transcript
+
+#: Most vectors of a domain that are enumerated.
+DOMAIN = 300_000
+#: Most rounds of claiming and taking out.
+ROUNDS = 1000
+
+
+class Recovery(Attack):
+    """Recovers whole records from leaf equations.
+
+    Leaves of one record are read off, taken out of all other leaves, and so on until nothing more
+    comes; then nodes of few records are diagonalised jointly; then, where the schema makes every
+    feature an integer or a category, leaves are searched over the domain.
+
+    A record counts as recovered when every feature (scaled and clipped as the tree scales it) and
+    the target are right to 1e-4 of their range. The baseline is the same claims held against the
+    other clients' records.
+    """
+
+    name: ClassVar[str] = "recovery"
+    question: ClassVar[str] = "Which whole records can be solved out of the leaf equations?"
+    kinds: ClassVar[tuple[str, ...]] = (LEAVES,)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: one finding, ``records recovered exactly``, over all clients."""
+        entries = [entry for entry in transcript if entry.kind == LEAVES]
+        if not entries:
+            return []
+        claims = {entry: self.claims(entry, schema) for entry in entries}
+        if truth is None:
+            return [self._unscored(claims)]
+        return [self._scored(claims, truth, schema)]
+
+    def claims(self, entry: Disclosed, schema: PublicSchema | None = None) -> list[Claim]:
+        """The records that one client's leaf equations give away."""
+        equations = read(entry)
+        if equations is None:
+            return []
+        paths = [entry.query["nodes"][number] for number in _heard(entry)]
+        claims, equations = _peel(equations, paths)
+        enumerated = _domain(equations, schema, entry.query["features"])
+        if enumerated is not None:
+            for leaf in range(len(equations)):
+                more = known_domain(equations, leaf, enumerated)
+                claims += more
+                for claim in more:
+                    equations = equations.without(claim)
+        return claims
+
+    def _unscored(self, claims: dict[Disclosed, list[Claim]]) -> Finding:
+        found = sum(len(of) for of in claims.values())
+        return self.finding(
+            "records claimed",
+            found,
+            releases=(LEAVES,),
+            severity="breach" if found else "none",
+            detail=_methods(claims),
+            simulation=False,
+        )
+
+    def _scored(
+        self, claims: dict[Disclosed, list[Claim]], truth: Truth, schema: PublicSchema | None
+    ) -> Finding:
+        right, chance = 0, 0.0
+        for entry, of in claims.items():
+            right += _hits(entry, of, truth, schema, entry.client)
+            others = [name for name in truth if name != entry.client]
+            chance += sum(_hits(entry, of, truth, schema, name) for name in others) / max(
+                len(others), 1
+            )
+        attacked = {entry.client for entry in claims}
+        total = sum(len(truth[client].x) for client in attacked if client in truth)
+        detail = {"claimed": sum(len(of) for of in claims.values()), **_methods(claims)}
+        return self.finding(
+            "records recovered exactly",
+            right,
+            of=total,
+            baseline=chance,
+            releases=(LEAVES,),
+            severity="breach" if right > chance else "none",
+            detail={**detail, "precision": PRECISION},
+        )
+
+
+def read(entry: Disclosed) -> NormalEquations | None:
+    """A release's equations; none where they are noisy or withheld.
+
+    Left out are silent leaves, and those whose path uses a feature that the equations lack, for
+    there nobody can tell how strongly a claimed record activates the leaf.
+    """
+    parts = exact_parts(entry)
+    if not {"gram", "moment"} <= set(parts):
+        return None
+    heard, leaves = _heard(entry), _leaves(entry)
+    if not heard:
+        return None
+    gram, moment = (np.asarray(parts[name].values.data)[heard] for name in ("gram", "moment"))
+    records = np.maximum(gram[:, 0, 0], 8.0)
+    return NormalEquations(
+        tuple(leaf for leaf in (leaves[number] for number in heard) if leaf is not None),
+        _geometry(entry),
+        gram,
+        moment,
+        records * float(parts["gram"].grid),
+    )
+
+
+def _geometry(entry: Disclosed) -> Geometry:
+    """The geometry of the features that the equations are about."""
+    return Geometry.of(entry.query).only(entry.query["features"])
+
+
+def _leaves(entry: Disclosed) -> list[Cell | None]:
+    """The leaves by those features; none for leaves that use others."""
+    return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
+
+
+def _heard(entry: Disclosed) -> list[int]:
+    """Positions of the leaves that can be attacked."""
+    moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
+    silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
+    return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
+
+
+def _peel(
+    equations: NormalEquations, paths: list[list[list[int]]]
+) -> tuple[list[Claim], NormalEquations]:
+    """Claim records and take them out, until nothing more is found."""
+    nodes = sorted(prefixes(paths).values(), key=len)
+    claims: list[Claim] = []
+    for _ in range(ROUNDS):
+        more = single_records(equations) or _small_group(equations, nodes)
+        if not more:
+            break
+        claims += more
+        for claim in more:
+            equations = equations.without(claim)
+    return claims, equations
+
+
+def _small_group(equations: NormalEquations, nodes: list[list[int]]) -> list[Claim]:
+    """The records of all groups of leaves that give any away."""
+    return distinct(few_records(equations, group) for group in small_groups(equations, nodes))
+
+
+def _domain(
+    equations: NormalEquations, schema: PublicSchema | None, features: Sequence[int]
+) -> np.ndarray | None:
+    """Every row that a record can have; none where a feature is continuous or there are too many."""
+    if schema is None:
+        return None
+    columns = [schema.features[feature] for feature in features]
+    if any(column.kind == "number" for column in columns):
+        return None
+    spans = [np.arange(low, high + 1) for low, high in (column.bounds for column in columns)]
+    if np.prod([float(len(span)) for span in spans]) > DOMAIN:
+        return None
+    vectors = equations.geometry.unit(np.array(list(product(*spans)), dtype=float))
+    return np.column_stack([np.ones(len(vectors)), vectors - 0.5])
+
+
+def _hits(
+    entry: Disclosed, claims: list[Claim], truth: Truth, schema: PublicSchema | None, client: str
+) -> int:
+    """How many of a client's records the claims hit."""
+    if client not in truth or not claims:
+        return 0
+    table = truth[client]
+    features = _geometry(entry).unit(table.x[:, list(entry.query["features"])]) - 0.5
+    target = centred_target(table, schema)
+    claimed = np.array([claim.coordinates for claim in claims])
+    if target is None:
+        return int(match(claimed[:, :-1], features, PRECISION).sum())
+    return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
+
+
+def _methods(claims: dict[Disclosed, list[Claim]]) -> dict[str, int]:
+    named = [claim.method for of in claims.values() for claim in of]
+    return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

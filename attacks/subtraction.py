@@ -1,0 +1,287 @@
+"""Subtraction against nullification: withheld sums of a fuzzy tree, worked out from released ones.
+
+Nullification hides the sums of cells that would give a record away. They come back as their node's
+total minus their siblings, as totals of the next level's nodes, through any feature's sum at the
+same node, and through the leaves' first moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
+from privfed.attacks.fuzzy import (
+    ACTIVATION,
+    LEAVES,
+    LEVEL,
+    Cell,
+    Geometry,
+    cells,
+    centred_target,
+    weight,
+)
+from privfed.attacks.identities import Equation, System
+from privfed.finding import Finding
+from privfed.release import Disclosed, ReleasedPart, Transcript
+
+#: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
+SUMS = ("weights", "squares", "linear")
+#: A recovered sum counts as right within this.
+PRECISION = 1e-6
+#: A target read off a cell counts as right within this share of its range.
+TARGET = 1e-4
+
+
+@dataclass(eq=False)
+class Heard:
+    """What one client said about its sums, and what it withheld.
+
+    Args:
+        geometry: the tree's public geometry, of the last question.
+        known: for each kind of sum, the released cells.
+        hidden: the cells that were withheld from some release.
+        moments: for each kind of sum, identities about leaves.
+    """
+
+    geometry: Geometry
+    known: dict[str, dict[Cell, float]] = field(default_factory=lambda: {s: {} for s in SUMS})
+    hidden: set[Cell] = field(default_factory=set)
+    moments: dict[str, list[Equation]] = field(default_factory=lambda: {s: [] for s in SUMS})
+
+    def learn(self, sum_: str, named: list[Cell], part: ReleasedPart) -> None:
+        """Take in one part, flat, a cell each."""
+        values = part.values.ravel()
+        silent = np.ma.getmaskarray(values)
+        for cell, value, hidden in zip(named, np.asarray(values.data), silent, strict=True):
+            if hidden:
+                self.hidden.add(cell)
+            else:
+                self.known[sum_][cell] = float(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Worked:
+    """What the attack worked out at one client.
+
+    Args:
+        heard: what it started from.
+        found: for each kind of sum, the withheld cells that came back (also those that another
+            release had given all along).
+    """
+
+    heard: Heard
+    found: Mapping[str, Mapping[Cell, float]]
+
+    def targets(self) -> dict[Cell, float]:
+        """Targets (centred) of withheld cells in which all records share one: W S = L^2."""
+        weights, squares, linear = (self.found[name] for name in SUMS)
+        read: dict[Cell, float] = {}
+        for cell in set(weights) & set(squares) & set(linear):
+            w, s, line = weights[cell], squares[cell], linear[cell]
+            if w > 1e-3 and abs(w * s - line**2) <= 1e-7 * w:
+                read[cell] = line / w
+        return read
+
+
+class Subtraction(Attack):
+    """Works withheld sums out of released ones, over the whole transcript of each client."""
+
+    name: ClassVar[str] = "subtraction"
+    question: ClassVar[str] = "Which withheld sums can be worked out from what was released?"
+    kinds: ClassVar[tuple[str, ...]] = (LEVEL, LEAVES, ACTIVATION)
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether any exact sums by fuzzy set were released."""
+        return any(e.kind == LEVEL and "weights" in exact_parts(e) for e in transcript)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: withheld cells recovered, and targets of single records read."""
+        if not self.attackable(transcript):
+            return []
+        worked = {client: work_out(transcript.of(client=client)) for client in transcript.clients}
+        found = {client: one for client, one in worked.items() if one is not None}
+        if truth is None:
+            return [self._unscored(found)]
+        tables = {client: truth[client] for client in found if client in truth}
+        return [self._cells(found, tables), self._targets(found, tables, schema)]
+
+    def _unscored(self, found: Mapping[str, Worked]) -> Finding:
+        filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())
+        return self.finding(
+            "withheld cells worked out that are not empty",
+            filled,
+            releases=self.kinds,
+            severity="breach" if filled else "none",
+            detail={"withheld": sum(len(one.heard.hidden) for one in found.values())},
+            simulation=False,
+        )
+
+    def _cells(self, found: Mapping[str, Worked], tables: Mapping[str, Table]) -> Finding:
+        tally = {name: 0 for name in ("withheld", "filled", "right", "wrong", "shuffled")}
+        for client, table in tables.items():
+            for name, count in _score_cells(found[client], table).items():
+                tally[name] += count
+        return self.finding(
+            "withheld cells with records in them, recovered exactly",
+            tally["right"],
+            of=tally["filled"],
+            baseline=tally["shuffled"],
+            releases=self.kinds,
+            severity="breach" if tally["right"] > tally["shuffled"] else "none",
+            detail={**tally, "precision": PRECISION},
+        )
+
+    def _targets(
+        self,
+        found: Mapping[str, Worked],
+        tables: Mapping[str, Table],
+        schema: PublicSchema | None,
+    ) -> Finding:
+        right = alone = chance = 0
+        for client, table in tables.items():
+            centred = centred_target(table, schema)
+            if centred is not None:
+                scored = _score_targets(found[client], table, centred)
+                right, alone, chance = right + scored[0], alone + scored[1], chance + scored[2]
+        return self.finding(
+            "targets of single records read off withheld cells",
+            right,
+            of=alone,
+            baseline=chance,
+            releases=self.kinds,
+            severity="breach" if right > chance else "none",
+            detail={"precision": TARGET},
+        )
+
+
+def listen(transcript: Transcript) -> Heard | None:
+    """Collect one client's sums; none where it released no exact ones."""
+    heard: Heard | None = None
+    readers = {LEVEL: _read_level, ACTIVATION: _read_activation, LEAVES: _read_leaves}
+    for entry in transcript:
+        if entry.kind in readers and exact_parts(entry):
+            heard = heard or Heard(Geometry.of(entry.query))
+            heard.geometry = Geometry.of(entry.query)
+            readers[entry.kind](heard, entry, entry.query)
+    return heard
+
+
+def work_out(transcript: Transcript) -> Worked | None:
+    """Run the attack on one client's releases."""
+    heard = listen(transcript)
+    if heard is None:
+        return None
+    zero = {cell for cell, value in heard.known["weights"].items() if value == 0}
+    found = {}
+    for name in SUMS:
+        known = dict.fromkeys(zero, 0.0) | heard.known[name]
+        system = System(heard.geometry.sets, name == "linear", known, heard.moments[name])
+        solved = system.solve(heard.hidden, zero)
+        again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
+        found[name] = {**again, **solved}
+    return Worked(heard, found)
+
+
+def _read_level(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+    nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
+    sets = heard.geometry.sets
+    for name in SUMS:
+        parts = exact_parts(entry)
+        if f"node_{name}" in parts:
+            heard.learn(name, nodes, parts[f"node_{name}"])
+        if name not in parts:
+            continue
+        for position, node in enumerate(nodes):
+            for column, feature in enumerate(features):
+                if all(step[0] != feature for step in node):
+                    named = [node | {(feature, j)} for j in range(sets)]
+                    heard.learn(name, named, _part_of(parts[name], position, column))
+
+
+def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
+    """The cells of a part at an index of its leading axes."""
+    mask = None if part.mask is None else part.mask[index]
+    axes = part.axes[len(index) :]
+    return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
+
+
+def _read_activation(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+    parts = exact_parts(entry)
+    if "weights" in parts:
+        heard.learn("weights", cells(query["nodes"]), parts["weights"])
+
+
+def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+    """Leaf equations hold sums of w and y w, and of both times each feature."""
+    parts = exact_parts(entry)
+    for name, part in (("weights", "gram"), ("linear", "moment")):
+        if part in parts:
+            for position, leaf in enumerate(cells(query["nodes"])):
+                index = (position, 0) if part == "gram" else (position,)
+                row = _part_of(parts[part], *index).values
+                _read_moments(heard, name, leaf, row, query["features"])
+
+
+def _read_moments(
+    heard: Heard, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
+) -> None:
+    if np.ma.getmaskarray(row).any():
+        return
+    heard.known[name][leaf] = float(row[0])
+    peaks = tuple(np.arange(heard.geometry.sets) / (heard.geometry.sets - 1) - 0.5)
+    for feature, value in zip(features, np.asarray(row.data)[1:], strict=True):
+        if all(step[0] != feature for step in leaf):
+            named = tuple(leaf | {(feature, j)} for j in range(heard.geometry.sets))
+            heard.moments[name].append(Equation(named, peaks, float(value)))
+
+
+def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
+    """Compare recovered weights with the true ones."""
+    geometry = worked.heard.geometry
+    degrees = geometry.degrees(geometry.unit(table.x))
+    true = {cell: float(weight(degrees, cell).sum()) for cell in worked.heard.hidden}
+    found = worked.found["weights"]
+    filled = [cell for cell in sorted(found, key=sorted) if true[cell] > PRECISION]
+    values = np.array([found[cell] for cell in filled])
+    truths = np.array([true[cell] for cell in filled])
+    right = np.abs(values - truths) <= PRECISION
+    return {
+        "withheld": len(true),
+        "filled": sum(value > PRECISION for value in true.values()),
+        "right": int(right.sum()),
+        "wrong": int(sum(abs(found[cell] - true[cell]) > PRECISION for cell in found)),
+        "shuffled": int((np.abs(_shuffled(values) - truths) <= PRECISION).sum()),
+    }
+
+
+def _shuffled(values: np.ndarray | list[float]) -> np.ndarray:
+    """The baseline: what was found, handed out anew."""
+    return np.random.default_rng(0).permutation(np.asarray(values, dtype=float))
+
+
+def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> tuple[int, int, int]:
+    """Records whose target was read, records alone in a withheld cell, and hits by chance."""
+    geometry = worked.heard.geometry
+    degrees = geometry.degrees(geometry.unit(table.x))
+    read = worked.targets()
+    guesses = dict(zip(read, _shuffled(list(read.values())), strict=True))
+    alone: set[int] = set()
+    right: set[int] = set()
+    chance: set[int] = set()
+    for cell in worked.heard.hidden:
+        active = np.flatnonzero(weight(degrees, cell) > 0)
+        if len(active) != 1:
+            continue
+        record = int(active[0])
+        alone.add(record)
+        if cell in read and abs(read[cell] - centred[record]) <= TARGET:
+            right.add(record)
+        if cell in guesses and abs(guesses[cell] - centred[record]) <= TARGET:
+            chance.add(record)
+    return len(right), len(alone), len(chance)

@@ -1,0 +1,231 @@
+"""Verbatim scan: which numbers of the raw table stand in the releases as they are?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.finding import Finding
+from privfed.release import ReleasedPart, Transcript
+
+#: Tables that are drawn to see how many matches come by chance.
+DRAWS = 20
+#: Most decimals that a column may have and still be drawn on its own lattice.
+DECIMALS = 6
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+#: The numbers of one release in each form: exact, or through the grid that they were truncated to.
+Forms = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers that one client released in answers of one kind, sorted.
+
+    Args:
+        values: released values and numbers inside artifacts.
+        grids: for each grid, the whole units of exact sums.
+    """
+
+    values: np.ndarray
+    grids: Mapping[float, np.ndarray]
+
+    @classmethod
+    def of(cls, parts: list[ReleasedPart]) -> Numbers:
+        """Collect from parts, suppressed cells left out."""
+        values = [np.empty(0)]
+        grids: dict[float, list[np.ndarray]] = {}
+        for part in parts:
+            heard = part.units if part.mask is None else part.units[~part.mask]
+            if part.type == "artifact" and heard.dtype.kind in "ui":
+                values.append(numbers_inside(heard.astype(np.uint8).tobytes()))
+            elif part.type != "bits":
+                values.append(heard.ravel() * float(part.grid))
+                if part.grid != 1:
+                    grids.setdefault(float(part.grid), []).append(heard.ravel())
+        merged = {grid: np.unique(np.concatenate(units)) for grid, units in grids.items()}
+        kept = np.unique(np.concatenate(values))
+        return cls(kept[np.isfinite(kept)], merged)
+
+
+def numbers_inside(data: bytes) -> np.ndarray:
+    """Every number in an artifact's bytes: written as text, or as 64- and 32-bit floats.
+
+    Floats are looked for at every offset and in both byte orders; those of absurd size, which
+    arbitrary bytes nearly always make, are left out.
+    """
+    text = [float(found) for found in _NUMBER.findall(data.decode("latin-1"))]
+    found = [np.array(text)]
+    for kind in ("<f8", ">f8", "<f4", ">f4"):
+        width = np.dtype(kind).itemsize
+        for offset in range(width):
+            usable = (len(data) - offset) // width * width
+            if usable > 0:
+                found.append(np.frombuffer(data[offset : offset + usable], kind).astype(float))
+    every = np.concatenate(found)
+    sane = np.isfinite(every) & ((every == 0) | ((np.abs(every) > 1e-6) & (np.abs(every) < 1e9)))
+    return np.asarray(every[sane])
+
+
+class Verbatim(Attack):
+    """Looks for every cell of the raw table among the released numbers of its owner.
+
+    A cell is found when a released number equals it exactly, within one unit in the last place, as a
+    32-bit float, or after scaling to [0, 1] or [-1/2, 1/2] by the public bounds (the schema's, or
+    those that a question carried; truncated to the release's own grid). Cells at a bound are left
+    out. The baseline is the same scan with tables that have nothing to do with the releases: drawn
+    from the other clients' columns, or, where there are none, uniformly over each column's range and
+    decimals. It is what matches by chance: counts match ages, and many people share one value.
+    """
+
+    name: ClassVar[str] = "verbatim"
+    question: ClassVar[str] = "Which numbers of the raw table stand in the releases as they are?"
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: one finding for each kind of release; none without the truth."""
+        if truth is None:
+            return []
+        kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
+        found = [self._scan(transcript.of(kind), kind, truth, schema) for kind in kinds]
+        return [finding for finding in found if finding is not None]
+
+    def _scan(
+        self, transcript: Transcript, kind: str, truth: Truth, schema: PublicSchema | None
+    ) -> Finding | None:
+        forms: dict[str, int] = {}
+        cells, chance = 0, np.zeros(DRAWS)
+        rng = np.random.default_rng(0)
+        for client in (client for client in transcript.clients if client in truth):
+            heard = transcript.of(client=client)
+            numbers = Numbers.of([p for entry in heard for p in entry.release.parts.values()])
+            for column in _columns(truth, client, heard, schema):
+                for form, hit in column.hits(numbers).items():
+                    forms[form] = forms.get(form, 0) + int(hit.sum())
+                cells += int(column.usable.sum())
+                chance += [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
+        if not cells:
+            return None
+        return self._judged(kind, forms, cells, chance)
+
+    def _judged(
+        self, kind: str, forms: Mapping[str, int], cells: int, chance: np.ndarray
+    ) -> Finding:
+        found = forms.get("any", 0)
+        severity = "none"
+        if found > chance.max():
+            surely = chance.mean() + 6 * chance.std() + 3
+            severity = "breach" if found > surely else "some"
+        return self.finding(
+            "cells of the raw table found in the releases",
+            found,
+            of=cells,
+            baseline=float(chance.mean()),
+            releases=(kind,),
+            severity=severity,
+            detail={"forms": dict(forms), "most by chance": float(chance.max())},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of one client's raw table, and the bounds by which it may have been scaled.
+
+    Args:
+        cells: the raw values.
+        bounds: pairs of lower and upper bounds.
+        others: the same column of all other clients.
+    """
+
+    cells: np.ndarray
+    bounds: tuple[tuple[float, float], ...]
+    others: np.ndarray
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Cells that are no bound: those would match without saying anything."""
+        edges = np.array([0.0, *(edge for pair in self.bounds for edge in pair)])
+        return ~np.isin(self.cells, edges)
+
+    def hits(self, numbers: Numbers) -> Forms:
+        """Which cells are found in each form, and in any."""
+        cells = self.cells[self.usable]
+        exact = _within(numbers.values, cells, cells)
+        one = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
+        short = np.unique(numbers.values.astype(np.float32))
+        single = _within(short, cells.astype(np.float32), cells.astype(np.float32))
+        scaled = np.zeros(len(cells), dtype=bool)
+        for unit in self._scaled(cells):
+            near = np.spacing(np.abs(unit)) * 4
+            inside = (unit > 0) & (unit < 1)
+            for shift in (0.0, 0.5):
+                moved = unit - shift
+                scaled |= inside & _within(numbers.values, moved - near, moved + near)
+                for grid, units in numbers.grids.items():
+                    whole = np.trunc(moved / grid)
+                    scaled |= inside & _within(units, whole, whole)
+        any_ = exact | one | single | scaled
+        return {"exact": exact, "last place": one, "32 bits": single, "scaled": scaled, "any": any_}
+
+    def _scaled(self, cells: np.ndarray) -> Iterator[np.ndarray]:
+        for low, high in dict.fromkeys(self.bounds):
+            if low < high:
+                yield (cells - low) / (high - low)
+
+    def found(self, numbers: Numbers) -> int:
+        """How many cells are found in any form."""
+        return int(self.hits(numbers)["any"].sum())
+
+    def redrawn(self, rng: np.random.Generator) -> Column:
+        """A column that the releases know nothing of, as long and much like this one."""
+        if len(self.others):
+            return replace(self, cells=rng.choice(self.others, len(self.cells)))
+        low, high = float(self.cells.min()), float(self.cells.max())
+        drawn = rng.uniform(low, high, len(self.cells))
+        for decimals in range(DECIMALS + 1):
+            if np.allclose(self.cells, np.round(self.cells, decimals), rtol=0, atol=1e-12):
+                return replace(self, cells=np.round(drawn, decimals))
+        return replace(self, cells=drawn)
+
+
+def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Whether some number of a sorted array lies in each closed interval."""
+    first = np.searchsorted(ordered, low, side="left")
+    last = np.searchsorted(ordered, high, side="right")
+    return np.asarray(last > first)
+
+
+def _columns(
+    truth: Truth, client: str, transcript: Transcript, schema: PublicSchema | None
+) -> Iterator[Column]:
+    """The client's columns: features by the bounds of schema and questions, and the target."""
+    mine = truth[client]
+    others = [table for name, table in truth.items() if name != client]
+    asked = sorted({(tuple(q["lower"]), tuple(q["upper"])) for q in _scalings(transcript)})
+    for feature in range(mine.x.shape[1] if len(mine.x) else 0):
+        bounds = [(low[feature], high[feature]) for low, high in asked]
+        if schema is not None:
+            bounds.append(schema.features[feature].bounds)
+        pool = [table.x[:, feature] for table in others]
+        yield Column(mine.x[:, feature], tuple(bounds), np.concatenate([np.empty(0), *pool]))
+    if mine.y is not None and len(mine.y):
+        target = None if schema is None else schema.target
+        known = () if target is None else (target.bounds,)
+        pool = [table.y for table in others if table.y is not None]
+        yield Column(mine.y, known, np.concatenate([np.empty(0), *pool]))
+
+
+def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:
+    """Questions that carry bounds for every feature."""
+    for entry in transcript:
+        query = entry.query
+        if isinstance(query.get("lower"), np.ndarray) and isinstance(
+            query.get("upper"), np.ndarray
+        ):
+            yield {"lower": query["lower"], "upper": query["upper"]}

@@ -1,0 +1,139 @@
+"""Withheld sums come back by each identity, and stay away where nothing determines them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privfed.attacks.fuzzy import Cell
+from privfed.attacks.identities import Equation, System
+from privfed.attacks.subtraction import Subtraction, listen, work_out
+from privfed.release import Transcript
+
+
+def cell(*steps: tuple[int, int]) -> Cell:
+    """A cell by its (feature, set) steps."""
+    return frozenset(steps)
+
+
+ROOT = cell()
+
+
+def system(known: dict[Cell, float], sets: int = 3, signed: bool = False) -> System:
+    """A system without moments."""
+    return System(sets, signed, dict(known))
+
+
+def test_parent_minus_siblings() -> None:
+    """One unknown of three: the total minus the other two."""
+    found = system({ROOT: 10.0, cell((0, 0)): 3.0, cell((0, 1)): 5.0}).solve({cell((0, 2))}, set())
+    assert found == {cell((0, 2)): 2.0}
+
+
+def test_any_feature_gives_the_total() -> None:
+    """A withheld node total is the sum over any feature's sets."""
+    known = {cell((1, 1), (0, j)): float(j + 1) for j in range(3)}
+    assert system(known).solve({cell((1, 1))}, set()) == {cell((1, 1)): 6.0}
+
+
+def test_order_of_steps_does_not_matter() -> None:
+    """A cell of one branch is what the split node's own cell leaves of the other branches."""
+    known = {cell((1, 2)): 9.0, cell((0, 0), (1, 2)): 4.0, cell((0, 1), (1, 2)): 3.0}
+    assert system(known).solve({cell((0, 2), (1, 2))}, set()) == {cell((0, 2), (1, 2)): 2.0}
+
+
+def test_two_unknowns_stay_unknown() -> None:
+    """One equation for two cells determines neither (the power twin of the tests above)."""
+    known = {ROOT: 10.0, cell((0, 0)): 3.0}
+    assert system(known).solve({cell((0, 1)), cell((0, 2))}, set()) == {}
+
+
+def test_nothing_left_means_zero() -> None:
+    """Sums that cannot be negative and add up to zero are zero; signed ones need not be."""
+    known, hidden = {ROOT: 3.0, cell((0, 0)): 3.0}, {cell((0, 1)), cell((0, 2))}
+    zero: set[Cell] = set()
+    assert system(known).solve(hidden, zero) == dict.fromkeys(hidden, 0.0)
+    assert zero == hidden
+    assert system(known, signed=True).solve(hidden, set()) == {}
+
+
+def test_cells_never_asked_about_count_where_they_are_zero() -> None:
+    """An empty branch is never opened; its cells still add nothing."""
+    known = {cell((1, 2)): 9.0, cell((0, 0), (1, 2)): 4.0}
+    hidden = {cell((0, 1), (1, 2))}
+    assert system(known).solve(hidden, set()) == {}
+    assert system(known).solve(hidden, {cell((0, 2))}) == {cell((0, 1), (1, 2)): 5.0}
+
+
+def test_a_leafs_mean_gives_two_cells() -> None:
+    """Total and first moment determine two cells together: elimination, not substitution."""
+    hidden = {cell((0, 0)), cell((0, 2))}
+    tied = system({ROOT: 6.0, cell((0, 1)): 1.0})
+    tied.moments.append(Equation(tuple(cell((0, j)) for j in range(3)), (-0.5, 0.0, 0.5), 1.5))
+    assert tied.solve(hidden, set()) == pytest.approx({cell((0, 0)): 1.0, cell((0, 2)): 4.0})
+
+
+def test_margins_of_a_table_do_not_give_its_inside() -> None:
+    """Two by two unknowns under known margins stay unknown; three of four known give the fourth."""
+    inside = [cell((0, i), (1, j)) for i in range(2) for j in range(2)]
+    margins = {cell((0, i)): 5.0 for i in range(2)} | {cell((1, j)): 5.0 for j in range(2)}
+    assert system({ROOT: 10.0, **margins}, sets=2).solve(inside, set()) == {}
+    known = {ROOT: 10.0, **margins, inside[0]: 1.0}
+    found = system(known, sets=2).solve(inside[1:], set())
+    assert found == pytest.approx({inside[1]: 4.0, inside[2]: 4.0, inside[3]: 1.0})
+
+
+def test_published_diabetes(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """On the real transcript most withheld cells come back, and many patients' targets."""
+    trained = diabetes("published")
+    sums, targets = Subtraction().run(trained.transcript, trained.truth, trained.schema)
+    assert sums.value > 0.4 * (sums.of or 0) > 400
+    assert sums.detail["wrong"] <= 0.01 * sums.value
+    assert sums.baseline is not None and sums.baseline < 0.01 * sums.value
+    assert targets.value > 100
+    assert targets.severity == sums.severity == "breach"
+
+
+def test_strict_diabetes(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """Strictly nothing comes back."""
+    trained = diabetes("strict")
+    sums, targets = Subtraction().run(trained.transcript, trained.truth, trained.schema)
+    assert sums.value == targets.value == 0
+    assert (sums.of or 0) > 100
+    assert sums.severity == "none"
+
+
+def test_private_has_nothing_to_subtract(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """Noisy sums are not read as exact ones."""
+    trained = diabetes("private")
+    assert not Subtraction().attackable(trained.transcript)
+    assert Subtraction().run(trained.transcript, trained.truth, trained.schema) == []
+    client = trained.transcript.clients[0]
+    assert listen(trained.transcript.of(client=client)) is None
+
+
+def test_without_truth(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """Claims are counted, and the finding says that no truth was used."""
+    trained = diabetes("published")
+    (found,) = Subtraction().run(trained.transcript)
+    assert found.value > 1000 and not found.simulation
+    assert Subtraction().run(Transcript()) == []
+
+
+def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """Where one set of a feature is withheld alone, parent minus siblings always gives it back."""
+    trained = diabetes("published")
+    for client in trained.transcript.clients:
+        worked = work_out(trained.transcript.of(client=client))
+        assert worked is not None
+        nulled = alone = 0
+        for entry in trained.transcript.of("fuzzy_tree.level", client):
+            silent = np.ma.getmaskarray(entry.release["weights"])
+            lonely = silent & (silent.sum(axis=2, keepdims=True) == 1)
+            for n, column, j in np.argwhere(lonely):
+                path = [tuple(step) for step in entry.query["nodes"][n]]
+                feature = entry.query["features"][column]
+                if all(feature != used for used, _ in path):
+                    nulled += 1
+                    alone += frozenset([*path, (feature, int(j))]) in worked.found["weights"]
+        assert alone == nulled > 20

@@ -1,0 +1,121 @@
+"""The verbatim scan finds planted numbers in every form, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from privfed import wire
+from privfed.attacks.verbatim import Verbatim, numbers_inside
+from privfed.part import GRID, PartType
+from privfed.records import Records
+from privfed.release import Disclosed, Release, ReleasedPart, Transcript
+from privfed.schema import Column, Schema
+
+SCHEMA = Schema((Column("a", lower=0, upper=10), Column("b", lower=-3, upper=7)))
+
+
+def released(units: np.ndarray, type_: PartType, grid: Fraction = Fraction(1)) -> Transcript:
+    """One release of one part by one client."""
+    part = ReleasedPart(type_, tuple("xyz"[: units.ndim]), units, grid=grid)
+    release = Release("one", "r", "planted", "", {"part": part})
+    return Transcript((Disclosed("one", "planted", wire.encode({}), release),))
+
+
+@pytest.fixture
+def truth() -> dict[str, Records]:
+    """Two clients with continuous values."""
+    rng = np.random.default_rng(0)
+    return {n: Records(SCHEMA, rng.uniform([0, -3], [10, 7], (30, 2))) for n in ("one", "two")}
+
+
+def _scaled(x: np.ndarray, shift: float) -> np.ndarray:
+    return np.trunc(((x[:, 1] + 3) / 10 - shift) * float(1 / GRID)).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("form", "leak"),
+    [
+        ("exact", lambda x: released(x[:5], PartType.VALUES)),
+        ("last place", lambda x: released(np.nextafter(x[:5], 99), PartType.VALUES)),
+        ("32 bits", lambda x: released(x[:5].astype(np.float32).astype(float), PartType.VALUES)),
+        ("scaled", lambda x: released((x[:10, 1] + 3) / 10, PartType.VALUES)),
+        ("scaled", lambda x: released(_scaled(x[:10], 0), PartType.SUMS, GRID)),
+        ("scaled", lambda x: released(_scaled(x[:10], 0.5), PartType.SUMS, GRID)),
+        ("exact", lambda x: released(_artifact(repr(x[:5].tolist()).encode()), PartType.ARTIFACT)),
+        ("exact", lambda x: released(_artifact(wire.encode(x[:5])), PartType.ARTIFACT)),
+        (
+            "exact",
+            lambda x: released(
+                _artifact(b"?" + struct.pack(">10d", *x[:5].ravel())), PartType.ARTIFACT
+            ),
+        ),
+    ],
+)
+def test_planted_leaks_are_found(
+    form: str, leak: Callable[[np.ndarray], Transcript], truth: dict[str, Records]
+) -> None:
+    """Ten planted cells, each form by name."""
+    (found,) = Verbatim().run(leak(truth["one"].x), truth, SCHEMA)
+    assert found.value == found.detail["forms"][form] == 10
+    assert found.of == 60
+    assert found.baseline == 0
+    assert found.severity == "breach"
+
+
+def _artifact(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+def test_suppressed_cells_are_not_read(truth: dict[str, Records]) -> None:
+    """A masked number did not leave."""
+    part = ReleasedPart(PartType.VALUES, ("x",), truth["one"].x[:, 0], mask=np.arange(30) > 1)
+    release = Release("one", "r", "planted", "", {"part": part})
+    transcript = Transcript((Disclosed("one", "planted", wire.encode({}), release),))
+    assert Verbatim().run(transcript, truth, SCHEMA)[0].value == 2
+
+
+def test_means_are_no_leak(truth: dict[str, Records]) -> None:
+    """Numbers computed from many records are not found."""
+    transcript = released(np.cumsum(truth["one"].x, axis=0)[5:], PartType.VALUES)
+    (found,) = Verbatim().run(transcript, truth, SCHEMA)
+    assert found.value == 0
+    assert found.severity == "none"
+
+
+def test_shared_values_match_by_chance_and_are_no_breach() -> None:
+    """Small counts equal small ages: as often as in the other client's table."""
+    rng = np.random.default_rng(1)
+    schema = Schema((Column("age", "integer", 0, 99),))
+    ages = {n: Records(schema, rng.integers(1, 40, (60, 1)).astype(float)) for n in ("one", "two")}
+    transcript = released(np.arange(5, 25), PartType.COUNTS)
+    (found,) = Verbatim().run(transcript, ages, schema)
+    assert found.value > 20
+    assert found.severity == "none"
+    assert found.baseline == pytest.approx(found.value, rel=0.3)
+
+
+def test_a_single_client_is_held_against_drawn_tables(truth: dict[str, Records]) -> None:
+    """Without other clients the baseline is drawn over the column's range."""
+    alone = {"one": truth["one"]}
+    (found,) = Verbatim().run(released(truth["one"].x, PartType.VALUES), alone, SCHEMA)
+    assert found.value == 60 and found.baseline == 0
+    assert Verbatim().run(released(truth["one"].x, PartType.VALUES)) == []
+
+
+def test_numbers_inside_text_and_bytes() -> None:
+    """Signs, exponents, points; floats at odd offsets."""
+    assert {1.5, -2.0, 3e-4, 0.25} <= set(numbers_inside(b"a 1.5, -2; 3e-4 .25"))
+    assert 0.1 in numbers_inside(b"xyz" + struct.pack("<d", 0.1))
+
+
+def test_published_diabetes_leaks_nothing_verbatim(diabetes) -> None:  # type: ignore[no-untyped-def]
+    """On the real transcript, what matches, matches by chance."""
+    trained = diabetes("published")
+    for found in Verbatim().run(trained.transcript, trained.truth, trained.schema):
+        assert found.severity == "none"
+        assert found.value == pytest.approx(found.baseline, rel=0.5, abs=5)
