@@ -44,7 +44,9 @@ def scaling(
     if schema is None:
         return {}
     low, high = (np.array([c.bounds[i] for c in schema.features]) for i in range(2))
-    bins = np.minimum(((table.x - low) / (high - low) * query["bins"]).astype(int), query["bins"] - 1)
+    bins = np.minimum(
+        ((table.x - low) / (high - low) * query["bins"]).astype(int), query["bins"] - 1
+    )
     return {"counts": _one_hot(bins, query["bins"])}
 
 
@@ -107,4 +109,4 @@ CONTRIBUTIONS: dict[str, Contribution] = {
 
 
 def _one_hot(bins: np.ndarray, size: int) -> np.ndarray:
-    return (bins[..., None] == np.arange(size)).astype(float)
+    return np.asarray(bins[..., None] == np.arange(size), dtype=float)

@@ -57,9 +57,7 @@ class Membership(Attack):
                 scores = ratios(heard, truth[client], table, schema, name == client)
                 (members if name == client else outsiders).append(scores)
         kinds = sorted({entry.kind for entry in transcript if any(noisy_parts(entry))})
-        return [
-            self._judged(np.concatenate(members), np.concatenate(outsiders), tuple(kinds))
-        ]
+        return [self._judged(np.concatenate(members), np.concatenate(outsiders), tuple(kinds))]
 
     def _judged(
         self, members: np.ndarray, outsiders: np.ndarray, kinds: tuple[str, ...]
@@ -121,9 +119,7 @@ def ratios(
     return total
 
 
-def _ratio(
-    part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool
-) -> np.ndarray:
+def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
     """ln f(noise with) - ln f(noise without), summed over cells; f is the law of one cell."""
     assert part.noise is not None
     scale = part.noise.parameter

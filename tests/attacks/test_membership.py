@@ -61,9 +61,7 @@ def test_contributions_add_up_to_the_query(seed: int, query: Query) -> None:
         assert off.max() <= (12 if "counts" not in name else 0)  # one unit of rounding a record
 
 
-def released(
-    query: Query, owners: Mapping[str, Records], mechanism: str, spend: str
-) -> Transcript:
+def released(query: Query, owners: Mapping[str, Records], mechanism: str, spend: str) -> Transcript:
     """Noisy answers of several clients."""
     frames = [
         pd.DataFrame({"a": r.x[:, 0], "b": r.x[:, 1], "y": r.y, "owner": name})
@@ -95,9 +93,7 @@ def test_ratios_of_laplace_are_bounded_by_epsilon() -> None:
     transcript = released(QUERIES[0], owners, "laplace", "0.7")
     for name, records in owners.items():
         for other in owners.values():
-            scores = ratios(
-                transcript.of(client=name), records, other, SCHEMA, other is records
-            )
+            scores = ratios(transcript.of(client=name), records, other, SCHEMA, other is records)
             assert np.abs(scores).max() <= 0.7 + 1e-9
             assert np.abs(scores).max() > 0.1
 
