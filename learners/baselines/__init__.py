@@ -1,0 +1,1 @@
+"""Baselines: what the learners are measured against."""
