@@ -79,7 +79,9 @@ class FedAvgLogistic(BinaryBaseline):
 
     def to_dict(self) -> dict[str, Any]:
         """Intercept and coefficients."""
-        return linear_dict(self.schema_, self.weights_, "logistic regression by federated averaging")
+        return linear_dict(
+            self.schema_, self.weights_, "logistic regression by federated averaging"
+        )
 
 
 def _linear(schema: Schema) -> Terms:
