@@ -105,7 +105,8 @@ class LocalForests(BinaryBaseline):
     def _second(self, x: np.ndarray) -> np.ndarray:
         if not self.forests_:
             return np.full(len(x), 0.5)
-        return np.mean([_forest_value(nodes, x.astype(np.float32)) for nodes in self.forests_], 0)
+        each = [_forest_value(nodes, x.astype(np.float32)) for nodes in self.forests_]
+        return np.asarray(np.mean(each, axis=0))
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """One question."""

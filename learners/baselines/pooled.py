@@ -82,7 +82,7 @@ class _Raw(Baseline):
     def _mean(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         models = self._models().values()
         each = [m.predict_proba(x) if hasattr(m, "predict_proba") else m.predict(x) for m in models]
-        return np.mean(each, axis=0)
+        return np.asarray(np.mean(each, axis=0))
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """One question, for everything."""
