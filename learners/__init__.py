@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree import FuzzyTreeRegressor as FuzzyTreeRegressor
+    from privfed.learners.rulefit import RuleFitClassifier as RuleFitClassifier
+    from privfed.learners.rulefit import RuleFitRegressor as RuleFitRegressor
 
 #: Where each learner lives; imported on first use.
-_HOMES = {"FuzzyTreeRegressor": "fuzzy_tree"}
+_HOMES = {
+    "FuzzyTreeRegressor": "fuzzy_tree",
+    "RuleFitClassifier": "rulefit",
+    "RuleFitRegressor": "rulefit",
+}
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 

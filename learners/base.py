@@ -43,6 +43,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     #: The kinds of query it asks.
     queries: ClassVar[tuple[type[Query], ...]] = ()
+    #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
+    baseline: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, federation: Disclosure) -> Self:

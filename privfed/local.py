@@ -175,11 +175,12 @@ def _policy(policy: Policies, client: str) -> Policy:
 
 
 def published() -> Policy:
-    """What the papers release: the union of ``published`` over the installed learners."""
+    """What the papers release: the union of ``published`` over the learners, baselines left out."""
     union = Policy({}, name="published")
     for name in sorted(plugins.available("learners")):
-        own: Policy = plugins.load("learners", name)().published()
-        union = union.union(own)
+        learner = plugins.load("learners", name)
+        if not learner.baseline:
+            union = union.union(learner().published())
     return union.renamed("published")
 
 

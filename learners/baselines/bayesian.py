@@ -1,0 +1,130 @@
+"""Bayesian Federated Inference for logistic regression (Jonker, Pazira, Coolen 2024).
+
+Each client fits its own posterior and sends its mode and curvature once; the server joins them as
+Gaussians.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import expit
+
+from privfed.disclosure import Disclosure
+from privfed.errors import InputError, QueryError
+from privfed.learners.base import Planned
+from privfed.learners.baselines.base import BinaryBaseline, linear_dict, once
+from privfed.part import Part, PartType
+from privfed.query import Query, View
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True)
+class Posterior(Query):
+    """Mode and curvature of a client's posterior under a Gaussian prior.
+
+    Sensitivity: none is finite; a separable client's mode moves as far as the prior lets it.
+
+    Args:
+        precision: of the prior on every coefficient, Gamma.
+    """
+
+    precision: float
+    kind: ClassVar[str] = "baselines.posterior"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``mode`` by term, the intercept first, and ``curvature`` by pair of terms."""
+        if schema.target is None or not 0 < self.precision < np.inf:
+            raise QueryError("malformed", "a posterior needs a target and a positive precision")
+        terms = 1 + len(schema.features)
+        return {
+            "mode": Part(PartType.VALUES, ("term",), (terms,)),
+            "curvature": Part(PartType.VALUES, ("term", "other"), (terms, terms)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Newton's method with halved steps until the posterior rises no more."""
+        design = np.column_stack([np.ones(len(view.table)), view.table.x])
+        assert view.schema.target is not None
+        low, high = view.schema.target.bounds
+        mode = posterior_mode(design, (view.table.target - low) / (high - low), self.precision)
+        return {"mode": mode, "curvature": _curvature(design, mode, self.precision)}
+
+
+def posterior_mode(design: np.ndarray, target: np.ndarray, precision: float) -> np.ndarray:
+    """The maximum of log-likelihood minus precision times half the squared norm."""
+
+    def height(weights: np.ndarray) -> float:
+        scores = design @ weights
+        fit = target @ scores - np.logaddexp(0, scores).sum()
+        return float(fit - precision / 2 * weights @ weights)
+
+    mode = np.zeros(design.shape[1])
+    for _ in range(100):
+        slope = design.T @ (target - expit(design @ mode)) - precision * mode
+        step = np.linalg.solve(_curvature(design, mode, precision), slope)
+        share = 1.0
+        while height(mode + share * step) < height(mode) and share > 1e-6:
+            share /= 2
+        mode = mode + share * step
+        if np.abs(share * step).max() < 1e-9:
+            break
+    return mode
+
+
+def _curvature(design: np.ndarray, mode: np.ndarray, precision: float) -> np.ndarray:
+    chance = expit(design @ mode)
+    weighted = design * (chance * (1 - chance))[:, None]
+    return np.asarray(design.T @ weighted + precision * np.eye(design.shape[1]))
+
+
+class BayesianInference(BinaryBaseline):
+    """Joins the clients' posteriors: A = sum A_m - (M - 1) Gamma, mode A^-1 sum A_m mode_m.
+
+    Args:
+        precision: of the prior on every coefficient (the covariates in their own units).
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Posterior,)
+
+    def __init__(self, precision: float = 0.01) -> None:
+        self.precision = precision
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask once, and join.
+
+        Raises:
+            InputError: the precision is not positive, or the target not binary.
+            NobodyAnswered: no client answered.
+        """
+        if not 0 < self.precision < np.inf:
+            raise InputError(f"precision must be above 0, not {self.precision!r}")
+        self._start(federation.schema)
+        answers = federation.ask(Posterior(float(self.precision)))
+        modes = [np.asarray(mode) for mode in answers.each("mode").values()]
+        curvatures = [np.asarray(own) for own in answers.each("curvature").values()]
+        prior = self.precision * np.eye(len(modes[0]))
+        joint = np.sum(curvatures, axis=0) - (len(modes) - 1) * prior
+        moment = np.sum([a @ mode for a, mode in zip(curvatures, modes, strict=True)], axis=0)
+        self.weights_ = np.linalg.solve(joint, moment)
+        return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """|coefficient| times the width of the public bounds, the largest being 1."""
+        size = np.abs(self.weights_[1:]) * (self.schema_.upper - self.schema_.lower)
+        return np.asarray(size / max(size.max(), 1e-300))
+
+    def _second(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(self.weights_[0] + x @ self.weights_[1:]))
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """One question."""
+        return once(Posterior(float(self.precision)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Intercept and coefficients."""
+        return linear_dict(self.schema_, self.weights_, "Bayesian federated logistic regression")

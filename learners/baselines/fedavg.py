@@ -1,0 +1,92 @@
+"""Federated averaging of a logistic regression (McMahan et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import expit
+
+from privfed.disclosure import Disclosure
+from privfed.errors import InputError
+from privfed.learners.base import Planned
+from privfed.learners.baselines.base import BinaryBaseline, linear_dict
+from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.queries import Increment, Objective, Supports
+from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.server import Averaging, Pooled
+from privfed.query import Query
+from privfed.schema import Schema
+
+
+class FedAvgLogistic(BinaryBaseline):
+    """Local gradient steps on every client, averaged by the clients' numbers of records.
+
+    Without a penalty, dual averaging *is* federated averaging (dual and primal weights are the
+    same), so the questions are those of RuleFit with linear terms alone.
+
+    Args:
+        rounds: rounds of averaging.
+        local_steps: full-batch gradient steps of each client in a round.
+        step: size of a step, for covariates scaled to [-2, 2] by their public bounds.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Supports, Increment, Objective)
+
+    def __init__(self, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.step = step
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Average until the rounds are over or nobody answers.
+
+        Raises:
+            InputError: a parameter makes no sense, or the target is not binary.
+            NobodyAnswered: no client told its size.
+        """
+        if self.rounds < 1 or self.local_steps < 1 or not 0 < self.step <= 10:
+            raise InputError("rounds and local_steps must be at least 1, step above 0, at most 10")
+        self._start(federation.schema)
+        terms = _linear(federation.schema)
+        answers = federation.ask(Supports(terms))
+        sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
+        zeros = np.zeros(len(terms))
+        averaging = Averaging(self.rounds, self.local_steps, 1.0, self.step, 0.0, True)
+        pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
+        found = averaging.run(federation, terms, pooled, lambda: federation.clients)
+        slopes = found.weights[1:] * 0.4 / terms.cutoffs.scale
+        middle = (federation.schema.lower + federation.schema.upper) / 2
+        self.rounds_ = found.rounds
+        self.weights_ = np.concatenate([[found.weights[0] - slopes @ middle], slopes])
+        return self
+
+    def _second(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(self.weights_[0] + x @ self.weights_[1:]))
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """Sizes, rounds, and the objective."""
+        terms = _linear(schema)
+        zeros = np.zeros(1 + len(terms))
+        steps = Steps(self.step, 0.0, self.local_steps, 0.0)
+        return [
+            Planned(Supports(terms), 1),
+            Planned(Increment(terms, zeros, zeros, steps, True), self.rounds),
+            Planned(Objective(terms, zeros, True), 1),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Intercept and coefficients."""
+        return linear_dict(
+            self.schema_, self.weights_, "logistic regression by federated averaging"
+        )
+
+
+def _linear(schema: Schema) -> Terms:
+    """Linear terms alone, scaled to [-2, 2] over the public bounds."""
+    features = len(schema.features)
+    scale = 0.1 * (schema.upper - schema.lower)
+    cutoffs = Cutoffs(((),) * features, schema.lower, schema.upper, scale)
+    return Terms(cutoffs, np.zeros((0, features, 2), np.uint8), tuple(range(features)))

@@ -1,0 +1,9 @@
+"""Federated RuleFit: shared cut-offs, boosted rules, and one sparse model by dual averaging.
+
+Source: Wan, Tanioka, Shimokawa 2026, Federated Rule Ensemble Method in Medical Data.
+"""
+
+from privfed.learners.rulefit.estimator import RuleFitClassifier, RuleFitRegressor
+from privfed.learners.rulefit.rules import Condition, Rule
+
+__all__ = ["Condition", "Rule", "RuleFitClassifier", "RuleFitRegressor"]

@@ -1,0 +1,118 @@
+"""A client's own rules: boosted trees whose splits may only use the shared cut-offs.
+
+Paper, Section 2.2.2 and Algorithm 1; tree sizes and subsampling after Friedman and Popescu 2008,
+Section 3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.tree import DecisionTreeRegressor
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How rules are grown.
+
+    Args:
+        trees: number of base learners C.
+        leaves: mean number of leaves L of a tree; 2 makes every tree a stump.
+        shrinkage: learning rate nu.
+        subsample: share of the records that each tree sees; 0 takes Friedman and Popescu's
+            min(N / 2, 100 + 6 sqrt N).
+        min_leaf: fewest records of a leaf.
+        logistic: logistic pseudo-residuals, else plain ones.
+    """
+
+    trees: int
+    leaves: float
+    shrinkage: float
+    subsample: float
+    min_leaf: int
+    logistic: bool
+
+    def drawn(self, records: int) -> int:
+        """How many records each tree sees."""
+        if self.subsample:
+            return max(1, round(self.subsample * records))
+        return max(1, int(min(records / 2, 100 + 6 * np.sqrt(records))))
+
+    def start(self, target: np.ndarray) -> float:
+        """The best constant: the log-odds (held finite for a client with one class), or the mean."""
+        if not self.logistic:
+            return float(target.mean())
+        return float(logit(np.clip(target.mean(), 1e-6, 1 - 1e-6)))
+
+    def residuals(self, target: np.ndarray, score: np.ndarray) -> np.ndarray:
+        """What the next tree is fitted to."""
+        return np.asarray(target - (expit(score) if self.logistic else score))
+
+
+def grow_rules(
+    codes: np.ndarray,
+    target: np.ndarray,
+    sizes: np.ndarray,
+    boosting: Boosting,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Boost trees and turn every node but the root into a rule.
+
+    Args:
+        codes: cut-off codes, shape (records, features).
+        target: in [0, 1] (logistic) or centred.
+        sizes: number of codes of each covariate.
+        boosting: how rules are grown.
+        rng: the client's own randomness.
+
+    Returns:
+        different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown.
+        No rules from a client with fewer records than two leaves need, or with one class only.
+    """
+    features = codes.shape[1]
+    drawn = boosting.drawn(len(codes)) if len(codes) else 0
+    if drawn < 2 * boosting.min_leaf or target.min() == target.max():
+        return np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
+    data = codes.astype(np.float32)
+    score = np.full(len(codes), boosting.start(target))
+    grown: list[np.ndarray] = []
+    for _ in range(boosting.trees):
+        size = 2 + int(rng.exponential(boosting.leaves - 2))
+        chosen = rng.permutation(len(codes))[:drawn]
+        residual = boosting.residuals(target, score)
+        tree = DecisionTreeRegressor(
+            max_leaf_nodes=size,
+            min_samples_leaf=boosting.min_leaf,
+            random_state=int(rng.integers(2**31)),
+        ).fit(data[chosen], residual[chosen], check_input=False)
+        score += boosting.shrinkage * tree.tree_.predict(data)[:, 0]
+        grown.append(boxes_of(tree, sizes))
+    return _different(np.concatenate(grown), features)
+
+
+def boxes_of(tree: DecisionTreeRegressor, sizes: np.ndarray) -> np.ndarray:
+    """The boxes of all nodes but the root, shape (nodes - 1, features, 2).
+
+    A threshold lies between two whole codes: codes up to its floor go left.
+    """
+    inner = tree.tree_
+    boxes = np.zeros((inner.node_count, len(sizes), 2), np.uint8)
+    boxes[:, :, 1] = sizes
+    for node in range(inner.node_count):
+        left, right = inner.children_left[node], inner.children_right[node]
+        if left < 0:
+            continue
+        feature, cut = inner.feature[node], int(np.floor(inner.threshold[node])) + 1
+        boxes[left] = boxes[right] = boxes[node]
+        boxes[left, feature, 1] = cut
+        boxes[right, feature, 0] = cut
+    return boxes[1:]
+
+
+def _different(boxes: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray]:
+    if not len(boxes):
+        return boxes.reshape(0, features, 2), np.zeros(0, np.int64)
+    flat, often = np.unique(boxes.reshape(len(boxes), -1), axis=0, return_counts=True)
+    return flat.reshape(-1, features, 2), often.astype(np.int64)

@@ -1,0 +1,191 @@
+"""Shared cut-offs, winsorising limits and scales, all read off histograms (paper, Section 2.2.1).
+
+Reading quantiles off noisy counts is post-processing: it costs nothing beyond the counts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.isotonic import isotonic_regression
+
+from privfed.errors import QueryError
+from privfed.schema import Column, Schema
+
+#: Most cut-offs of one covariate: codes must fit a byte.
+MOST_CUTS = 250
+
+
+def inner_edges(column: Column, bins: int) -> np.ndarray:
+    """Where one bin ends and the next begins; a value on an edge belongs to the upper bin.
+
+    Numbers get equal bins over the public bounds; integers get edges on whole numbers; categories
+    get a bin each.
+
+    Returns:
+        rising edges strictly inside the bounds, at most ``bins - 1``; the outer bins are closed.
+    """
+    low, high = column.bounds
+    if column.kind == "number":
+        return np.linspace(low, high, bins + 1)[1:-1]
+    values = int(np.floor(high) - np.ceil(low)) + 1
+    if values <= bins or column.kind == "category":
+        return np.arange(np.ceil(low) + 1, np.floor(high) + 1)
+    return np.unique(np.round(np.linspace(low, high, bins + 1)[1:-1]))
+
+
+def bins_needed(schema: Schema, features: tuple[int, ...], bins: int) -> int:
+    """The most bins that any of the covariates has."""
+    return max(len(inner_edges(schema.features[f], bins)) + 1 for f in features)
+
+
+@dataclass(frozen=True, eq=False)
+class Cutoffs:
+    """What all clients share about the covariates.
+
+    Args:
+        cuts: rising cut-off values of each covariate, C_j; possibly none.
+        lower: winsorising limit delta-minus of each covariate, shape (features,).
+        upper: winsorising limit delta-plus.
+        scale: standard deviation s_j of the winsorised covariate.
+    """
+
+    cuts: tuple[tuple[float, ...], ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    scale: np.ndarray
+
+    def check(self, features: int) -> None:
+        """Hold the values to the schema.
+
+        Raises:
+            QueryError: a wrong number of covariates, cut-offs that do not rise, NaN.
+        """
+        arrays = (self.lower, self.upper, self.scale)
+        if len(self.cuts) != features or any(array.shape != (features,) for array in arrays):
+            raise QueryError("malformed", "cut-offs and limits are needed for every covariate")
+        if not all(np.isfinite(array).all() for array in arrays) or not (self.scale > 0).all():
+            raise QueryError("malformed", "limits and scales must be finite, scales above 0")
+        for cuts in self.cuts:
+            rising = len(cuts) <= MOST_CUTS and bool((np.diff(cuts) > 0).all())
+            if not rising or not np.isfinite(cuts).all():
+                raise QueryError("malformed", "cut-offs must be finite and rise")
+
+    def codes(self, x: np.ndarray) -> np.ndarray:
+        """How many cut-offs each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
+
+        Returns:
+            uint8, shape (records, features).
+        """
+        columns = [
+            np.searchsorted(np.array(cuts), x[:, feature], side="right")
+            for feature, cuts in enumerate(self.cuts)
+        ]
+        return np.column_stack(columns).astype(np.uint8)
+
+    def linear(self, x: np.ndarray) -> np.ndarray:
+        """The linear terms 0.4 l_j(x_j) / s_j, centred between the limits (paper, Eq. 1).
+
+        Centring moves the intercept only, and halves what a record can contribute.
+        """
+        middle = (self.lower + self.upper) / 2
+        terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
+        return terms
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of intervals between cut-offs of each covariate."""
+        return np.array([len(cuts) + 1 for cuts in self.cuts])
+
+
+def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> Cutoffs:
+    """Read everything off summed (noisy) histograms.
+
+    Args:
+        counts: by covariate and bin, shape (features, at least :func:`bins_needed`).
+        schema: the public data dictionary.
+        bins: bins that were asked for.
+        levels: number Q of quantile levels.
+
+    Warns:
+        UserWarning: counts add up to nothing; the cut-offs are then evenly spaced over the bounds.
+    """
+    found = [
+        _Marginal.of(row, column, bins, levels)
+        for row, column in zip(counts, schema.features, strict=True)
+    ]
+    lost = [c.name for c, m in zip(schema.features, found, strict=True) if m.lost]
+    if lost:
+        warnings.warn(
+            f"the noisy histogram of {lost[0]!r} ({len(lost)} covariates in all) adds up to nothing: "
+            f"the budget is too small for {bins} bins; its cut-offs are evenly spaced instead",
+            stacklevel=2,
+        )
+    limits = [np.array([getattr(m, name) for m in found]) for name in ("lower", "upper", "scale")]
+    return Cutoffs(tuple(m.cuts for m in found), *limits)
+
+
+@dataclass(frozen=True)
+class _Marginal:
+    """What one covariate's histogram says."""
+
+    cuts: tuple[float, ...]
+    lower: float
+    upper: float
+    scale: float
+    lost: bool
+
+    @classmethod
+    def of(cls, counts: np.ndarray, column: Column, bins: int, levels: int) -> _Marginal:
+        inner = inner_edges(column, bins)
+        low, high = column.bounds
+        edges = np.concatenate([[low], inner, [high]])
+        reached, lost = distribution(counts[: len(inner) + 1], np.diff(edges))
+        at = np.arange(1, levels + 1) / (levels + 1)
+        cuts = inner[_first_reaching(reached, at, len(inner))] if len(inner) else inner
+        ends = edges[[_below(reached, 0.025), _above(reached, 0.975)]]
+        values = np.clip((edges[:-1] + edges[1:]) / 2, *ends)
+        if column.kind != "number":
+            values = np.clip(np.concatenate([[low], inner]), *ends)
+        masses = np.diff(reached)
+        spread = float(np.sqrt(masses @ (values - masses @ values) ** 2))
+        scale = spread if spread > 0 else float(high - low)
+        return cls(
+            tuple(float(cut) for cut in np.unique(cuts)),
+            float(ends[0]),
+            float(ends[1]),
+            scale,
+            lost,
+        )
+
+
+def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bool]:
+    """A distribution function from noisy counts: the nearest rising one (isotonic regression).
+
+    Returns:
+        shares reached at the edges, from 0 to 1, shape (bins + 1,); and whether the counts added up
+        to nothing, in which case the distribution is uniform over the widths.
+    """
+    total = float(counts.sum())
+    if total <= 0 or not (counts > 0).any():
+        return np.concatenate([[0.0], np.cumsum(widths) / widths.sum()]), True
+    rising = isotonic_regression(np.cumsum(counts), y_min=0, y_max=total)
+    reached = np.concatenate([[0.0], rising / total])
+    reached[-1] = 1.0
+    return reached, False
+
+
+def _first_reaching(reached: np.ndarray, at: np.ndarray, last: int) -> np.ndarray:
+    """Index of the inner edge at which each share is first reached (paper, step 3)."""
+    index = np.searchsorted(reached[1:], at - 1e-12, side="left")
+    return np.clip(index, 0, last - 1)
+
+
+def _below(reached: np.ndarray, share: float) -> int:
+    return int(np.searchsorted(reached, share, side="right")) - 1
+
+
+def _above(reached: np.ndarray, share: float) -> int:
+    return int(np.searchsorted(reached, share, side="left"))

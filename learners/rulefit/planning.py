@@ -1,0 +1,109 @@
+"""How a private budget is divided, and how large a model it can bear. Public values only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.accountant import Budget
+from privfed.conversion import largest_rho
+from privfed.exact import Number
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.queries import (
+    BoostedRules,
+    Gradient,
+    Histogram,
+    Increment,
+    Marginals,
+    Objective,
+    Supports,
+)
+from privfed.learners.rulefit.rules import Terms
+from privfed.policy import Guard, Policy
+from privfed.schema import Schema
+
+#: Shares of rho: histograms, gradients, supports of the most important rules.
+HISTOGRAM_SHARE, GRADIENT_SHARE, SUPPORT_SHARE = (
+    Fraction(1, 10),
+    Fraction(87, 100),
+    Fraction(3, 100),
+)
+#: Most rounds of noisy gradients, and how many supports `private` tells.
+MOST_ROUNDS, TOLD_RULES = 20, 20
+
+
+def published(epsilon: Number) -> Policy:
+    """Noise on the histograms alone, epsilon for each covariate; the rest leaves as it is."""
+    kinds = (BoostedRules, Supports, Increment, Objective)
+    guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
+    guards[Histogram.kind] = (Guard.of("laplace", spend=epsilon),)
+    return Policy(guards, name="published")
+
+
+def private(epsilon: Number, delta: Number) -> Policy:
+    """Gaussian noise on everything, under zCDP; no rules grown on records."""
+    budget = Budget.of(epsilon, delta)
+    rho = largest_rho(budget.epsilon, budget.delta)
+    gradients = rho * GRADIENT_SHARE
+    guards: dict[str, tuple[Guard, ...]] = {
+        Marginals.kind: (Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=1),),
+        Gradient.kind: (
+            Guard.of("gaussian", spend=gradients / MOST_ROUNDS, cap=gradients, times=MOST_ROUNDS),
+        ),
+        Supports.kind: (Guard.of("gaussian", spend=rho * SUPPORT_SHARE, times=1),),
+    }
+    return Policy(guards, accountant="zcdp", budget=budget, name="private")
+
+
+def spends(rho_histogram: float | None, rounds: int) -> Sequence[Fraction | None]:
+    """What to propose for each round, read off what the histogram cost; none leaves it to the owner."""
+    if rho_histogram is None:
+        return [None] * rounds
+    total = Fraction(rho_histogram * (1 - 1e-9)) * GRADIENT_SHARE / HISTOGRAM_SHARE
+    return [(total / rounds).limit_denominator(10**12) * (1 - Fraction(1, 10**9))] * rounds
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a private model the budget bears.
+
+    Args:
+        trees: random trees.
+        depth: conditions on a rule's way.
+        rounds: rounds of noisy gradients.
+    """
+
+    trees: int
+    depth: int
+    rounds: int
+
+    @classmethod
+    def for_signal(cls, signal: float) -> Size:
+        """Choose by the number of records over the noise of one clipped gradient sum.
+
+        Chosen by measurement (benchmarks/rulefit_private.py): deeper rules and more rounds need
+        more records per unit of noise.
+        """
+        depth = int(np.clip(round(np.log2(max(signal, 1.0)) / 2), 2, 4))
+        rounds = 4 if signal < 100 else 10
+        return cls(25 * depth, depth, rounds)
+
+
+def placeholder(schema: Schema) -> Cutoffs:
+    """Cut-offs of the right shape, to price questions before any data are read."""
+    features = len(schema.features)
+    middle = (schema.lower + schema.upper) / 2
+    return Cutoffs(
+        tuple((float(m),) for m in middle), schema.lower, schema.upper, np.ones(features)
+    )
+
+
+def placeholder_terms(schema: Schema, rules: int) -> Terms:
+    """As many rules as will be asked about, over :func:`placeholder` cut-offs."""
+    features = len(schema.features)
+    boxes = np.zeros((rules, features, 2), np.uint8)
+    boxes[:, :, 1] = 2
+    return Terms(placeholder(schema), boxes, ())

@@ -1,0 +1,311 @@
+"""What federated RuleFit asks its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed import wire
+from privfed.errors import QueryError
+from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses, residuals
+from privfed.learners.rulefit.boosting import Boosting, grow_rules
+from privfed.learners.rulefit.cutoffs import Cutoffs, bins_needed, inner_edges
+from privfed.learners.rulefit.rules import Terms
+from privfed.part import Bound, Part, PartType, Sensitivity
+from privfed.query import Query, View
+from privfed.schema import Schema
+
+#: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
+MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
+#: One unit of a clipped gradient.
+GRADIENT_GRID = Fraction(1, 2**20)
+
+
+@dataclass(frozen=True)
+class Histogram(Query):
+    """Counts of covariates by bin of their public bounds (paper, Section 2.2.1, step 1).
+
+    Sensitivity: a record falls into exactly one bin of each covariate (values were clipped to the
+    bounds, missing ones replaced by the schema's fill), so with p covariates L1 = p and squared
+    L2 = p; replacing a record moves two bins of each by one: 2p and 2p. One covariate a question is
+    the paper's way; p such questions at epsilon each cost p * epsilon together.
+    """
+
+    features: tuple[int, ...]
+    bins: int
+    kind: ClassVar[str] = "rulefit.histogram"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by covariate and bin; rows of covariates with fewer bins end in empty ones."""
+        _check_features(self.features, schema)
+        if not 2 <= self.bins <= 100_000:
+            raise QueryError("malformed", "bins must lie between 2 and 100,000")
+        p = len(self.features)
+        sensitivity = Sensitivity(Bound(p, p), replace_one=Bound(2 * p, 2 * p))
+        shape = (p, bins_needed(schema, self.features, self.bins))
+        return {"counts": Part(PartType.COUNTS, ("feature", "bin"), shape, sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count; a value on an edge belongs to the upper bin, the outer bins are closed."""
+        width = bins_needed(view.schema, self.features, self.bins)
+        rows = [
+            np.bincount(
+                np.searchsorted(
+                    inner_edges(view.schema.features[f], self.bins),
+                    view.table.x[:, f],
+                    side="right",
+                ),
+                minlength=width,
+            )
+            for f in self.features
+        ]
+        return {"counts": np.array(rows)}
+
+
+class Marginals(Histogram):
+    """All covariates' histograms as one vector, protected jointly; the same facts as Histogram.
+
+    A kind of its own, because a private policy spends on the vector what the published one spends on
+    each covariate.
+    """
+
+    kind: ClassVar[str] = "rulefit.marginals"
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedRules(Query):
+    """Rules of trees boosted on the client's own records (paper, Algorithm 1).
+
+    Sensitivity: none is finite; one record can change every tree.
+    """
+
+    cutoffs: Cutoffs
+    boosting: Boosting
+    kind: ClassVar[str] = "rulefit.rules"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``boxes`` of cut-off codes by (rule, feature, side), and ``mentions`` by rule."""
+        _check_target(schema)
+        self.cutoffs.check(len(schema.features))
+        grow = self.boosting
+        sane = 1 <= grow.trees <= MOST_TREES and 2 <= grow.leaves <= 64 and grow.min_leaf >= 1
+        if not sane or not (0 < grow.shrinkage <= 1 and 0 <= grow.subsample <= 1):
+            raise QueryError("malformed", "trees, leaves, shrinkage or subsample make no sense")
+        shape = (-1, len(schema.features), 2)
+        return {
+            "boxes": Part(PartType.ARTIFACT, ("rule", "feature", "side"), shape),
+            "mentions": Part(PartType.ARTIFACT, ("rule",), (-1,)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Boost with the client's own secret randomness."""
+        boxes, mentions = grow_rules(
+            self.cutoffs.codes(view.table.x),
+            unit_target(view, self.boosting.logistic),
+            self.cutoffs.sizes,
+            self.boosting,
+            view.rng(f"rulefit.rules {self.digest}"),
+        )
+        return {"boxes": boxes, "mentions": mentions}
+
+
+@dataclass(frozen=True, eq=False)
+class _Model(Query):
+    """What questions about a model share: its terms."""
+
+    terms: Terms
+
+    def _check(self, schema: Schema) -> None:
+        _check_target(schema)
+        if len(self.terms.boxes) > MOST_RULES:
+            raise QueryError("malformed", f"at most {MOST_RULES} rules can be asked about")
+        self.terms.check(len(schema.features))
+
+    def _design(self, view: View, dtype: type[np.floating[Any]]) -> np.ndarray:
+        """The design matrix, kept for the next question about the same terms."""
+        key = (wire.digest(wire.encode(self.terms)), dtype)
+        if view.cache.get("rulefit.key") != key:
+            view.cache["rulefit.key"] = key
+            view.cache["rulefit.design"] = self.terms.design(view.table.x, dtype)
+        design: np.ndarray = view.cache["rulefit.design"]
+        return design
+
+
+@dataclass(frozen=True, eq=False)
+class Supports(_Model):
+    """How many records satisfy each rule, and how many there are (paper, Eq. 2).
+
+    Sensitivity: a record can satisfy all K rules, so ``counts`` has L1 = K and squared L2 = K, and
+    ``size`` has 1 and 1. Replacing a record moves each count by at most one (the old and the new
+    record may satisfy complementary rules), but leaves the size alone: K and K, 0 and 0.
+    """
+
+    kind: ClassVar[str] = "rulefit.supports"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by rule, and ``size``."""
+        self._check(schema)
+        rules = len(self.terms.boxes)
+        counts = Sensitivity(Bound(rules, rules), replace_one=Bound(rules, rules))
+        size = Sensitivity(Bound(1, 1), replace_one=Bound(0, 0))
+        return {
+            "counts": Part(PartType.COUNTS, ("rule",), (rules,), counts),
+            "size": Part(PartType.COUNTS, ("client",), (1,), size),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        held = self.terms.rules(view.table.x)
+        return {
+            "counts": held.sum(axis=0, dtype=np.int64),
+            "size": np.array([len(held)], dtype=np.int64),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Increment(_Model):
+    """A client's dual increment after G local steps (paper, Algorithm 3).
+
+    Sensitivity: none is finite, for the gradients are not clipped and local steps build on one
+    another.
+
+    Args:
+        means: public column means, the intercept's zero; shape (1 + terms,).
+        dual: z_r, shape (1 + terms,).
+        steps: step sizes and penalty.
+        logistic: the loss.
+    """
+
+    means: np.ndarray
+    dual: np.ndarray
+    steps: Steps
+    logistic: bool
+    kind: ClassVar[str] = "rulefit.increment"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``increment`` by term, the intercept first."""
+        self._check(schema)
+        _check_vectors(self.terms, self.means, self.dual)
+        steps = self.steps
+        numbers = (steps.client_step, steps.elapsed, steps.penalty)
+        if not (np.isfinite(numbers).all() and min(numbers) >= 0):
+            raise QueryError("malformed", "step sizes and penalty must be finite and not negative")
+        if not 1 <= steps.steps <= MOST_STEPS:
+            raise QueryError("malformed", f"local steps must lie between 1 and {MOST_STEPS}")
+        return {"increment": Part(PartType.VALUES, ("term",), (1 + len(self.terms),))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Take the local steps; a client without records moves nothing."""
+        if not len(view.table):
+            return {"increment": np.zeros(1 + len(self.terms))}
+        design = Centred(self._design(view, np.float32), self.means)
+        target = unit_target(view, self.logistic)
+        return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
+
+
+@dataclass(frozen=True, eq=False)
+class Objective(_Model):
+    """The sum of the records' losses under given weights, to report convergence.
+
+    Sensitivity: none is finite; a record's loss grows with the weights.
+    """
+
+    weights: np.ndarray
+    logistic: bool
+    kind: ClassVar[str] = "rulefit.objective"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``loss`` and ``size``."""
+        self._check(schema)
+        _check_vectors(self.terms, self.weights)
+        return {
+            "loss": Part(PartType.VALUES, ("client",), (1,)),
+            "size": Part(PartType.VALUES, ("client",), (1,)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up."""
+        scores = self._design(view, np.float32) @ self.weights.astype(np.float32)
+        each = losses(unit_target(view, self.logistic), scores.astype(float), self.logistic)
+        return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient(_Model):
+    """The sum of the records' gradients, each clipped to norm ``clip``: what `private` releases.
+
+    A record's gradient is its residual times its (scaled) columns. The residual is clipped to
+    [-1, 1] and the columns' norm to C = ``clip``; each coordinate is then cut towards zero to whole
+    grid units, which makes no norm longer.
+
+    Sensitivity: so a record moves the vector by at most C / grid in L2, whatever the terms, and by
+    at most sqrt(1 + K) times that in L1. Replacing one moves it by twice as much.
+
+    Args:
+        weights: where the gradient is taken, for the scaled columns, shape (1 + terms,).
+        scales: what each column is multiplied by, shape (1 + terms,).
+        clip: C, a positive number.
+        logistic: the loss; the squared one becomes Huber's by clipping.
+    """
+
+    weights: np.ndarray
+    scales: np.ndarray
+    clip: float
+    logistic: bool
+    kind: ClassVar[str] = "rulefit.gradient"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``gradient`` by term, the intercept first."""
+        self._check(schema)
+        _check_vectors(self.terms, self.weights, self.scales)
+        if not 2**-10 <= self.clip <= 2**10:
+            raise QueryError("malformed", "clip must lie between 2^-10 and 2^10")
+        terms = 1 + len(self.terms)
+        l2_squared = int(np.ceil((self.clip * (1 + 1e-9) / float(GRADIENT_GRID)) ** 2))
+        l1 = int(np.ceil(np.sqrt(float(l2_squared) * terms)))
+        sensitivity = Sensitivity(Bound(l1, l2_squared))
+        part = Part(PartType.SUMS, ("term",), (terms,), sensitivity, GRADIENT_GRID)
+        return {"gradient": part}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Clip each record, cut to the grid, and add up in whole units."""
+        design = self._design(view, np.float64)
+        target = unit_target(view, self.logistic)
+        scores = design @ (self.weights * self.scales)
+        residual = np.clip(residuals(target, scores, self.logistic), -1, 1)
+        norms = np.sqrt(design**2 @ self.scales**2)
+        factor = residual * np.minimum(1, self.clip / np.maximum(norms, self.clip / 2))
+        units = np.trunc(design * (factor / float(GRADIENT_GRID))[:, None] * self.scales)
+        return {"gradient": units.sum(axis=0)}
+
+
+def unit_target(view: View, logistic: bool) -> np.ndarray:
+    """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss."""
+    column = view.schema.target
+    assert column is not None
+    low, high = column.bounds
+    unit: np.ndarray = (view.table.target - low) / (high - low)
+    return unit if logistic else 2 * unit - 1
+
+
+def _check_target(schema: Schema) -> None:
+    if schema.target is None:
+        raise QueryError("malformed", "the schema has no target")
+
+
+def _check_features(features: tuple[int, ...], schema: Schema) -> None:
+    known = all(0 <= feature < len(schema.features) for feature in features)
+    if not features or not known or len(set(features)) != len(features):
+        raise QueryError("malformed", "covariates must be known ones, each once")
+
+
+def _check_vectors(terms: Terms, *vectors: np.ndarray) -> None:
+    for vector in vectors:
+        if vector.shape != (1 + len(terms),) or vector.dtype.kind != "f":
+            raise QueryError("malformed", "a vector needs a number for every term")
+        if not np.isfinite(vector).all():
+            raise QueryError("malformed", "a vector's numbers must be finite")

@@ -1,0 +1,232 @@
+"""Rules as first-class objects: one canonical form, so that logically equal rules are equal.
+
+A rule is an interval for each covariate. Writing it so makes the order of conditions vanish, and a
+tighter condition on a covariate absorbs a looser one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError, QueryError
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.schema import Column, Schema
+
+
+@dataclass(frozen=True, order=True)
+class Condition:
+    """``lower <= feature < upper``; an end that is none is open."""
+
+    feature: str
+    lower: float | None = None
+    upper: float | None = None
+
+    def __post_init__(self) -> None:
+        for end in (self.lower, self.upper):
+            if end is not None and not np.isfinite(end):
+                raise InputError(f"a condition on {self.feature!r} needs finite ends, or None")
+
+    def __and__(self, other: Condition) -> Condition:
+        """Both conditions on the same feature: the tighter ends absorb the looser ones."""
+        lowers = [end for end in (self.lower, other.lower) if end is not None]
+        uppers = [end for end in (self.upper, other.upper) if end is not None]
+        return Condition(self.feature, max(lowers, default=None), min(uppers, default=None))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing satisfies it."""
+        return self.lower is not None and self.upper is not None and self.lower >= self.upper
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which values satisfy it."""
+        above = np.ones(values.shape, bool) if self.lower is None else values >= self.lower
+        return above if self.upper is None else above & (values < self.upper)
+
+    def text(self, column: Column | None = None) -> str:
+        """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
+        if column is not None and column.kind == "category":
+            return self._categories(column)
+        if self.lower is None:
+            return f"{self.feature} < {_number(self.upper)}"
+        if self.upper is None:
+            return f"{self.feature} >= {_number(self.lower)}"
+        return f"{_number(self.lower)} <= {self.feature} < {_number(self.upper)}"
+
+    def _categories(self, column: Column) -> str:
+        codes = np.arange(len(column.categories), dtype=float)
+        named = [
+            name for name, in_ in zip(column.categories, self.holds(codes), strict=True) if in_
+        ]
+        return (
+            f"{self.feature} = {named[0]}"
+            if len(named) == 1
+            else f"{self.feature} in {{{', '.join(named)}}}"
+        )
+
+
+def _number(value: float | None) -> str:
+    return f"{value:.4g}" if value is not None and abs(value) < 1e4 else f"{value:.6g}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A conjunction of conditions, one for each feature at most, sorted by feature.
+
+    Build it with :meth:`of`, which brings any conditions to that form; then ``==`` is logical
+    equality and rules can be put into sets.
+    """
+
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def of(cls, *conditions: Condition) -> Rule:
+        """Bring conditions to canonical form.
+
+        Raises:
+            InputError: no condition at all, or conditions that nothing satisfies.
+        """
+        merged: dict[str, Condition] = {}
+        for condition in conditions:
+            known = merged.get(condition.feature)
+            merged[condition.feature] = condition if known is None else known & condition
+        kept = [c for c in merged.values() if c.lower is not None or c.upper is not None]
+        if not kept:
+            raise InputError("a rule needs at least one condition with an end")
+        for condition in kept:
+            if condition.empty:
+                raise InputError(f"nothing satisfies both conditions on {condition.feature!r}")
+        return cls(tuple(sorted(kept, key=lambda c: c.feature)))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The covariates that define it."""
+        return tuple(condition.feature for condition in self.conditions)
+
+    def holds(self, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """Which rows satisfy it; ``names`` are the columns of ``x``."""
+        each = [c.holds(x[:, names.index(c.feature)]) for c in self.conditions]
+        return np.asarray(np.logical_and.reduce(each))
+
+    def implies(self, other: Rule) -> bool:
+        """Whether every record that satisfies this rule satisfies the other."""
+        own = {condition.feature: condition for condition in self.conditions}
+        return all(
+            c.feature in own and (own[c.feature] & c) == own[c.feature] for c in other.conditions
+        )
+
+    def text(self, schema: Schema | None = None) -> str:
+        """Write it: ``GCS >= 5 and age < 57.2``."""
+        columns = {} if schema is None else {column.name: column for column in schema.features}
+        return " and ".join(c.text(columns.get(c.feature)) for c in self.conditions)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The conditions as plain data."""
+        return [{"feature": c.feature, "lower": c.lower, "upper": c.upper} for c in self.conditions]
+
+
+def rule_of(box: np.ndarray, cuts: Sequence[Sequence[float]], names: Sequence[str]) -> Rule:
+    """Turn intervals of cut-off codes, shape (features, 2), into a rule."""
+    conditions = []
+    for name, own, (low, high) in zip(names, cuts, box.tolist(), strict=True):
+        if low > 0 or high <= len(own):
+            lower = own[low - 1] if low > 0 else None
+            upper = own[high - 1] if high <= len(own) else None
+            conditions.append(Condition(name, lower, upper))
+    return Rule.of(*conditions)
+
+
+def union(
+    groups: Iterable[tuple[np.ndarray, np.ndarray]], features: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Join clients' rules; equal boxes are logically equal rules (paper, end of Section 2.2.2).
+
+    Args:
+        groups: for each client, boxes (rules, features, 2) and how often each was grown (rules,).
+        features: number of covariates.
+
+    Returns:
+        boxes without duplicates, most often grown first (ties in canonical order), and how often.
+    """
+    boxes, mentions = zip(*groups, strict=True)
+    every = np.concatenate([np.asarray(box, np.uint8).reshape(-1, 2 * features) for box in boxes])
+    if not len(every):
+        return np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
+    unique, inverse = np.unique(every, axis=0, return_inverse=True)
+    often = np.bincount(inverse.ravel(), weights=np.concatenate(mentions)).astype(np.int64)
+    order = np.argsort(-often, kind="stable")
+    return unique[order].reshape(-1, features, 2), often[order]
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms.
+
+    Args:
+        cutoffs: what all clients share about the covariates.
+        boxes: ``boxes[k, j] = (a, b)`` means that rule k wants ``a <= code_j < b``; uint8, shape
+            (rules, features, 2).
+        linear: which covariates have a linear term.
+    """
+
+    cutoffs: Cutoffs
+    boxes: np.ndarray
+    linear: tuple[int, ...]
+
+    def check(self, features: int) -> None:
+        """Hold the terms to the schema.
+
+        Raises:
+            QueryError: boxes that are no intervals of codes, unknown covariates.
+        """
+        self.cutoffs.check(features)
+        boxes = self.boxes
+        if boxes.ndim != 3 or boxes.shape[1:] != (features, 2) or boxes.dtype != np.uint8:
+            raise QueryError("malformed", "rules are pairs of codes for every covariate")
+        if len(boxes) and not (boxes[..., 0] < boxes[..., 1]).all():
+            raise QueryError("malformed", "a rule's interval is empty")
+        inside = all(0 <= feature < features for feature in self.linear)
+        if not inside or list(self.linear) != sorted(set(self.linear)):
+            raise QueryError("malformed", "linear terms name covariates, rising")
+
+    def __len__(self) -> int:
+        """Terms without the intercept: rules, then linear terms."""
+        return len(self.boxes) + len(self.linear)
+
+    @cached_property
+    def _used(self) -> list[list[tuple[int, int, int]]]:
+        sizes = self.cutoffs.sizes
+        return [
+            [(j, a, b) for j, (a, b) in enumerate(box) if a > 0 or b < sizes[j]]
+            for box in self.boxes.tolist()
+        ]
+
+    def rules(self, x: np.ndarray) -> np.ndarray:
+        """Which records satisfy which rules; bool, shape (records, rules), column-major.
+
+        Rules share conditions (a tree's do), so each interval of codes is looked up once.
+        """
+        codes = self.cutoffs.codes(x)
+        known: dict[tuple[int, int, int], np.ndarray] = {}
+        held = np.ones((len(x), len(self.boxes)), dtype=bool, order="F")
+        for k, used in enumerate(self._used):
+            for j, a, b in used:
+                if (j, a, b) not in known:
+                    known[j, a, b] = (codes[:, j] >= a) & (codes[:, j] < b)
+                held[:, k] &= known[j, a, b]
+        return held
+
+    def design(self, x: np.ndarray, dtype: type[np.floating[Any]] = np.float64) -> np.ndarray:
+        """Intercept, rules, linear terms; shape (records, 1 + terms)."""
+        rules = len(self.boxes)
+        matrix = np.ones((len(x), 1 + len(self)), dtype=dtype, order="F")
+        matrix[:, 1 : 1 + rules] = self.rules(x)
+        matrix[:, 1 + rules :] = self.cutoffs.linear(x)[:, list(self.linear)]
+        return matrix

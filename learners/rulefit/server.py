@@ -1,0 +1,271 @@
+"""The server's side of learning: what it asks, in which order, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from privfed.disclosure import Disclosure
+from privfed.errors import NobodyAnswered
+from privfed.learners.rulefit.averaging import Steps, primal, stable_step
+from privfed.learners.rulefit.cutoffs import distribution, inner_edges
+from privfed.learners.rulefit.queries import (
+    Gradient,
+    Histogram,
+    Increment,
+    Marginals,
+    Objective,
+    Supports,
+)
+from privfed.learners.rulefit.random_rules import Surrogate
+from privfed.learners.rulefit.rules import Terms
+from privfed.release import Answers
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """What the histograms said.
+
+    Args:
+        counts: summed over clients, by covariate and bin.
+        sizes: each client's number of records, as its noisy counts tell.
+        rho: what the joint histogram cost each client (zCDP, the least over clients); none where the
+            covariates were asked one by one.
+        spread: standard deviation of the noise in a summed count.
+    """
+
+    counts: np.ndarray
+    sizes: Mapping[str, float]
+    rho: float | None
+    spread: float
+
+    @property
+    def total(self) -> float:
+        """Records of all clients, at least one."""
+        return max(1.0, float(np.median(self.counts.sum(axis=1))))
+
+    def surrogate(self, schema: Schema, bins: int, rng: np.random.Generator) -> Surrogate:
+        """Make up records from the marginals."""
+        shares = np.zeros_like(self.counts, dtype=float)
+        values = []
+        for feature, column in enumerate(schema.features):
+            inner = inner_edges(column, bins)
+            edges = np.concatenate([[column.bounds[0]], inner, [column.bounds[1]]])
+            reached, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
+            shares[feature, : len(inner) + 1] = np.diff(reached)
+            middles = (edges[:-1] + edges[1:]) / 2
+            values.append(middles if column.kind == "number" else edges[:-1])
+        return Surrogate.draw(shares, tuple(values), rng)
+
+
+def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
+    """Ask for histograms: covariate by covariate as published, or else as one private vector.
+
+    Raises:
+        NobodyAnswered: neither kind is answered by anybody.
+    """
+    features = range(len(federation.schema.features))
+    try:
+        return _separate(federation.ask(*(Histogram((f,), bins) for f in features)))
+    except NobodyAnswered:
+        return _joint(federation.ask(Marginals(tuple(features), bins)))
+
+
+def _separate(answers: Answers) -> Marginal:
+    rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
+    if len(rows) < len(answers):
+        raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
+    width = max(len(row) for row in rows)
+    counts = np.array([np.pad(row, (0, width - len(row))) for row in rows])
+    clients = {client for answer in answers for client in answer.releases}
+    each = {
+        client: [
+            float(answer.releases[client]["counts"].sum())
+            for answer in answers
+            if client in answer.releases
+        ]
+        for client in clients
+    }
+    sizes = {client: max(1.0, float(np.median(own))) for client, own in each.items()}
+    return Marginal(counts, sizes, None, answers[0].deviation("counts"))
+
+
+def _joint(answers: Answers) -> Marginal:
+    counts = answers.total("counts")
+    sizes = {
+        client: max(1.0, float(np.median(np.asarray(own).sum(axis=1))))
+        for client, own in answers.each("counts").items()
+    }
+    noises = [release.parts["counts"].noise for release in answers.releases()]
+    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
+    rho = counts.shape[0] / (2 * scale**2) if scale else None
+    return Marginal(counts, sizes, rho, answers.deviation("counts"))
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What estimation gave.
+
+    Args:
+        weights: of intercept, rules and linear terms.
+        rounds: how many rounds were answered.
+        objective: pooled mean loss plus penalty at the end; NaN where it was not released.
+    """
+
+    weights: np.ndarray
+    rounds: int
+    objective: float
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """Federated dual averaging (paper, Algorithm 2, with the sign of line 14 put right).
+
+    Args:
+        rounds: R.
+        local_steps: G.
+        server_step: eta_s.
+        client_step: eta_c; none for one that cannot diverge.
+        penalty: lambda.
+        logistic: the loss.
+    """
+
+    rounds: int
+    local_steps: int
+    server_step: float
+    client_step: float | None
+    penalty: float
+    logistic: bool
+
+    def run(
+        self,
+        federation: Disclosure,
+        terms: Terms,
+        pooled: Pooled,
+        draw: Callable[[], Sequence[str]],
+    ) -> Estimate:
+        """Average dual increments over clients, weighted by their records, round by round.
+
+        Clients that do not answer a round are left out of it; when nobody answers, learning stops
+        with what it has.
+        """
+        step = self.client_step or stable_step(pooled.variances, self.logistic)
+        means = np.concatenate([[0.0], pooled.means])
+        dual, elapsed, rounds = np.zeros(1 + len(terms)), 0.0, 0
+        for _ in range(self.rounds):
+            steps = Steps(step, elapsed, self.local_steps, self.penalty)
+            query = Increment(terms, means, dual, steps, self.logistic)
+            try:
+                answers = federation.ask(query, clients=draw())
+            except NobodyAnswered:
+                break
+            dual = dual + self.server_step * pooled.average(answers.each("increment"))
+            elapsed += self.server_step * step * self.local_steps
+            rounds += 1
+        weights = primal(dual, elapsed * self.penalty)
+        weights[0] -= means @ weights
+        return Estimate(weights, rounds, self._objective(federation, terms, weights))
+
+    def _objective(self, federation: Disclosure, terms: Terms, weights: np.ndarray) -> float:
+        try:
+            answers = federation.ask(Objective(terms, weights, self.logistic))
+        except NobodyAnswered:
+            return math.nan
+        mean = float(answers.total("loss")[0] / max(answers.total("size")[0], 1))
+        return mean + self.penalty * float(np.abs(weights[1:]).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Moments of the terms over all clients, and the clients' sizes.
+
+    Args:
+        sizes: each client's number of records.
+        means: of the terms' columns, shape (terms,).
+        variances: pooled within clients, shape (terms,).
+        supports: of the rules, NaN where nothing was released.
+    """
+
+    sizes: Mapping[str, float]
+    means: np.ndarray
+    variances: np.ndarray
+    supports: np.ndarray
+
+    def average(self, each: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
+        """Average clients' vectors by their sizes, so that the objective is the pooled one."""
+        usual = float(np.mean(list(self.sizes.values()))) if self.sizes else 1.0
+        weights = np.array([self.sizes.get(client, usual) for client in each])
+        vectors = np.array([np.asarray(vector) for vector in each.values()])
+        return np.asarray(weights @ vectors / weights.sum())
+
+
+def ask_pooled(
+    federation: Disclosure, terms: Terms, marginal: Marginal, surrogate: Surrogate
+) -> Pooled:
+    """Ask for supports and sizes; where they are withheld, guess from the marginals."""
+    means, variances = (moment[1:] for moment in surrogate.moments(terms))
+    rules = len(terms.boxes)
+    try:
+        answers = federation.ask(Supports(terms))
+    except NobodyAnswered:
+        return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
+    sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
+    total = max(sum(sizes.values()), 1.0)
+    supports = answers.total("counts") / total
+    shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
+    within = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]
+    freedom = max(sum(max(size - 1, 0) for size in sizes.values()), 1.0)
+    means[:rules], variances[:rules] = supports, np.sum(within, axis=0) / freedom
+    return Pooled(sizes, means, variances, supports)
+
+
+@dataclass(frozen=True)
+class NoisyAveraging:
+    """Dual averaging over noisy clipped gradients, with a distance learnt from the marginals.
+
+    G = 1. The distance-generating function is h(w) = w' A w / 2, where A is the curvature of the
+    loss for made-up records with the released marginals, plus a ridge: so that few rounds, each of
+    which costs budget, go far.
+
+    Args:
+        ridge: added to the curvature.
+        clip: C, the norm of a record's scaled columns.
+        logistic: the loss.
+    """
+
+    ridge: float
+    clip: float
+    logistic: bool
+
+    def run(
+        self,
+        federation: Disclosure,
+        terms: Terms,
+        scales: np.ndarray,
+        marginal: Marginal,
+        surrogate: Surrogate,
+        spends: Sequence[Fraction | None],
+    ) -> Estimate:
+        """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
+        curvature = surrogate.curvature(terms, scales, self.clip)
+        curvature *= 0.25 if self.logistic else 1.0
+        factor = cho_factor(curvature + self.ridge * np.eye(len(curvature)))
+        dual, weights, rounds = np.zeros(len(scales)), np.zeros(len(scales)), 0
+        for spend in spends:
+            query = Gradient(terms, weights, scales, self.clip, self.logistic)
+            try:
+                answers = federation.ask(query, spend=spend)
+            except NobodyAnswered:
+                break
+            answered = answers.each("gradient")
+            present = sum(marginal.sizes.get(client, 0.0) for client in answered)
+            share = present / max(sum(marginal.sizes.values()), 1.0) or 1.0
+            dual = dual + answers.total("gradient") / (marginal.total * share)
+            weights, rounds = cho_solve(factor, dual), rounds + 1
+        return Estimate(weights * scales, rounds, math.nan)
