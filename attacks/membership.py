@@ -71,7 +71,8 @@ class Membership(Attack):
         if len(outsiders) >= OUTSIDERS:
             bar = np.quantile(outsiders, 0.99)
             detail["members found at 1 % false positives"] = float((members > bar).mean())
-        severity = "none" if low <= 0.5 else "breach" if area > 0.9 else "some"
+        # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
+        severity = "none" if low <= 0.5 else "some"
         return self.finding(
             "probability of ranking a member above an outsider",
             area,
