@@ -169,5 +169,5 @@ def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
     Returns:
         float64 holding whole numbers; their sums are exact below 2^53.
     """
-    scaled: np.ndarray = np.trunc(np.multiply(values, float(1 / grid)))
+    scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
     return scaled

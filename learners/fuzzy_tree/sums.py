@@ -123,8 +123,8 @@ def equations(
     x, weight = design[leaf.rows], leaf.weight[:, None]
     weighted = weight * x
     width = x.shape[1]
+    rows, columns = np.triu_indices(width)
     gram = np.zeros((width, width))
-    for row in range(width):
-        gram[row, row:] = on_grid(weighted[:, row : row + 1] * x[:, row:]).sum(axis=0)
-    gram += np.triu(gram, 1).T
+    gram[rows, columns] = on_grid(weighted[:, rows] * x[:, columns]).sum(axis=0)
+    gram[columns, rows] = gram[rows, columns]
     return gram, on_grid(weighted * target[leaf.rows, None]).sum(axis=0)
