@@ -28,8 +28,6 @@ from privfed.loss import Law, Loss
 
 #: Relative step of the buckets that equal noise is sorted into, upwards.
 BUCKET = 0.01
-#: Most steps of a discrete Laplace shift that are told apart; fewer steps cost more, never less.
-STEPS = 64
 #: Least sigma in grid units from which a discrete Gaussian is as private as a continuous one, to
 #: within exp(-2 pi^2 sigma^2) < 1e-77 (Canonne, Kamath and Steinke 2020, Section 2).
 SIGMA = 3.0
@@ -54,7 +52,10 @@ class Pair:
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
         """delta(epsilon), also for negative epsilon."""
         least = -np.expm1(np.minimum(epsilon, 0))
-        return np.asarray(np.clip(_CURVES[self.name](self, epsilon), least, 1.0))
+        delta = np.clip(_CURVES[self.name](self, epsilon), least, 1.0)
+        if self.name != "gaussian":
+            delta[epsilon >= self.size] = 0.0
+        return np.asarray(delta)
 
     @property
     def reach(self) -> float:
@@ -69,13 +70,20 @@ def _randomized_response(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
 
 
 def _laplace(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
-    """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps."""
+    """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.
+
+    Concave in j, and greatest where both tails are equally likely: at one of two whole numbers.
+    """
     step = pair.size / pair.steps
-    j = np.arange(pair.steps + 1)
-    scale = 1 + math.exp(-step)
-    above = np.exp(-step * (pair.steps - j + 1)) / scale
-    beyond = np.exp(np.minimum(epsilon, pair.size)[:, None] - step * j) / scale
-    return np.asarray((1 - above - beyond).max(axis=1))
+    middle = (pair.steps + 1) / 2 + epsilon / (2 * step)
+    low = np.clip(np.floor(middle), 0, pair.steps)
+    return np.maximum(_told(pair, epsilon, low), _told(pair, epsilon, low + 1))
+
+
+def _told(pair: Pair, epsilon: np.ndarray, j: np.ndarray) -> np.ndarray:
+    step = pair.size / pair.steps
+    tails = np.exp(-step * (pair.steps - j + 1)) + np.exp(epsilon - step * j)
+    return np.asarray(1 - tails / (1 + math.exp(-step)))
 
 
 def _gaussian(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
@@ -118,7 +126,7 @@ def _add(found: Counter[Pair], law: Law, times: int) -> None:
     name, first, second = law
     if name == "laplace":
         steps, scale = int(first), float(second)
-        found[Pair(name, steps / scale, min(steps, STEPS))] += times
+        found[Pair(name, steps / scale, steps)] += times
     elif name == "randomized-response":
         flip = Fraction(first)
         found[Pair(name, math.log((1 - flip) / flip))] += times * int(second)

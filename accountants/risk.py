@@ -68,9 +68,11 @@ class Tradeoff:
 
     @property
     def advantage(self) -> float:
-        """The most that true positives can exceed false positives, over all tests."""
-        alpha = np.append(0.0, np.geomspace(1e-9, 1.0, 20_001))
-        return float(np.max(1 - self.missed(alpha) - alpha))
+        """The most that true positives can exceed false positives, over all tests.
+
+        The curve is its own mirror image, so that it is greatest where f(alpha) = alpha.
+        """
+        return float(1 - 2 * np.max((1 - self.delta) / (1 + np.exp(self.epsilon))))
 
     def posterior(self, prior: float, accused: float | None = None) -> float:
         """How sure the best test can be of a member, from a prior.
@@ -80,7 +82,7 @@ class Tradeoff:
             accused: the test's false-positive rate; the rate of the surest test unless given.
         """
         _check_share("prior", prior)
-        rates = np.geomspace(1e-9, 1.0, 4001) if accused is None else np.array([accused])
+        rates = np.geomspace(1e-9, 1.0, 801) if accused is None else np.array([accused])
         hits = prior * (1 - self.missed(rates))
         return float(np.max(hits / (hits + (1 - prior) * rates)))
 

@@ -54,9 +54,8 @@ class Patience:
             retry=tenacity.retry_if_exception_type(
                 (ChannelError, WireError, OSError, TimeoutError)
             ),
-            wait=tenacity.wait_exponential_jitter(
-                multiplier=self.first, max=self.longest, jitter=self.first
-            ),
+            wait=tenacity.wait_exponential(self.first, self.longest)
+            + tenacity.wait_random(0, self.first),
             stop=tenacity.stop_after_delay(self.deadline),
         )
         try:

@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import struct
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -125,10 +126,11 @@ def _start(path: Path, block: int) -> tuple[int, socket.socket]:
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
-        ours.close()
-        with suppress(OSError, EOFError):
+        try:
+            ours.close()
             _serve(path, theirs, block)
-        os._exit(0)
+        finally:
+            os._exit(0)
     theirs.close()
     return child, ours
 
@@ -289,3 +291,49 @@ def edited(path: Path, *statements: str) -> None:
         db.execute(statement)
     db.commit()
     db.close()
+
+
+# --- a crowd ----------------------------------------------------------------------------------------
+
+
+def crowd(path: Path, processes: int, threads: int, each: int, budget: str) -> dict[str, int]:
+    """Ask gates of many processes and threads on one ledger at once.
+
+    Returns:
+        how often each outcome came: ``release``, or the reason of the refusal.
+    """
+    small_gate(Ledger(path, "d"), budget).answer(Request.of("", QUERY))  # imports, and the policy
+    reading, writing = os.pipe()
+    children = []
+    for process in range(processes):
+        child = os.fork()
+        if child == 0:
+            try:
+                outcomes = _press(path, f"p{process}", threads, each, budget)
+                os.write(writing, "".join(f"{outcome}\n" for outcome in outcomes).encode())
+            finally:
+                os._exit(0)
+        children.append(child)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        outcomes = lines.read().split()
+    for child in children:
+        os.waitpid(child, 0)
+    return dict(Counter(outcomes))
+
+
+def _press(path: Path, name: str, threads: int, each: int, budget: str) -> list[str]:
+    gate = small_gate(Ledger(path, "d"), budget)
+    outcomes: list[str] = []
+
+    def ask(thread: int) -> None:
+        for number in range(each):
+            reply = gate.answer(Request.of(f"{name}-{thread}-{number}", QUERY)).open()
+            outcomes.append(reply.reason if isinstance(reply, Refusal) else type(reply).__name__)
+
+    workers = [threading.Thread(target=ask, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [outcome.lower() for outcome in outcomes]

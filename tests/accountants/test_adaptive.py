@@ -1,0 +1,141 @@
+"""Allocators: exact totals, and nothing but past releases to go by."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.accountants import adaptive
+from privfed.accountants.adaptive import Allocator, ByRule, Geometric, Scheduled, Uniform
+from privfed.errors import BudgetError, InputError
+from privfed.gate import Gate
+from privfed.ledger import Ledger
+from privfed.noise import TestNoise
+from privfed.policy import Guard, Policy
+from privfed.records import Records
+from privfed.release import Release, Request
+from privfed.testing.ledger_trials import QUERY, SMALL
+from privfed.testing.queries import Histogram
+
+
+def all_of(allocator: Allocator) -> list[Fraction]:
+    """Every amount until nothing is left."""
+    amounts = []
+    while True:
+        try:
+            amounts.append(allocator.next())
+        except BudgetError:
+            return amounts
+
+
+@given(st.fractions("1/100", 10), st.integers(1, 30), st.fractions("1/3", 3))
+def test_amounts_add_up_exactly(total: Fraction, rounds: int, ratio: Fraction) -> None:
+    """Uniform and geometric amounts sum to the total, no more and no less."""
+    for allocator in (Uniform(total, rounds), Geometric(total, rounds, ratio)):
+        amounts = all_of(allocator)
+        assert len(amounts) == rounds
+        assert sum(amounts) == total
+        assert min(amounts) > 0
+
+
+def test_schedules_are_kept() -> None:
+    """Each amount in its turn."""
+    assert all_of(Scheduled(["0.1", "0.3", "0.1"])) == [Fraction(n, 10) for n in (1, 3, 1)]
+
+
+@given(st.lists(st.fractions("1/10", 2), min_size=1, max_size=20))
+def test_a_rule_never_proposes_more_than_is_left(wishes: list[Fraction]) -> None:
+    """Whatever the rule wishes, the total holds."""
+    allocator = ByRule("1", lambda past, left: wishes[len(past) % len(wishes)])
+    assert sum(all_of(allocator)) == 1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Uniform("1", 0),
+        lambda: Uniform("0", 3),
+        lambda: Uniform("nan", 3),
+        lambda: Geometric("1", 3, "0"),
+        lambda: Scheduled([]),
+        lambda: Scheduled(["-1"]),
+        lambda: ByRule("1", lambda past, left: float("nan")).next(),
+        lambda: ByRule("1", lambda past, left: "0").next(),
+    ],
+)
+def test_bad_amounts_are_clear_errors(build) -> None:
+    """No rounds, no total, no numbers."""
+    with pytest.raises((InputError, BudgetError)):
+        build()
+
+
+def test_the_interface_takes_releases_and_nothing_else() -> None:
+    """By its types: no method of an allocator has a parameter that could carry data."""
+    allowed = {"total", "rounds", "ratio", "amounts", "rule", "past", "self"}
+    for name, kind in inspect.getmembers(adaptive, inspect.isclass):
+        if not issubclass(kind, Allocator):
+            continue
+        for method in (kind.__init__, kind.amount, kind.next):
+            assert set(inspect.signature(method).parameters) <= allowed, name
+        for method in (kind.amount, kind.next):
+            hints = typing.get_type_hints(method)
+            assert hints["past"] == typing.Sequence[Release] or "Release" in str(hints["past"])
+
+
+def test_the_module_cannot_reach_data() -> None:
+    """By its imports: no records, gate, ledger, query or view is within reach."""
+    tree = ast.parse(inspect.getsource(adaptive))
+    modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    ours = {module for module in modules if str(module).startswith("privfed")}
+    assert ours == {"privfed.errors", "privfed.exact", "privfed.release"}
+
+
+class Watched(Records):
+    """Records that count how often they are looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str):
+        if name == "x":
+            Watched.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_amounts_depend_on_past_releases_alone() -> None:
+    """Two very different data sets with the same releases get the same amounts, unlooked at."""
+
+    def rule(past, left):
+        return Fraction(1, 2 + sum(int(abs(r["counts"]).sum()) for r in past))
+
+    def run(values: list[float], past: list[Release]) -> list[Fraction]:
+        records = Watched(SMALL, np.array(values)[:, None])
+        policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="1"),)})
+        gate = Gate("c", records, policy, Ledger(), queries=(Histogram,), noise=TestNoise(1))
+        allocator, amounts = ByRule("3", rule), []
+        before = Watched.looks
+        for number in range(3):
+            amounts.append(allocator.next(past[:number]))
+            assert Watched.looks == before, "proposing must not look at records"
+            gate.answer(Request.of(f"r{number}", QUERY, spend=amounts[-1]))
+            before = Watched.looks
+        return amounts
+
+    first = Gate(
+        "c",
+        Records(SMALL, np.array([[1.0]])),
+        Policy({QUERY.kind: (Guard.of("laplace", spend="0.1"),)}),
+        Ledger(),
+        queries=(Histogram,),
+        noise=TestNoise(2),
+    )
+    past = [first.answer(Request.of(f"r{n}", QUERY)).open() for n in range(3)]
+    assert run([1.0, 2.0, 3.0], past) == run([99.0] * 50, past)
+    assert Watched.looks > 0, "the trial must notice a look"

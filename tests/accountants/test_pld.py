@@ -1,0 +1,188 @@
+"""Privacy loss distributions: against closed forms, references, and the un-bucketed composition."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution as reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed.accountants import pld, rdp
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.errors import UnsupportedLoss
+from privfed.loss import Loss
+from privfed.mechanisms.randomized_response import flip_probability
+
+
+def laplace(epsilon: float, steps: int = 1000) -> Loss:
+    """Laplace noise of that epsilon over a fine grid."""
+    return Loss.pure(repr(epsilon), ("laplace", str(steps), repr(steps / epsilon)))
+
+
+def response(epsilon: float) -> Loss:
+    """One randomized bit of that epsilon."""
+    flip = flip_probability(Fraction(repr(epsilon)))
+    return Loss.pure(repr(epsilon), ("randomized-response", str(flip), "1"))
+
+
+def gaussian(mu: float) -> Loss:
+    """Gaussian noise of that sensitivity in standard deviations."""
+    return Loss.zcdp(repr(mu**2 / 2), ("gaussian", "1000000", repr(1000 / mu)))
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_counts_under_laplace_noise_agree_with_the_reference(delta: float) -> None:
+    """A hundred integer counts, whose discrete noise costs more than continuous noise would."""
+    ours = pld.epsilon_at([Loss.pure("0.05", ("laplace", "1", "20.0"))] * 100, delta)
+    theirs = reference.from_discrete_laplace_mechanism(
+        0.05, value_discretization_interval=1e-4
+    ).self_compose(100)
+    assert ours == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=0.012)
+
+
+def test_gaussians_add_up_in_squares() -> None:
+    """Composition of Gaussians is Gaussian: the analytic formula."""
+    ours = pld.delta_at([gaussian(0.1)] * 25 + [gaussian(0.3)] * 10, 2.0)
+    mu = math.sqrt(25 * 0.01 + 10 * 0.09)
+    exact = pld.Pair("gaussian", mu).curve(np.array([2.0]))[0]
+    assert ours == pytest.approx(exact, rel=0.01)
+    assert ours >= exact * (1 - 1e-9)
+
+
+def test_randomized_responses_are_not_forgotten() -> None:
+    """Twenty bits cost what twenty bits cost (one library's accountant counts one of them)."""
+    twenty = pld.epsilon_at([response(math.log(3))] * 20, 1e-6)
+    theirs = reference.from_randomized_response(
+        0.5, 2, neighboring_relation=NeighboringRelation.REPLACE_ONE
+    ).self_compose(20)
+    assert twenty == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=0.01)
+    assert twenty > 10
+    one = Loss.pure("20", ("randomized-response", str(flip_probability(Fraction(1))), "20"))
+    assert pld.epsilon_at([one], 1e-6) == pytest.approx(
+        pld.epsilon_at([response(1.0)] * 20, 1e-6), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("size", [0.03, 0.4, 2.0])
+@pytest.mark.parametrize("steps", [1, 2, 7, 64, 100])
+def test_the_discrete_laplace_curve_is_that_of_its_probabilities(size: float, steps: int) -> None:
+    """sum over k of (P(k - D) - e^eps P(k))+, and never above randomized response."""
+    k = np.arange(-60 * steps - 3000, 60 * steps + 3000)
+    p = math.exp(-size / steps)
+    law = (1 - p) / (1 + p) * p ** np.abs(k)
+    shifted = (1 - p) / (1 + p) * p ** np.abs(k - steps)
+    grid = np.linspace(-size, size, 41)
+    exact = [np.maximum(shifted - math.exp(e) * law, 0).sum() for e in grid]
+    ours = pld.Pair("laplace", size, steps).curve(grid)
+    np.testing.assert_allclose(ours, exact, atol=1e-9 + p ** (3000 + 59 * steps))
+    assert (ours <= pld.Pair("randomized-response", size).curve(grid) + 1e-12).all()
+
+
+@pytest.mark.parametrize("split", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
+@pytest.mark.parametrize("size", [0.2, 1.0, 3.0])
+def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple) -> None:
+    """An L1 shift spread over independent cells is dominated by the same shift of one cell."""
+    interval = size / 2000
+    parts = [
+        reference.from_laplace_mechanism(1 / (size * s), value_discretization_interval=interval)
+        for s in split
+    ]
+    spread = parts[0]
+    for part in parts[1:]:
+        spread = spread.compose(part)
+    grid = np.linspace(0, size, 101)
+    whole = pld.Pair("laplace", size, 1000).curve(grid)
+    assert (np.array(spread.get_delta_for_epsilon(grid.tolist())) <= whole + 5e-4 * size).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from([0.05, 0.1, 0.3]), min_size=1, max_size=12), st.data())
+def test_never_above_the_sum_and_never_below_one(epsilons: list[float], data) -> None:
+    """A composed figure lies between the costliest release and basic composition."""
+    make = st.sampled_from([laplace, response])
+    losses = [data.draw(make)(epsilon) for epsilon in epsilons]
+    total = pld.epsilon_at(losses, 1e-9)
+    assert total <= sum(epsilons) * 1.0101 + 1e-3
+    assert total >= pld.epsilon_at([losses[0]], 1e-9) * 0.985
+
+
+def test_buckets_and_grid_cost_under_a_hundredth() -> None:
+    """A mixed schedule of many different releases, against one without buckets."""
+    rng = np.random.default_rng(1)
+    sizes = rng.uniform(0.5, 1.5, 150) / math.sqrt(150)
+    losses = [(laplace, response, gaussian)[i % 3](float(e)) for i, e in enumerate(sizes)]
+    found = pld.pairs(losses)
+    fine = pld.distribution(found, 2e-4).get_epsilon_for_delta(1e-6)
+    ours = pld.epsilon_at(losses, 1e-6)
+    assert fine <= ours * (1 + 1e-6)
+    assert ours == pytest.approx(fine, rel=0.01)
+    assert len(pld.bucketed(found)) < len(found) * 0.8
+
+
+def test_buckets_only_round_up() -> None:
+    """Each bucket is at least as costly as what is sorted into it, by at most its step."""
+    found = Counter({pld.Pair("laplace", size, 8): 1 for size in (0.011, 0.5, 1.0, 3.3)})
+    for (before, _), (after, _) in zip(sorted_(found), sorted_(pld.bucketed(found)), strict=True):
+        assert before.size <= after.size <= before.size * 1.0101
+
+
+def sorted_(found: Counter) -> list:
+    """Pairs by size."""
+    return sorted(found.items(), key=lambda item: item[0].size)
+
+
+def test_what_has_no_curve_is_refused_and_falls_back() -> None:
+    """An open release, a bare zCDP loss, a Gaussian too narrow for the lattice."""
+    for loss in (
+        Loss.open("why"),
+        Loss.zcdp("0.1"),
+        Loss(Fraction(1), delta=Fraction(1, 10**6)),
+        Loss.zcdp("0.1", ("gaussian", "4", "2.0")),
+    ):
+        with pytest.raises(UnsupportedLoss):
+            pld.epsilon_at([loss], 1e-6)
+    assert pld.retrospective([Loss.open("why")], 1e-6, 3.0, fixed=True).method == "filter"
+
+
+def test_a_bare_zcdp_loss_is_composed_by_renyi_curves() -> None:
+    """Where the law is not known the Rényi figure stands, close to the filter's own."""
+    losses = [Loss.zcdp("0.01")] * 10 + [laplace(0.1)] * 10
+    own = ZeroConcentrated().guarantee(
+        (sum((x.rho for x in losses if x.rho), Fraction(0)), Fraction(0)), Fraction(1, 10**6)
+    )[0]
+    figure = pld.retrospective(losses, 1e-6, float(own) + 1e-3, fixed=True)
+    assert figure.method == "rdp"
+    assert figure.epsilon <= float(own) + 1e-3
+
+
+def test_adaptive_amounts_keep_the_filters_figure() -> None:
+    """A tight total is reported for schedules fixed in advance only, and says so."""
+    losses = [laplace(0.1)] * 50
+    fixed = pld.retrospective(losses, 1e-6, 5.0, fixed=True)
+    adaptive = pld.retrospective(losses, 1e-6, 5.0, fixed=False)
+    assert (fixed.method, fixed.label) == ("pld", pld.FIXED) and fixed.epsilon < 4
+    assert (adaptive.epsilon, adaptive.label) == (5.0, pld.ADAPTIVE)
+
+
+def test_nothing_costs_nothing() -> None:
+    """No releases, or free ones."""
+    assert pld.epsilon_at([], 1e-6) == pld.epsilon_at([Loss.free()], 1e-6) == 0.0
+    assert pld.delta_at([], 1.0) == 0.0
+    assert rdp.epsilon_at([], 1e-6) == rdp.epsilon_at([Loss.free()], 1e-6) == 0.0
+
+
+@pytest.mark.parametrize("make", [laplace, response, gaussian])
+@pytest.mark.parametrize("times", [1, 30])
+def test_renyi_figures_are_above_and_near_the_distributions(make, times: int) -> None:
+    """Two independent ways to compose: neither is far below the other."""
+    losses = [make(0.2)] * times
+    tight, renyi = pld.epsilon_at(losses, 1e-5), rdp.epsilon_at(losses, 1e-5)
+    assert tight * 0.985 <= renyi <= tight * 1.6
+    with pytest.raises(UnsupportedLoss):
+        rdp.epsilon_at([Loss.open("why")], 1e-5)

@@ -1,0 +1,118 @@
+"""Risks in words: against closed forms, and against the library that computes the same otherwise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from privfed.accountants import pld
+from privfed.accountants.risk import Risk, Tradeoff
+from privfed.errors import InputError
+from privfed.loss import Loss
+
+RATES = (0.001, 0.01, 0.1)
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
+
+
+def curve(*losses: Loss) -> Tradeoff:
+    """The trade-off curve of composed releases, from their privacy loss distribution."""
+    return Tradeoff.of(pld.distribution(pld.pairs(losses), 1e-3))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_randomized_response_agrees_with_its_closed_form(epsilon: float) -> None:
+    """TPR = min(e^eps FPR, 1 - e^-eps (1 - FPR)); advantage tanh(eps / 2)."""
+    flip = 1 / (1 + math.exp(epsilon))
+    law = ("randomized-response", str(int(flip * 2**64)) + f"/{2**64}", "1")
+    for ours in (curve(Loss.pure(str(epsilon), law)), Tradeoff.pure(epsilon)):
+        for rate in RATES:
+            exact = min(math.exp(epsilon) * rate, 1 - math.exp(-epsilon) * (1 - rate))
+            assert ours.found(rate) == pytest.approx(exact, abs=1e-3)
+        assert ours.advantage == pytest.approx(math.tanh(epsilon / 2), abs=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_laplace_agrees_with_its_closed_form(epsilon: float) -> None:
+    """Of continuous noise: e^eps FPR while that is at most 1/2, then e^-eps / (4 FPR) is missed."""
+    law = ("laplace", "100000", repr(100000 / epsilon))
+    ours = curve(Loss.pure(str(epsilon), law))
+    for rate in RATES:
+        low = math.exp(epsilon) * rate
+        exact = low if low <= 0.5 else 1 - math.exp(-epsilon) / (4 * rate)
+        assert ours.found(rate) == pytest.approx(exact, abs=1e-3)
+    assert ours.advantage == pytest.approx(1 - math.exp(-epsilon / 2), abs=1e-3)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 2.0])
+def test_gaussian_agrees_with_its_closed_form(mu: float) -> None:
+    """TPR = Phi(Phi^-1(FPR) + mu); advantage 2 Phi(mu / 2) - 1; ten releases add up in squares."""
+    loss = Loss.zcdp(str(mu**2 / 20), ("gaussian", "1000000", repr(1000 * math.sqrt(10) / mu)))
+    ours = curve(*pld_bucket(loss, 10))
+    for rate in RATES:
+        assert ours.found(rate) == pytest.approx(norm.cdf(norm.ppf(rate) + mu), abs=1e-3)
+    assert ours.advantage == pytest.approx(2 * norm.cdf(mu / 2) - 1, abs=1e-3)
+
+
+def pld_bucket(loss: Loss, times: int) -> list[Loss]:
+    """Equal releases."""
+    return [loss] * times
+
+
+@pytest.mark.parametrize("rho", [0.005, 0.1, 1.0])
+def test_zcdp_risks_bound_those_of_the_gaussian(rho: float) -> None:
+    """The conversion of a zCDP statement is valid, and so never below Gaussian noise of that rho."""
+    bound, mu = Tradeoff.zcdp(rho), math.sqrt(2 * rho)
+    for rate in RATES:
+        exact = norm.cdf(norm.ppf(rate) + mu)
+        assert exact - 1e-9 <= bound.found(rate) <= min(1.0, 6 * exact)
+
+
+def test_posteriors_follow_bayes() -> None:
+    """From even odds pure epsilon gives e^eps / (1 + e^eps); a smaller prior gives less."""
+    for epsilon in EPSILONS:
+        ours = Tradeoff.pure(epsilon)
+        assert ours.posterior(0.5) == pytest.approx(1 / (1 + math.exp(-epsilon)), abs=1e-6)
+        odds = 0.01 / 0.99 * math.exp(epsilon)
+        assert ours.posterior(0.01) == pytest.approx(odds / (1 + odds), abs=1e-6)
+        assert ours.posterior(0.01, 0.1) <= ours.posterior(0.01) + 1e-12
+
+
+def test_composed_counts_are_far_from_their_basic_sum() -> None:
+    """A hundred counts at epsilon 0.05: basic composition says .99, the curve about .034."""
+    ours = Risk.of(curve(*[Loss.pure("0.05", ("laplace", "1", "20.0"))] * 100))
+    assert ours.found[0.01] == pytest.approx(0.034, abs=2e-3)
+    assert ours.advantage == pytest.approx(0.197, abs=2e-3)
+    assert Risk.of(Tradeoff.pure(5)).found[0.01] > 0.95
+
+
+def test_no_guarantee_and_no_release_are_the_extremes() -> None:
+    """Epsilon 0 is guessing; delta 1 is everything."""
+    nothing, all_ = Tradeoff.pure(0), Tradeoff.approximate(0, 1)
+    assert nothing.found(0.01) == pytest.approx(0.01) and nothing.advantage == pytest.approx(0)
+    assert all_.found(0.01) == 1.0 and all_.reconstructed(0.01) == 1.0
+
+
+def test_missing_falls_as_accusing_rises() -> None:
+    """A trade-off curve is decreasing, convex and below 1 - alpha."""
+    alpha = np.linspace(0, 1, 301)
+    for ours in (curve(Loss.pure("1", ("laplace", "9", "9.0"))), Tradeoff.zcdp(0.3)):
+        missed = ours.missed(alpha)
+        assert (np.diff(missed) <= 1e-12).all() and (missed <= 1 - alpha + 1e-12).all()
+        assert (np.diff(missed, 2) >= -1e-9).all()
+
+
+def test_sentences_carry_the_figures() -> None:
+    """An officer reads percentages."""
+    words = " ".join(Risk.of(Tradeoff.pure(1)).sentences())
+    assert "accuses 1 % of those who took no part finds at most 2.72 %" in words
+    assert "advantage of more than 46.2 %" in words
+
+
+@pytest.mark.parametrize("prior", [0, 1, -0.5, float("nan"), 2])
+def test_a_prior_is_a_share(prior: float) -> None:
+    """A prior outside of (0, 1) is one clear error."""
+    with pytest.raises(InputError, match="prior must lie between 0 and 1"):
+        Tradeoff.pure(1).posterior(prior)
