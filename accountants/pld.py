@@ -52,10 +52,10 @@ class Pair:
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
         """delta(epsilon), also for negative epsilon."""
         least = -np.expm1(np.minimum(epsilon, 0))
-        delta = np.clip(_CURVES[self.name](self, epsilon), least, 1.0)
+        delta = np.asarray(np.clip(_CURVES[self.name](self, epsilon), least, 1.0))
         if self.name != "gaussian":
             delta[epsilon >= self.size] = 0.0
-        return np.asarray(delta)
+        return delta
 
     @property
     def reach(self) -> float:
@@ -77,7 +77,8 @@ def _laplace(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
     step = pair.size / pair.steps
     middle = (pair.steps + 1) / 2 + epsilon / (2 * step)
     low = np.clip(np.floor(middle), 0, pair.steps)
-    return np.maximum(_told(pair, epsilon, low), _told(pair, epsilon, low + 1))
+    told = np.maximum(_told(pair, epsilon, low), _told(pair, epsilon, low + 1))
+    return np.asarray(told)
 
 
 def _told(pair: Pair, epsilon: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -104,9 +104,12 @@ Refuse = Callable[[Spent], Reason | None]
 
 
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may be drawn from one block: all but the question itself."""
-    scopes = sorted(spent.within)
-    return encode_body({**charge.body(), "query": "", "who": charge.principal, "scopes": scopes})
+    """Equal for charges that may be drawn from one block: all but the question and its round.
+
+    Where a limit tells rounds apart, the scopes do.
+    """
+    asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
+    return encode_body({**charge.body(), **asked})
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:

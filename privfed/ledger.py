@@ -7,7 +7,7 @@ refunded. Rows hold public fields and released bytes only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -184,7 +184,7 @@ class Ledger:
                 self._file.append("refused", charge.principal, charge.request, body)
                 return reason
             count = most(block, spent, accountant.cost(charge.loss), charge.kind, refuse)
-            self._charge(charge, accountant, spent.aspects, count, payload)
+            self._charge(charge, accountant, spent, count, payload)
             if count > 1:
                 self._blocks[key] = (self._file.get("charged"), count)
                 self._draw(charge, key, payload)
@@ -231,16 +231,13 @@ class Ledger:
         self,
         charge: Charge,
         accountant: Accountant,
-        aspects: Mapping[str, str],
+        spent: Spent,
         count: int,
         payload: bytes,
     ) -> None:
         """Append a charge, or a block of equal ones, with the totals after it."""
         cost, finite = accountant.cost(charge.loss), charge.loss.finite
-        totals = {
-            name: self._total(name).plus(cost, finite, count)
-            for name in tracked(aspects, self._limits())
-        }
+        totals = {name: self._total(name).plus(cost, finite, count) for name in spent.within}
         for name, total in totals.items():
             self._file.put(f"total:{name}", total)
         body = {**charge.body(), "amount": list(map(str, cost)), "totals": totals}

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -111,22 +111,29 @@ def statement(
 
 
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
-    """Each charging row with how many of its charges were answered, and how many were not."""
+    """Charges with how many of them were answered, and how many were not.
+
+    A charge that was drawn from a block counts where it was drawn, the rest where it was reserved.
+    """
     charges: dict[Any, Entry] = {}
-    answered: dict[Any, int] = {}
+    left: dict[Any, int] = {}
     for entry in entries:
         who = (entry.principal, entry.request)
-        if entry.event == "block":
-            charges[entry.seq] = entry
-        elif entry.event == "reserved":
-            charges[who] = entry
+        if entry.event in ("block", "reserved"):
+            key: Any = entry.seq if entry.event == "block" else who
+            charges[key], left[key] = entry, entry.body.get("count", 1)
         elif entry.event == "drawn":
-            answered[entry.body["block"]] = answered.get(entry.body["block"], 0) + 1
+            block = entry.body["block"]
+            left[block] -= 1
+            amount = charges[block].body["amount"]
+            yield replace(entry, body={**entry.body, "amount": amount}), 1, 0
         elif entry.event in ("released", "failed") and who in charges:
-            answered[who] = 1
+            left[who] = 0
     for key, entry in charges.items():
-        done = answered.get(key, 0)
-        yield entry, done, entry.body.get("count", 1) - done
+        if entry.event == "block":
+            yield entry, 0, left[key]
+        else:
+            yield entry, 1 - left[key], left[key]
 
 
 def _aspect(entry: Entry, by: str) -> str:

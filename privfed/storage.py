@@ -109,32 +109,23 @@ class ChainFile:
         """
         with self._lock:
             self._check_process()
-            if self._depth:
-                with self._joined():
-                    yield
-                return
+            outermost = self._depth == 0
+            self._depth += 1
             try:
-                self._begin()
-                with self._joined():
-                    yield
-                self._commit()
-            except (sqlite3.Error, OSError) as error:
-                self._rollback()
-                raise LedgerError(f"{self}: {error}") from None
-            except BaseException:
-                self._rollback()
+                if outermost:
+                    self._begin()
+                yield
+                if outermost:
+                    self._commit()
+            except BaseException as error:
+                self._broken = True
+                if outermost:
+                    self._rollback()
+                if isinstance(error, sqlite3.Error | OSError):
+                    raise LedgerError(f"{self}: {error}") from None
                 raise
-
-    @contextmanager
-    def _joined(self) -> Iterator[None]:
-        self._depth += 1
-        try:
-            yield
-        except BaseException:
-            self._broken = True
-            raise
-        finally:
-            self._depth -= 1
+            finally:
+                self._depth -= 1
 
     def _begin(self) -> None:
         self._broken = False

@@ -1,0 +1,207 @@
+"""The ledger and the accountants at full size: one command, every figure with its target.
+
+    python benchmarks/ledger.py [--quick]
+
+Speeds are put beside a peer in the same run: SQLite alone with the same rows and the same durability.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from privfed.accountant import Budget
+from privfed.accountants import pld
+from privfed.gate import Gate
+from privfed.ledger import Ledger
+from privfed.local import LocalDisclosure
+from privfed.loss import Loss
+from privfed.mechanisms.randomized_response import flip_probability
+from privfed.policy import Guard, Policy
+from privfed.records import Records
+from privfed.schema import Column, Schema
+from privfed.testing.ledger_trials import (
+    crowd,
+    every_flip,
+    fill,
+    killed,
+    objects,
+    some_flips,
+)
+from privfed.testing.queries import Histogram
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def line(what: str, figure: str, target: str) -> None:
+    print(f"{what:58} {figure:>34}   {target}", flush=True)
+
+
+def appending(folder: Path, rows: int) -> Path:
+    path = folder / "append.db"
+    ledger = Ledger(path, "d")
+    seconds = timed(lambda: fill(ledger, rows))
+    size = path.stat().st_size / rows
+    ledger.close()
+    peer = timed(lambda: plain_rows(folder / "plain.db", rows, int(size)))
+    line(
+        f"append {rows:,} durable rows, 2,000 together",
+        f"{rows / seconds:,.0f} rows/s ({seconds / peer:.1f} x SQLite alone)",
+        ">= 20,000 rows/s",
+    )
+    return path
+
+
+def plain_rows(path: Path, rows: int, size: int) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("CREATE TABLE entries (seq INTEGER PRIMARY KEY, body BLOB)")
+    for start in range(0, rows, 2000):
+        db.execute("BEGIN IMMEDIATE")
+        for _ in range(start, min(start + 2000, rows)):
+            db.execute("INSERT INTO entries (body) VALUES (?)", (b"x" * size,))
+        db.execute("COMMIT")
+    db.close()
+
+
+def verifying(path: Path, rows: int) -> None:
+    ledger = Ledger.read(path)
+    seconds = timed(ledger.verify)
+    line(f"verify {rows:,} rows", f"{seconds:.2f} s", "< 10 s per 1,000,000")
+    ledger.close()
+    seconds = min(timed(lambda: Ledger(path, "d").close()) for _ in range(5))
+    small = path.with_name("small.db")
+    Ledger(small, "d").close()
+    alone = min(timed(lambda: Ledger(small, "d").close()) for _ in range(5))
+    line("open it", f"{seconds * 1e3:.1f} ms (empty: {alone * 1e3:.1f} ms)", "O(1)")
+
+
+def crashing(folder: Path, kills: int) -> None:
+    lives = killed(folder / "killed.db", kills, seed=11)
+    outcome = f"{lives.changed} changed, {lives.short} short of {len(lives.released)} released"
+    line(f"SIGKILL x {lives.kills}, {lives.interrupted} charges cut off", outcome, "0 and 0")
+
+
+def tampering(folder: Path, rows: int, sample: int) -> None:
+    path = folder / "flips.db"
+    ledger = Ledger(path, "d")
+    fill(ledger, rows)
+    ledger.close()
+    tried, unnoticed = every_flip(path)
+    line(
+        f"every bit of every value of {rows + 1:,} rows", f"{unnoticed} of {tried:,} unnoticed", "0"
+    )
+    tried, unnoticed = some_flips(path, sample, seed=3)
+    line("of them in the file, by the whole verifier", f"{unnoticed} of {tried:,} unnoticed", "0")
+    assert not objects(path)
+
+
+def crowding(folder: Path, each: int) -> None:
+    seconds = time.perf_counter()
+    counts = crowd(folder / "crowd.db", 4, 8, each, "20")
+    seconds = time.perf_counter() - seconds
+    line(
+        f"4 processes x 8 threads x {each} requests, budget for 200",
+        f"{counts.get('release', 0)} released, {counts.get('budget', 0)} refused, {seconds:.0f} s",
+        "200 and the rest, nothing else",
+    )
+
+
+SCHEMA = Schema(tuple(Column(f"x{i}", lower=0.0, upper=1.0) for i in range(10)))
+
+
+def rounds(folder: Path, count: int, block: int) -> None:
+    """A plain schedule: each round one histogram of 32 bins from each of five clients."""
+    policy = Policy(
+        {Histogram.kind: (Guard.of("laplace", spend="0.01", times=count),)},
+        budget=Budget.of(Fraction(count, 100)),
+    )
+    query = Histogram(0, tuple(np.linspace(0, 1, 33).tolist()))
+    times = {}
+    for where in ("disk", "memory"):
+        gates = {}
+        for client in range(5):
+            name = f"{where}-{block}-{client}"
+            ledger = Ledger(folder / f"{name}.db" if where == "disk" else None, name)
+            records = Records(SCHEMA, np.random.default_rng(client).random((2000, 10)))
+            gates[name] = Gate(name, records, policy, ledger, queries=(Histogram,), block=block)
+        federation = LocalDisclosure(gates)
+        times[where] = timed(lambda ask=federation.ask: [ask(query) for _ in range(count)])
+    share = 1 - times["memory"] / times["disk"]
+    line(
+        f"{count} rounds with 5 clients, blocks of {block}: durable writes",
+        f"{share:.1%} of {times['disk']:.1f} s",
+        "<= 10 %",
+    )
+
+
+def composing(releases: int) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.uniform(0.5, 1.5, releases) / math.sqrt(releases)
+    for name, kinds in (("Laplace", (0,)), ("mixed", (0, 1, 2))):
+        losses = [_loss(kinds[i % len(kinds)], float(size)) for i, size in enumerate(sizes)]
+        seconds = timed(lambda given=losses: pld.epsilon_at(given, 1e-6))
+        ours = pld.epsilon_at(losses, 1e-6)
+        line(
+            f"{releases:,} different {name} releases, epsilon at 1e-6",
+            f"{ours:.4f} in {seconds:.2f} s",
+            "< 2 s",
+        )
+
+
+def comparing(releases: int) -> None:
+    """Against the composition of all releases without buckets, on a ten times finer grid."""
+    rng = np.random.default_rng(1)
+    sizes = rng.uniform(0.5, 1.5, releases) / math.sqrt(releases)
+    losses = [_loss(i % 3, float(size)) for i, size in enumerate(sizes)]
+    found = pld.pairs(losses)
+    exact = pld.distribution(found, pld._interval(found) / 3).get_epsilon_for_delta(1e-6)
+    ours = pld.epsilon_at(losses, 1e-6)
+    line(
+        f"{releases:,} mixed releases against no buckets, finer grid",
+        f"{ours:.4f} / {exact:.4f} = {ours / exact:.4f}",
+        "within 1 %",
+    )
+
+
+def _loss(kind: int, size: float) -> Loss:
+    if kind == 0:
+        return Loss.pure(repr(size), ("laplace", "1000", repr(1000 / size)))
+    if kind == 1:
+        return Loss.zcdp(repr(size**2 / 2), ("gaussian", "1000000", repr(1000 / size)))
+    flip = flip_probability(Fraction(repr(size)))
+    return Loss.pure(repr(size), ("randomized-response", str(flip), "1"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    scale = 10 if parser.parse_args().quick else 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = appending(folder, 1_000_000 // scale)
+        verifying(path, 1_000_000 // scale)
+        for block in (1, 16):
+            rounds(folder, 300 // scale, block)
+        composing(10_000 // scale)
+        comparing(2000 // scale)
+        crowding(folder, 20)
+        crashing(folder, 300 // scale)
+        tampering(folder, 1000 // scale, 2000 // scale)
+
+
+if __name__ == "__main__":
+    main()
