@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from privfed.accountant import Accountant, Amount, Budget
+from privfed.accountants.zcdp import odometer
 from privfed.conversion import largest_rho, to_epsilon
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.exact import round_up
@@ -49,3 +50,7 @@ class ApproximateZeroConcentrated(Accountant):
         if left <= 0:
             raise PolicyError("the losses' own deltas already exceed the one to report at")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
+
+    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Of a running total without a ceiling: see :func:`privfed.accountants.zcdp.odometer`."""
+        return odometer(total[0], delta - total[1])[0], delta

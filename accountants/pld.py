@@ -23,6 +23,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import log_ndtr
 
 from privfed.accountants import rdp
+from privfed.chain import Entry
 from privfed.errors import UnsupportedLoss
 from privfed.loss import Law, Loss
 
@@ -210,7 +211,7 @@ class Figure:
     label: str
 
 
-FIXED = "valid because the noise of every release was fixed in advance"
+FIXED = "valid because the noise of every release, and their number, was fixed in advance"
 ADAPTIVE = "valid whatever the amounts depended on"
 
 
@@ -234,6 +235,22 @@ def retrospective(losses: Sequence[Loss], delta: float, own: float, fixed: bool)
         if value < best.epsilon:
             best = Figure(value, delta, method, FIXED)
     return best
+
+
+def of_entries(entries: Iterable[Entry], delta: float, own: float) -> Figure:
+    """The tightest figure that is valid for what a ledger holds.
+
+    Amounts count as fixed in advance unless the asking side ever proposed one.
+
+    Args:
+        entries: the ledger's rows.
+        delta: where to state epsilon.
+        own: the epsilon at this delta by the ledger's accountant.
+    """
+    bodies = [entry.body for entry in entries if entry.event in ("reserved", "drawn")]
+    losses = [Loss.from_dict(body["loss"]) for body in bodies]
+    fixed = all(body.get("schedule") == "fixed" for body in bodies)
+    return retrospective(losses, delta, own, fixed and all(loss.finite for loss in losses))
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:

@@ -49,6 +49,10 @@ class ZeroConcentrated(Accountant):
             raise PolicyError("accountant 'zcdp' reports at a delta above 0, such as \"1e-5\"")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
 
+    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Of a running total without a ceiling: see :func:`odometer`."""
+        return odometer(total[0], delta - total[1])[0], delta
+
 
 def odometer(rho: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
     """Give (epsilon, delta) of a running total at a moment that may depend on all releases so far.

@@ -18,6 +18,8 @@ from privfed.exact import Number, exact, text
 from privfed.loss import Loss
 
 Amount = tuple[Fraction, ...]
+#: The delta at which a total is stated where no budget names one.
+STATED = Fraction(1, 10**5)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,14 @@ class Accountant(ABC):
     @abstractmethod
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
         """Give (epsilon, delta) of a total, rounded up; ``delta`` is the one asked for."""
+
+    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Give (epsilon, delta) of a running total that no ceiling bounds, at any moment.
+
+        The moment may depend on all releases so far; where that makes a difference to
+        :meth:`guarantee`, an accountant says so by its own method.
+        """
+        return self.guarantee(total, delta)
 
     @property
     def nothing(self) -> Amount:

@@ -6,7 +6,6 @@ In one process the gate is a convention, for Python has no walls; across process
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from privfed import plugins, wire
+from privfed.accountant import STATED
 from privfed.channel import ChannelDisclosure
 from privfed.errors import InputError, PolicyError
 from privfed.gate import Gate
@@ -213,13 +213,15 @@ def _record_inferred(gate: Gate, schema: Schema) -> None:
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     spent = gate.ledger.spent(gate.accountant)
     budget = gate.policy.budget
-    delta = budget.delta if budget is not None else Fraction(0)
-    epsilon, _ = gate.accountant.guarantee(spent.total, delta) if budget else (spent.total[0], 0)
+    if budget is None:
+        epsilon, _ = gate.accountant.odometer(spent.total, STATED)
+    else:
+        epsilon, _ = gate.accountant.guarantee(spent.total, budget.delta)
     return {
         "client": name,
         "unit": gate.policy.unit,
         "epsilon": None if budget is None else float(budget.epsilon),
-        "delta": None if budget is None else float(delta),
+        "delta": None if budget is None else float(budget.delta),
         "spent": float("inf") if spent.unprotected else float(epsilon),
         "remaining": None if budget is None else max(0.0, float(budget.epsilon - epsilon)),
         "unprotected": spent.unprotected,

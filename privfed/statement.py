@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import Accountant, Amount, Budget
+from privfed.accountant import STATED, Accountant, Amount, Budget
 from privfed.chain import Entry
 from privfed.errors import InputError
 from privfed.exact import text
@@ -168,12 +168,12 @@ def _line(
 
 
 def _guaranteed(line: Line, accountant: Accountant, terms: Mapping[str, Any]) -> Line:
-    whole = line.budget or _budget("all", "", terms)
-    delta = Fraction(0) if whole is None else whole.delta
+    ceiling = line.budget or _budget("all", "", terms)
     total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
-    if delta == 0 and accountant.components[0] != "epsilon":
-        delta = Fraction(1, 10**5)  # an odometer without a ceiling needs one to be shown at
-    epsilon, delta = accountant.guarantee(total, delta)
+    if ceiling is None:
+        epsilon, delta = accountant.odometer(total, STATED)
+    else:
+        epsilon, delta = accountant.guarantee(total, ceiling.delta)
     return Line(**{**vars(line), "epsilon": epsilon, "delta": delta})
 
 

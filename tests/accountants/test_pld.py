@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from privfed.accountants import pld, rdp
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import UnsupportedLoss
+from privfed.gate import Gate
+from privfed.ledger import Ledger
 from privfed.loss import Loss
 from privfed.mechanisms.randomized_response import flip_probability
+from privfed.policy import Guard, Policy
+from privfed.records import Records
+from privfed.release import Request
+from privfed.testing.ledger_trials import QUERY, SMALL
+from privfed.testing.queries import Histogram
 
 
 def laplace(epsilon: float, steps: int = 1000) -> Loss:
@@ -186,3 +193,16 @@ def test_renyi_figures_are_above_and_near_the_distributions(make, times: int) ->
     assert tight * 0.985 <= renyi <= tight * 1.6
     with pytest.raises(UnsupportedLoss):
         rdp.epsilon_at([Loss.open("why")], 1e-5)
+
+
+def test_a_ledgers_figure_is_tight_unless_amounts_were_proposed() -> None:
+    """Fifty counts at a fixed spend; one proposal among them, and the filter's figure stands."""
+    policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="0.1"),)})
+    records = Records(SMALL, np.array([[1.0], [70.0]]))
+    gate = Gate("c", records, policy, Ledger(), queries=(Histogram,))
+    for number in range(50):
+        gate.answer(Request.of(f"r{number}", QUERY))
+    figure = pld.of_entries(gate.ledger.entries(), 1e-6, 5.0)
+    assert figure.method == "pld" and 2.5 < figure.epsilon < 4
+    gate.answer(Request.of("proposed", QUERY, spend=Fraction(1, 20)))
+    assert pld.of_entries(gate.ledger.entries(), 1e-6, 5.05).method == "filter"

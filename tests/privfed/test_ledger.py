@@ -353,3 +353,15 @@ def test_verification_of_a_copy_needs_no_gate(path: Path) -> None:
     ledger.close()
     assert Ledger.read(path).dataset == "d"
     assert not objects(path, head)
+
+
+def test_without_a_ceiling_the_odometer_is_shown() -> None:
+    """A zCDP total that nothing bounds is stated so that it holds at any moment."""
+    ledger, zcdp = Ledger(), ZeroConcentrated()
+    for number in range(5):
+        ledger.reserve(charge(number), zcdp, yes)
+    (whole,) = ledger.budget()
+    total = ledger.spent(zcdp).total
+    assert whole.budget is None and whole.delta == Fraction(1, 10**5)
+    assert whole.epsilon == zcdp.odometer(total, whole.delta)[0]
+    assert whole.epsilon > zcdp.guarantee(total, whole.delta)[0]

@@ -160,8 +160,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=20,
+    max_examples=20,
+    stateful_step_count=16,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
