@@ -84,6 +84,7 @@ class Spent:
         times: how often each kind was charged (of the kinds that were looked up).
         within: the total of each scope that the charge at hand counts towards.
         aspects: what the charge at hand is told apart by.
+        time: when it was looked up, and the charge at hand is made.
     """
 
     total: Amount
@@ -91,6 +92,7 @@ class Spent:
     times: dict[str, int] = field(default_factory=dict)
     within: dict[str, Amount] = field(default_factory=dict)
     aspects: dict[str, str] = field(default_factory=dict)
+    time: str = ""
 
     def after(self, cost: Amount, kind: str, count: int) -> Spent:
         """What will have been charged after some more charges of one kind."""

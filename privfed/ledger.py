@@ -171,7 +171,7 @@ class Ledger:
             None if the charge is now durable, else the reason, which is recorded.
         """
         with self._file.exclusive():
-            if self.find(charge.principal, charge.request) is not None:
+            if self._file.charged(charge.principal, charge.request):
                 return Reason.INTERRUPTED
             spent = self._spent_before(charge, accountant)
             key = block_key(charge, spent) if block > 1 or self._blocks else b""
@@ -204,12 +204,13 @@ class Ledger:
 
     def _spent_before(self, charge: Charge, accountant: Accountant) -> Spent:
         self._check_accountant(charge, accountant)
-        aspects = charge.aspects(self._file.now())
+        time = self._file.now()
+        aspects = charge.aspects(time)
         totals = {name: self._total(name) for name in tracked(aspects, self._limits())}
         whole, kind = totals[WHOLE], totals[scope(("kind",), aspects)]
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
         times = {charge.kind: kind.times}
-        return Spent(within[WHOLE], whole.unprotected, times, within, aspects)
+        return Spent(within[WHOLE], whole.unprotected, times, within, aspects, time)
 
     def _check_accountant(self, charge: Charge, accountant: Accountant) -> None:
         held = self._file.get("terms")
@@ -245,9 +246,11 @@ class Ledger:
             body["accountant"] = accountant.name
             self._file.put("accountant", accountant.name)
         if count > 1:
-            head = self._file.append("block", charge.principal, "", {**body, "count": count})
+            body = {**body, "count": count}
+            head = self._file.append("block", charge.principal, "", body, b"", spent.time)
         else:
-            head = self._file.append("reserved", charge.principal, charge.request, body, payload)
+            who = charge.principal, charge.request
+            head = self._file.append("reserved", *who, body, payload, spent.time)
         self._file.put("charged", head.seq)
 
     def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:

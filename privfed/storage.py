@@ -171,29 +171,33 @@ class ChainFile:
     # --- rows and state, inside a transaction --------------------------------------------------
 
     def append(
-        self, event: str, principal: str, request: str, body: dict[str, Any], payload: bytes = b""
+        self,
+        event: str,
+        principal: str,
+        request: str,
+        body: dict[str, Any],
+        payload: bytes = b"",
+        time: str = "",
     ) -> Head:
-        """Chain one more row."""
-        seq, previous, before = self._last
-        row: Row = (
-            seq + 1,
-            self.now(before),
-            event,
-            principal,
-            request,
-            encode_body(body),
-            payload,
-        )
+        """Chain one more row; its time is now unless :meth:`now` was asked before."""
+        seq, previous, _ = self._last
+        facts = encode_body(body)
+        row: Row = (seq + 1, time or self.now(), event, principal, request, facts, payload)
         digest = link(previous, row)
         self._db.execute("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?)", (*row, digest))
         self._last = (seq + 1, digest, row[1])
         self._changed.add("tip")
         return Head(seq + 1, digest)
 
-    def now(self, before: str | None = None) -> str:
+    def now(self) -> str:
         """The time for the next row: a clock that jumps back does not take the rows along."""
         time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
-        return max(time, self._last[2] if before is None else before)
+        return max(time, self._last[2])
+
+    def charged(self, principal: str, request: str) -> bool:
+        """Whether a request was charged before."""
+        sql = f"SELECT 1 FROM entries {BY_REQUEST}"
+        return self._db.execute(sql, (principal, request)).fetchone() is not None
 
     def get(self, name: str) -> Any:
         """A named value of the state, or none."""
