@@ -139,7 +139,7 @@ def crowding(folder: Path, each: int) -> None:
 SCHEMA = Schema(tuple(Column(f"x{i}", lower=0.0, upper=1.0) for i in range(10)))
 
 
-def rounds(folder: Path, count: int, block: int) -> None:
+def rounds(folder: Path, count: int, block: int, parallel: bool) -> None:
     """A plain schedule: each round one histogram of 32 bins from each of five clients."""
     policy = Policy(
         {Histogram.kind: (Guard.of("laplace", spend="0.01", times=count),)},
@@ -150,15 +150,15 @@ def rounds(folder: Path, count: int, block: int) -> None:
     for where in ("disk", "memory"):
         gates = {}
         for client in range(5):
-            name = f"{where}-{block}-{client}"
+            name = f"{where}-{block}-{parallel}-{client}"
             ledger = Ledger(folder / f"{name}.db" if where == "disk" else None, name)
             records = Records(SCHEMA, np.random.default_rng(client).random((2000, 10)))
             gates[name] = Gate(name, records, policy, ledger, queries=(Histogram,), block=block)
-        federation = LocalDisclosure(gates)
+        federation = LocalDisclosure(gates, parallel)
         times[where] = timed(lambda ask=federation.ask: [ask(query) for _ in range(count)])
     share = 1 - times["memory"].wall / times["disk"].wall
     line(
-        f"{count} rounds with 5 clients, blocks of {block}: durable writes",
+        f"{count} rounds, 5 clients{' at once' * parallel}, blocks of {block}: durable writes",
         f"{share:.1%} of {times['disk'].wall:.1f} s",
         f"<= 10 % (a bare commit takes {bare_commit(folder) * 1e3:.2f} ms here)",
     )
@@ -226,8 +226,8 @@ def main() -> None:
         folder = Path(name)
         path = appending(folder, 1_000_000 // scale)
         verifying(path, 1_000_000 // scale)
-        for block in (1, 16):
-            rounds(folder, 300 // scale, block)
+        for block, parallel in ((1, False), (16, False), (1, True), (16, True)):
+            rounds(folder, 300 // scale, block, parallel)
         composing(10_000 // scale)
         comparing(2000 // scale)
         crowding(folder, 20)

@@ -35,14 +35,17 @@ class LocalDisclosure(ChannelDisclosure):
 
     Args:
         gates: the clients' gates, by name.
+        parallel: whether to ask all clients at the same time, so that they wait for their disks
+            together; the order of their releases in the transcript is then chance.
     """
 
-    def __init__(self, gates: Mapping[str, Gate]) -> None:
+    def __init__(self, gates: Mapping[str, Gate], parallel: bool = False) -> None:
         if not gates:
             raise InputError("a federation needs at least one client")
         self.gates = dict(gates)
         schema = next(iter(self.gates.values())).schema
-        super().__init__(schema, {name: gate.serve for name, gate in self.gates.items()})
+        channels = {name: gate.serve for name, gate in self.gates.items()}
+        super().__init__(schema, channels, parallel=parallel)
 
     @classmethod
     def from_frame(
