@@ -146,10 +146,19 @@ def ledger() -> None:
 
 @ledger.command()
 @folder_argument
-def verify(folder: Path) -> int:
-    """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw."""
+@click.option("--head", multiple=True, help="A published head, seq:hash, of one ledger's file.")
+@click.option("--public", type=click.Path(path_type=Path), help="The owner's public key, a file.")
+def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
+    """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw.
+
+    FOLDER is a study's output, or one ledger's file.
+    """
     from privfed.output import Output
 
+    if folder.is_file():
+        return _verified_file(folder, head, public)
+    if head or public:
+        raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     output, broken = Output.opened(folder), 0
     for name in output.policies:
         heads = output.heads(name)
@@ -188,12 +197,18 @@ def export(folder: Path, form: str) -> int:
 
 @ledger.command()
 @folder_argument
-def budget(folder: Path) -> int:
-    """Show what each client spent under each policy."""
-    from privfed import assembly
+@click.option("--by", help="Of one ledger's file: study, kind, month, client, round, ...")
+def budget(folder: Path, by: str | None) -> int:
+    """Show what each client spent under each policy; or what one ledger's file holds."""
+    from privfed import assembly, ledger_commands
     from privfed.output import Output
     from privfed.reports.text import spending
 
+    if folder.is_file():
+        click.echo(ledger_commands.budget(folder, by))
+        return FINE
+    if by is not None:
+        raise InputError("--by is for one ledger; give that ledger's file, not a folder")
     click.echo(spending(assembly.gather(Output.opened(folder))))
     return FINE
 
@@ -274,6 +289,17 @@ def _verified(where: str, one: Any, head: Any) -> int:
         return 1
     click.echo(f"intact {where}: {reached.seq} rows, head {reached.hash}")
     return 0
+
+
+def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
+    from privfed import ledger_commands
+
+    try:
+        click.echo(ledger_commands.verified(path, heads, public))
+    except LedgerError as error:
+        click.echo(f"BROKEN {path}: {error}", err=True)
+        return BREACH
+    return FINE
 
 
 def _rows(folder: Path, policy: str | None, client: str | None) -> Any:
