@@ -22,6 +22,10 @@ from privfed.release import Head
 #: Number of the canonical form; a ledger written in another one is refused.
 FORMAT = 2
 GENESIS = "0" * 64
+#: Words for rows that only the ledger itself writes.
+OWN_EVENTS = frozenset(
+    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
+)
 #: The columns of a row in order, without its hash.
 COLUMNS = ("seq", "time", "event", "principal", "request", "body", "payload")
 Row = tuple[int, str, str, str, str, bytes, bytes]
@@ -99,4 +103,7 @@ def fits(previous: str, stored: tuple[Any, ...]) -> bool:
     """
     if tuple(map(type, stored)) != _TYPES or stored[0] < 0:
         return False
-    return bool(link(previous, stored[:7]) == stored[7])
+    try:
+        return bool(link(previous, stored[:7]) == stored[7])
+    except ValueError:  # the hash before is none, or a text has no form in bytes
+        return False

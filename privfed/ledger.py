@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privfed.accountant import Accountant
-from privfed.chain import FORMAT, Entry, encode_body
+from privfed.chain import FORMAT, OWN_EVENTS, Entry, encode_body
 from privfed.charge import Charge, Refuse, Spent, block_key, most
 from privfed.errors import LedgerError
 from privfed.limit import WHOLE, Limit, scope
@@ -29,11 +29,6 @@ from privfed.total import Total, kind_of, limits_of, tracked
 from privfed.verification import check_begun, stored_totals, totals_of, verify
 
 __all__ = ["Charge", "Entry", "Ledger", "Spent"]
-
-#: Words for rows that only the ledger itself writes.
-OWN_EVENTS = frozenset(
-    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
-)
 
 
 class Ledger:
@@ -58,6 +53,7 @@ class Ledger:
         self._file = ChainFile(path, clock)
         self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
         self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self._file.undone = self._forget_blocks
         self._begin()
 
     def _begin(self) -> None:
@@ -76,8 +72,10 @@ class Ledger:
         if charged is None:
             return
         entry = next(self._file.select("WHERE seq = ?", (charged,)), None)
-        totals = {} if entry is None else entry.body.get("totals", {})
-        if not totals or any(self._file.get(f"total:{n}") != t for n, t in totals.items()):
+        totals = None if entry is None else entry.body.get("totals")
+        if not isinstance(totals, dict) or any(
+            self._file.get(f"total:{n}") != t for n, t in totals.items()
+        ):
             raise LedgerError(f"{self._file}: its totals do not fit its entries; verify it")
 
     @classmethod
@@ -262,6 +260,11 @@ class Ledger:
         self._drawn[charge.principal, charge.request] = (row, payload)
         return True
 
+    def _forget_blocks(self) -> None:
+        """A block whose row was undone was never paid for; better to waste what is left of others."""
+        self._blocks.clear()
+        self._drawn.clear()
+
     def release(self, charge: Charge, payload: bytes) -> Head:
         """Make a reply's bytes durable; only then may they be sent."""
         return self._reply("released", charge, payload)
@@ -276,6 +279,8 @@ class Ledger:
             if who in self._drawn:
                 row, fields = self._drawn.pop(who)
                 self._file.append("drawn", *who, {**charge.body(), "block": row}, fields)
+            elif not self._file.charged(*who):
+                raise LedgerError(f"{self._file}: nothing is reserved for request {who[1]!r}")
             return self.sign(self._file.append(event, *who, {"query": charge.query}, payload))
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:

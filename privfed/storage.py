@@ -61,6 +61,8 @@ class ChainFile:
         self.path = None if path is None else Path(path)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._reading = reading
+        #: Called when a transaction was undone, for whoever remembers what it had written.
+        self.undone: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._depth, self._broken = 0, False
@@ -158,6 +160,7 @@ class ChainFile:
         self._durable = self._last
 
     def _rollback(self) -> None:
+        self.undone()
         self._state.clear()
         self._changed.clear()
         self._last = self._durable

@@ -24,7 +24,7 @@ from privfed.policy import Guard, Policy
 from privfed.release import Reason
 from privfed.signing import Signer, check_signature
 from privfed.storage import ChainFile
-from privfed.testing.ledger_trials import charge, fill, objects
+from privfed.testing.ledger_trials import charge, edited, fill, objects
 
 PURE = PureEpsilon()
 
@@ -365,3 +365,38 @@ def test_without_a_ceiling_the_odometer_is_shown() -> None:
     assert whole.budget is None and whole.delta == Fraction(1, 10**5)
     assert whole.epsilon == zcdp.odometer(total, whole.delta)[0]
     assert whole.epsilon > zcdp.guarantee(total, whole.delta)[0]
+
+
+def test_a_block_that_was_undone_cannot_be_drawn(path: Path) -> None:
+    """A transaction that fails takes its block along: later charges are reserved themselves."""
+    ledger = Ledger(path, "d")
+    with pytest.raises(ZeroDivisionError), ledger.together():
+        ledger.reserve(charge(1), PURE, yes, block=8)
+        _ = 1 // 0
+    with pytest.raises(LedgerError, match="nothing is reserved for request 'r1'"):
+        ledger.release(charge(1), b"unpaid")
+    assert ledger.reserve(charge(2), PURE, yes) is None
+    ledger.release(charge(2), b"paid")
+    assert ledger.spent(PURE).total[0] == Fraction(1, 10)
+    ledger.verify()
+
+
+def test_nothing_is_released_that_was_not_reserved() -> None:
+    """Order of events: a release without a charge is an error, and leaves no row."""
+    ledger = Ledger()
+    head = ledger.head
+    for record in (ledger.release, ledger.fail):
+        with pytest.raises(LedgerError, match="nothing is reserved"):
+            record(charge(1), b"bytes")
+    assert ledger.head == head
+
+
+def test_a_hash_that_is_none_is_found_at_opening(path: Path) -> None:
+    """The last row's predecessor with an unreadable hash is a typed error."""
+    ledger = Ledger(path, "d")
+    fill(ledger, 4)
+    ledger.close()
+    edited(path, "UPDATE entries SET hash = replace(hash, '0', 'z') WHERE seq = 4")
+    with pytest.raises(LedgerError):
+        Ledger(path, "d")
+    assert objects(path)
