@@ -26,7 +26,6 @@ from privfed.errors import (
 )
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.loss import Loss
-from privfed.maps import libraries, mapped
 from privfed.mechanism import Guarded, Mechanism
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Part
@@ -51,6 +50,7 @@ from privfed.shield import (
     as_released,
     assign,
     check_supported,
+    described,
     is_local,
     sound,
 )
@@ -248,10 +248,8 @@ class Gate:
             "unit": self.policy.unit,
             "cap": self.policy.cap,
             "data": self.data,
-            "mechanisms": {name: s.mechanism.name for s in shields for name in s.group},
-            "maps": [list(stated) for law in loss.laws if (stated := mapped(law)) is not None],
             "schedule": "fixed" if request.spend is None else "proposed",
-            "libraries": libraries(),
+            **described(shields, loss),
         }
         return Charge(
             request.principal,

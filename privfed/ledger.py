@@ -35,7 +35,7 @@ class Ledger:
     """An open ledger.
 
     Args:
-        path: the file, or none for one in memory (tests and throw-away simulations).
+        path: the file, or none for one in memory (tests, throw-away simulations).
         dataset: names the data set; a ledger of another one is refused.
         clock: gives the time written into rows.
         key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or none.
@@ -161,9 +161,8 @@ class Ledger:
             accountant: how losses add up.
             refuse: gives the reason why a charge on top of what is spent is refused, or none.
             payload: the query's public values, for the transcript.
-            block: how many such charges to reserve at once, if they fit; later ones draw on them
-                without waiting for the disk. What is left of a block when the process ends counts
-                as spent.
+            block: how many such charges to reserve at once, if they fit; later ones draw on them.
+                What is left of a block when the process ends counts as spent.
 
         Returns:
             None if the charge is now durable, else the reason, which is recorded.

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from privfed.errors import PluginError
 from privfed.loss import Loss
-from privfed.maps import checked
+from privfed.maps import checked, libraries, mapped
 from privfed.mechanism import Guarded, Mechanism, Noised
 from privfed.part import Part, PartType
 from privfed.policy import Guard
@@ -60,6 +61,15 @@ def sound(shield: Shield) -> Loss:
     except Exception as error:
         why = f"mechanism {name!r}: its cost is no finite exact number ({type(error).__name__})"
         raise Refused(Reason.UNSOUND, why) from None
+
+
+def described(shields: Sequence[Shield], loss: Loss) -> dict[str, Any]:
+    """What a ledger's line says of a release's noise: who made it, and OpenDP's own word on it."""
+    return {
+        "mechanisms": {name: shield.mechanism.name for shield in shields for name in shield.group},
+        "maps": [list(stated) for law in loss.laws if (stated := mapped(law)) is not None],
+        "libraries": libraries(),
+    }
 
 
 def is_local(shields: Sequence[Shield]) -> bool:
