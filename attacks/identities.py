@@ -14,9 +14,8 @@ All hold up to the truncation to the grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -66,8 +65,11 @@ class System:
                 added to it.
         """
         hidden = set(wanted) - set(self.known)
-        equations = [*self._partitions(hidden, zero), *self.moments]
-        self._substitute(equations, zero)
+        empty = -1
+        while len(zero) > empty:
+            empty = len(zero)
+            equations = [*self._partitions(hidden, zero), *self.moments]
+            self._substitute(equations, zero)
         self._eliminate(equations)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
 
@@ -78,9 +80,11 @@ class System:
         for cell in named:
             for step in cell:
                 groups.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
+        inside = Inside(zero)
         for (above, feature), members in groups.items():
-            whole = _complete(above, feature, members, self.sets, named, zero)
-            if whole is not None:
+            missing = (above | {(feature, j)} for j in range(self.sets) if j not in members)
+            if above in named and all(inside(cell) for cell in missing):
+                whole = tuple(members.values())
                 yield Equation((*whole, above), (1.0,) * len(whole) + (-1.0,))
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
@@ -155,30 +159,17 @@ class System:
             self.known[cells[mine[position]]] = float(solution[position])
 
 
-def _complete(
-    above: Cell,
-    feature: int,
-    members: Mapping[int, Cell],
-    sets: int,
-    named: set[Cell],
-    zero: set[Cell],
-) -> tuple[Cell, ...] | None:
-    """All cells of one identity; those never asked about may be missing only where they are zero."""
-    if above not in named or any(step[0] == feature for step in above):
-        return None
-    missing = [above | {(feature, j)} for j in range(sets) if j not in members]
-    if any(not _holds_zero(cell, zero) for cell in missing):
-        return None
-    return tuple(members.values())
+class Inside:
+    """Tells whether a cell lies inside one without weight, each asked once."""
 
+    def __init__(self, zero: set[Cell]) -> None:
+        self._known = dict.fromkeys(zero, True)
 
-def _holds_zero(cell: Cell, zero: set[Cell]) -> bool:
-    """Whether a cell lies inside one without weight."""
-    return any(
-        frozenset(steps) in zero
-        for size in range(1, len(cell) + 1)
-        for steps in combinations(cell, size)
-    )
+    def __call__(self, cell: Cell) -> bool:
+        """Whether the cell, or one that holds it, is empty."""
+        if cell not in self._known:
+            self._known[cell] = any(self(cell - {step}) for step in cell)
+        return self._known[cell]
 
 
 def _components(matrix: csr_array) -> Iterator[np.ndarray]:
