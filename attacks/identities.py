@@ -38,6 +38,15 @@ class Equation:
     constant: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A cell and its parts by one feature: those named, and the steps to those never asked about."""
+
+    above: Cell
+    parts: tuple[Cell, ...]
+    missing: tuple[tuple[int, int], ...]
+
+
 @dataclass(eq=False)
 class System:
     """The sums of one kind at one client.
@@ -65,27 +74,32 @@ class System:
                 added to it.
         """
         hidden = set(wanted) - set(self.known)
-        empty = -1
+        named = hidden | set(self.known)
+        equations, waiting, empty = list(self.moments), self._groups(named), -1
         while len(zero) > empty:
-            empty = len(zero)
-            equations = [*self._partitions(hidden, zero), *self.moments]
+            empty, inside = len(zero), Inside(zero)
+            self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
+            ready, waiting = _sorted_out(waiting, inside)
+            equations += ready
             self._substitute(equations, zero)
         self._eliminate(equations)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
 
-    def _partitions(self, hidden: set[Cell], zero: set[Cell]) -> Iterator[Equation]:
-        """Every identity of the first kind all of whose cells somebody has named."""
-        named = hidden | set(self.known)
-        groups: dict[tuple[Cell, int], dict[int, Cell]] = {}
+    def _groups(self, named: set[Cell]) -> list[Group]:
+        """Every identity of the first kind about a named cell some of whose parts are named."""
+        members: dict[tuple[Cell, int], dict[int, Cell]] = {}
         for cell in named:
             for step in cell:
-                groups.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
-        inside = Inside(zero)
-        for (above, feature), members in groups.items():
-            missing = (above | {(feature, j)} for j in range(self.sets) if j not in members)
-            if above in named and all(inside(cell) for cell in missing):
-                whole = tuple(members.values())
-                yield Equation((*whole, above), (1.0,) * len(whole) + (-1.0,))
+                members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
+        return [
+            Group(
+                above,
+                tuple(parts.values()),
+                tuple((feature, j) for j in range(self.sets) if j not in parts),
+            )
+            for (above, feature), parts in members.items()
+            if above in named
+        ]
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
         """Solve equations of one unknown, and zero sums of sums that cannot be negative."""
@@ -160,16 +174,45 @@ class System:
 
 
 class Inside:
-    """Tells whether a cell lies inside one without weight, each asked once."""
+    """Tells whether cells hold nothing because a cell that contains them is empty.
+
+    Cells are sets of steps, so one contains another where its steps are a subset of the other's.
+    """
 
     def __init__(self, zero: set[Cell]) -> None:
-        self._known = dict.fromkeys(zero, True)
+        self._zero = zero
+        by_step: dict[tuple[int, int], list[Cell]] = {}
+        for cell in _minimal(zero):
+            for step in cell:
+                by_step.setdefault(step, []).append(cell)
+        self._by_step = by_step
 
-    def __call__(self, cell: Cell) -> bool:
-        """Whether the cell, or one that holds it, is empty."""
-        if cell not in self._known:
-            self._known[cell] = any(self(cell - {step}) for step in cell)
-        return self._known[cell]
+    def __call__(self, above: Cell, step: tuple[int, int]) -> bool:
+        """Whether ``above`` with one more step is empty, ``above`` itself not being so."""
+        whole = above | {step}
+        return whole in self._zero or any(cell <= whole for cell in self._by_step.get(step, ()))
+
+    def somewhere(self, cell: Cell) -> bool:
+        """Whether the cell lies inside an empty one."""
+        return any(self(cell - {step}, step) for step in cell)
+
+
+def _minimal(zero: set[Cell]) -> list[Cell]:
+    """Empty cells that lie inside no other: taking any one step away leaves none."""
+    return [cell for cell in zero if not any(cell - {step} in zero for step in cell)]
+
+
+def _sorted_out(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:
+    """The identities whose missing parts are all empty, and those that must wait."""
+    ready: list[Equation] = []
+    waiting: list[Group] = []
+    for group in groups:
+        if all(inside(group.above, step) for step in group.missing):
+            signs = (1.0,) * len(group.parts) + (-1.0,)
+            ready.append(Equation((*group.parts, group.above), signs))
+        else:
+            waiting.append(group)
+    return ready, waiting
 
 
 def _components(matrix: csr_array) -> Iterator[np.ndarray]:
