@@ -47,6 +47,23 @@ class Group:
     missing: tuple[tuple[int, int], ...]
 
 
+def groups_of(named: set[Cell], sets: int) -> list[Group]:
+    """Every identity of the first kind about a named cell some of whose parts are named."""
+    members: dict[tuple[Cell, int], dict[int, Cell]] = {}
+    for cell in named:
+        for step in cell:
+            members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
+    return [
+        Group(
+            above,
+            tuple(parts.values()),
+            tuple((feature, j) for j in range(sets) if j not in parts),
+        )
+        for (above, feature), parts in members.items()
+        if above in named
+    ]
+
+
 @dataclass(eq=False)
 class System:
     """The sums of one kind at one client.
@@ -65,17 +82,20 @@ class System:
     moments: list[Equation] = field(default_factory=list)
     error: float = 1e-6
 
-    def solve(self, wanted: Iterable[Cell], zero: set[Cell]) -> dict[Cell, float]:
+    def solve(
+        self, wanted: Iterable[Cell], zero: set[Cell], groups: list[Group] | None = None
+    ) -> dict[Cell, float]:
         """Find what can be found of the wanted cells: by substitution, then by linear algebra.
 
         Args:
             wanted: the cells that were withheld.
             zero: cells known to hold no weight, and so nothing at all; those found on the way are
                 added to it.
+            groups: identities of the first kind, where several sums share them.
         """
         hidden = set(wanted) - set(self.known)
-        named = hidden | set(self.known)
-        equations, waiting, empty = list(self.moments), self._groups(named), -1
+        waiting = groups_of(hidden | set(self.known), self.sets) if groups is None else groups
+        equations, empty = list(self.moments), -1
         while len(zero) > empty:
             empty, inside = len(zero), Inside(zero)
             self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
@@ -84,22 +104,6 @@ class System:
             self._substitute(equations, zero)
         self._eliminate(equations)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
-
-    def _groups(self, named: set[Cell]) -> list[Group]:
-        """Every identity of the first kind about a named cell some of whose parts are named."""
-        members: dict[tuple[Cell, int], dict[int, Cell]] = {}
-        for cell in named:
-            for step in cell:
-                members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
-        return [
-            Group(
-                above,
-                tuple(parts.values()),
-                tuple((feature, j) for j in range(self.sets) if j not in parts),
-            )
-            for (above, feature), parts in members.items()
-            if above in named
-        ]
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
         """Solve equations of one unknown, and zero sums of sums that cannot be negative."""
