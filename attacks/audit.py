@@ -26,6 +26,8 @@ Sampler = Callable[[int], np.ndarray]
 SELECTION = 0.25
 #: Most cells of an output that are looked at one by one.
 CELLS = 32
+#: Shares of the canaries, the surest first, that one run guesses about; alpha is split among them.
+GUESSES = (0.5, 1.0)
 #: Thresholds tried for each score: quantiles of the pooled outputs.
 THRESHOLDS = 400
 
@@ -251,11 +253,12 @@ def audit_one_run(
     coins, values = np.asarray(included, bool), np.asarray(scores, float)
     if coins.ndim != 1 or coins.shape != values.shape or not np.isfinite(values).all():
         raise InputError("one run needs a coin and a finite score for each canary")
-    canaries = len(coins)
-    centred = values - np.median(values)
+    canaries, levels = len(coins), np.unique(values)
+    centred = values - (levels.mean() if len(levels) == 2 else np.median(values))
     surest = np.argsort(-np.abs(centred), kind="stable")
     right = np.cumsum((centred > 0)[surest] == coins[surest])
-    tried = np.unique(np.maximum(1, (canaries * np.array([0.1, 0.25, 0.5, 1.0])).astype(int)))
+    shares = np.array([1.0] if len(levels) <= 2 else GUESSES)
+    tried = np.unique(np.maximum(1, (canaries * shares).astype(int)))
     proven = [
         one_run_epsilon(canaries, int(r), int(right[r - 1]), delta, alpha / len(tried))
         for r in tried

@@ -14,9 +14,8 @@ All hold up to the truncation to the grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -39,6 +38,32 @@ class Equation:
     constant: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A cell and its parts by one feature: those named, and the steps to those never asked about."""
+
+    above: Cell
+    parts: tuple[Cell, ...]
+    missing: tuple[tuple[int, int], ...]
+
+
+def groups_of(named: set[Cell], sets: int) -> list[Group]:
+    """Every identity of the first kind about a named cell some of whose parts are named."""
+    members: dict[tuple[Cell, int], dict[int, Cell]] = {}
+    for cell in named:
+        for step in cell:
+            members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
+    return [
+        Group(
+            above,
+            tuple(parts.values()),
+            tuple((feature, j) for j in range(sets) if j not in parts),
+        )
+        for (above, feature), parts in members.items()
+        if above in named
+    ]
+
+
 @dataclass(eq=False)
 class System:
     """The sums of one kind at one client.
@@ -57,31 +82,28 @@ class System:
     moments: list[Equation] = field(default_factory=list)
     error: float = 1e-6
 
-    def solve(self, wanted: Iterable[Cell], zero: set[Cell]) -> dict[Cell, float]:
+    def solve(
+        self, wanted: Iterable[Cell], zero: set[Cell], groups: list[Group] | None = None
+    ) -> dict[Cell, float]:
         """Find what can be found of the wanted cells: by substitution, then by linear algebra.
 
         Args:
             wanted: the cells that were withheld.
             zero: cells known to hold no weight, and so nothing at all; those found on the way are
                 added to it.
+            groups: identities of the first kind, where several sums share them.
         """
         hidden = set(wanted) - set(self.known)
-        equations = [*self._partitions(hidden, zero), *self.moments]
-        self._substitute(equations, zero)
+        waiting = groups_of(hidden | set(self.known), self.sets) if groups is None else groups
+        equations, empty = list(self.moments), -1
+        while len(zero) > empty:
+            empty, inside = len(zero), Inside(zero)
+            self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
+            ready, waiting = _sorted_out(waiting, inside)
+            equations += ready
+            self._substitute(equations, zero)
         self._eliminate(equations)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
-
-    def _partitions(self, hidden: set[Cell], zero: set[Cell]) -> Iterator[Equation]:
-        """Every identity of the first kind all of whose cells somebody has named."""
-        named = hidden | set(self.known)
-        groups: dict[tuple[Cell, int], dict[int, Cell]] = {}
-        for cell in named:
-            for step in cell:
-                groups.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
-        for (above, feature), members in groups.items():
-            whole = _complete(above, feature, members, self.sets, named, zero)
-            if whole is not None:
-                yield Equation((*whole, above), (1.0,) * len(whole) + (-1.0,))
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
         """Solve equations of one unknown, and zero sums of sums that cannot be negative."""
@@ -155,30 +177,46 @@ class System:
             self.known[cells[mine[position]]] = float(solution[position])
 
 
-def _complete(
-    above: Cell,
-    feature: int,
-    members: Mapping[int, Cell],
-    sets: int,
-    named: set[Cell],
-    zero: set[Cell],
-) -> tuple[Cell, ...] | None:
-    """All cells of one identity; those never asked about may be missing only where they are zero."""
-    if above not in named or any(step[0] == feature for step in above):
-        return None
-    missing = [above | {(feature, j)} for j in range(sets) if j not in members]
-    if any(not _holds_zero(cell, zero) for cell in missing):
-        return None
-    return tuple(members.values())
+class Inside:
+    """Tells whether cells hold nothing because a cell that contains them is empty.
+
+    Cells are sets of steps, so one contains another where its steps are a subset of the other's.
+    """
+
+    def __init__(self, zero: set[Cell]) -> None:
+        self._zero = zero
+        by_step: dict[tuple[int, int], list[Cell]] = {}
+        for cell in _minimal(zero):
+            for step in cell:
+                by_step.setdefault(step, []).append(cell)
+        self._by_step = by_step
+
+    def __call__(self, above: Cell, step: tuple[int, int]) -> bool:
+        """Whether ``above`` with one more step is empty, ``above`` itself not being so."""
+        whole = above | {step}
+        return whole in self._zero or any(cell <= whole for cell in self._by_step.get(step, ()))
+
+    def somewhere(self, cell: Cell) -> bool:
+        """Whether the cell lies inside an empty one."""
+        return any(self(cell - {step}, step) for step in cell)
 
 
-def _holds_zero(cell: Cell, zero: set[Cell]) -> bool:
-    """Whether a cell lies inside one without weight."""
-    return any(
-        frozenset(steps) in zero
-        for size in range(1, len(cell) + 1)
-        for steps in combinations(cell, size)
-    )
+def _minimal(zero: set[Cell]) -> list[Cell]:
+    """Empty cells that lie inside no other: taking any one step away leaves none."""
+    return [cell for cell in zero if not any(cell - {step} in zero for step in cell)]
+
+
+def _sorted_out(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:
+    """The identities whose missing parts are all empty, and those that must wait."""
+    ready: list[Equation] = []
+    waiting: list[Group] = []
+    for group in groups:
+        if all(inside(group.above, step) for step in group.missing):
+            signs = (1.0,) * len(group.parts) + (-1.0,)
+            ready.append(Equation((*group.parts, group.above), signs))
+        else:
+            waiting.append(group)
+    return ready, waiting
 
 
 def _components(matrix: csr_array) -> Iterator[np.ndarray]:

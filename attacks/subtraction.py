@@ -24,7 +24,7 @@ from privfed.attacks.fuzzy import (
     centred_target,
     weight,
 )
-from privfed.attacks.identities import Equation, System
+from privfed.attacks.identities import Equation, System, groups_of
 from privfed.finding import Finding
 from privfed.release import Disclosed, ReleasedPart, Transcript
 
@@ -178,11 +178,13 @@ def work_out(transcript: Transcript) -> Worked | None:
     if heard is None:
         return None
     zero = {cell for cell, value in heard.known["weights"].items() if value == 0}
+    groups = groups_of(heard.hidden.union(*heard.known.values()), heard.geometry.sets)
     found = {}
     for name in SUMS:
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
         system = System(heard.geometry.sets, name == "linear", known, heard.moments[name])
-        solved = system.solve(heard.hidden, zero)
+        empty = zero if name == "weights" else set(zero)
+        solved = system.solve(heard.hidden, empty, groups)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
         found[name] = {**again, **solved}
     return Worked(heard, found)

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
+from privfed import plugins
+from privfed.finding import Finding
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.local import LocalDisclosure
 from privfed.policy import Policy
@@ -62,6 +64,21 @@ def _diabetes(policy: str) -> Trained:
 def diabetes() -> Callable[[str], Trained]:
     """The transcript of five clinics sharing scikit-learn's diabetes data, under a policy."""
     return _diabetes
+
+
+@cache
+def _findings(policy: str, attack: str) -> list[Finding]:
+    trained = _diabetes(policy)
+    found: list[Finding] = plugins.load("attacks", attack)().run(
+        trained.transcript, trained.truth, trained.schema
+    )
+    return found
+
+
+@pytest.fixture(scope="session")
+def findings() -> Callable[[str, str], list[Finding]]:
+    """What an attack finds in the diabetes transcript of a policy, worked out once."""
+    return _findings
 
 
 @pytest.fixture(scope="session")

@@ -156,6 +156,15 @@ def test_one_run() -> None:
         assert found.value > 0.7
 
 
+def test_one_run_of_bits() -> None:
+    """Randomized response of 50,000 people: whichever answer is the commoner, most of epsilon 1 is proven."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        coins = rng.random(50_000) < 0.5
+        answers = np.where(rng.random(50_000) < 1 / (1 + np.exp(-1)), coins, ~coins)
+        assert 0.93 < audit_one_run(coins, answers.astype(float), 1.0, alpha=ALPHA).value < 1
+
+
 def test_lowest_bit() -> None:
     """The largest power of two that divides a number."""
     assert lowest_bit(np.array([0.0, 1.0, 12.0, 0.75, -0.5, 2.0**-53])).tolist() == [

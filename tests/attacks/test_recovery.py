@@ -187,12 +187,11 @@ def test_geometry_is_the_trees_own() -> None:
         assert corner == pytest.approx(weight(degrees, node).sum(), abs=1e-6)
 
 
-def test_recovery_on_diabetes(diabetes) -> None:  # type: ignore[no-untyped-def]
+def test_recovery_on_diabetes(findings) -> None:  # type: ignore[no-untyped-def]
     """Published gives a third of all patients away; strict and private none."""
     found = {}
     for policy in ("published", "strict", "private"):
-        trained = diabetes(policy)
-        (found[policy],) = Recovery().run(trained.transcript, trained.truth, trained.schema)
+        (found[policy],) = findings(policy, "recovery")
     assert found["published"].value > 100
     assert found["published"].baseline == 0
     assert found["published"].detail["claimed"] - found["published"].value <= 5

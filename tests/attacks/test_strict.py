@@ -161,7 +161,7 @@ def exposed(seed: int, strict: bool) -> tuple[int, int]:
     return sum(span.exposed(c, "weights") or span.exposed(c, "linear") for c in wanted), len(wanted)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_strict_hides_every_revealing_cell(seed: int) -> None:
     """Nothing withheld comes back by any linear combination of anything released."""
     found, of = exposed(seed, strict=True)
@@ -169,7 +169,7 @@ def test_strict_hides_every_revealing_cell(seed: int) -> None:
     assert found == 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_published_does_not(seed: int) -> None:
     """The power twin: by the paper's rule most revealing cells lie in the span."""
     found, of = exposed(seed, strict=False)

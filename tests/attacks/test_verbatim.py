@@ -113,9 +113,8 @@ def test_numbers_inside_text_and_bytes() -> None:
     assert 0.1 in numbers_inside(b"xyz" + struct.pack("<d", 0.1))
 
 
-def test_published_diabetes_leaks_nothing_verbatim(diabetes) -> None:  # type: ignore[no-untyped-def]
+def test_published_diabetes_leaks_nothing_verbatim(findings) -> None:  # type: ignore[no-untyped-def]
     """On the real transcript, what matches, matches by chance."""
-    trained = diabetes("published")
-    for found in Verbatim().run(trained.transcript, trained.truth, trained.schema):
+    for found in findings("published", "verbatim"):
         assert found.severity == "none"
         assert found.value == pytest.approx(found.baseline, rel=0.5, abs=5)
