@@ -13,13 +13,14 @@ from typing import Any
 
 from privfed.accountant import Accountant, Amount
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.gate import accountant_of, assign, mechanism_of
+from privfed.gate import accountant_of, mechanism_of
 from privfed.learners.base import Planned
 from privfed.loss import Loss
 from privfed.mechanism import Guarded
 from privfed.part import Part
 from privfed.policy import Guard, Policy
 from privfed.schema import Schema
+from privfed.shield import assign
 
 
 @dataclass(frozen=True)

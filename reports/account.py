@@ -123,7 +123,8 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
     Args:
         policy: what the owners adopted.
         ledgers: by client.
-        heads: what the server saw last of each; the chains must pass through them.
+        heads: what the server saw last of each; the chains must pass through them, and a client
+            with a head and no ledger is not intact.
     """
     accountant = _accountant(policy)
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
@@ -131,7 +132,8 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
         _client(name, rows[name], policy, accountant, _intact(ledger, heads.get(name)))
         for name, ledger in ledgers.items()
     )
-    return PolicyAccount(policy, accountant, clients, _kinds(rows.values()))
+    gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
+    return PolicyAccount(policy, accountant, clients + gone, _kinds(rows.values()))
 
 
 def _accountant(policy: Policy) -> Accountant:

@@ -248,7 +248,9 @@ def test_ledger_shows_exports_and_sums(done: Path, capsys: pytest.CaptureFixture
     assert status(["ledger", "export", str(done), "--format", "csv"]) == FINE
     assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
     assert status(["ledger", "budget", str(done)]) == FINE
-    assert re.search(r"private +north +4\.0000 +4", capsys.readouterr().out)
+    assert re.search(r"private +north +everything +\d+ +0 +4\.0000 +4", capsys.readouterr().out)
+    assert status(["ledger", "budget", str(done), "--by", "kind"]) == FINE
+    assert "fuzzy_tree.leaves" in capsys.readouterr().out
 
 
 def test_a_rewritten_ledger_is_a_breach(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,6 +263,16 @@ def test_a_rewritten_ledger_is_a_breach(done: Path, capsys: pytest.CaptureFixtur
     assert "BROKEN private, south" in capsys.readouterr().err
     assert status(["report", str(done)]) == BREACH
     assert "does not verify" in (done / "report.html").read_text()
+
+
+def test_a_ledger_that_is_gone_is_a_breach(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server saw its head, so its absence is noticed; so is one that is no ledger any more."""
+    (done / "private" / "ledgers" / "south.db").unlink()
+    (done / "published" / "ledgers" / "north.db").write_bytes(b"no database")
+    assert status(["ledger", "verify", str(done)]) == BREACH
+    told = capsys.readouterr().err
+    assert "BROKEN private, south" in told and "BROKEN published, north" in told
+    assert "intact private, north" not in told
 
 
 def test_a_finding_against_a_finite_guarantee_is_a_breach(
