@@ -150,10 +150,19 @@ def ledger() -> None:
 
 @ledger.command()
 @folder_argument
-def verify(folder: Path) -> int:
-    """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw."""
+@click.option("--head", multiple=True, help="A published head, seq:hash, of one ledger's file.")
+@click.option("--public", type=click.Path(path_type=Path), help="The owner's public key, a file.")
+def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
+    """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw.
+
+    FOLDER is a study's output, or one ledger's file.
+    """
     from privfed.output import Output
 
+    if folder.is_file():
+        return _verified_file(folder, head, public)
+    if head or public:
+        raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     output, broken = Output.opened(folder), 0
     for name in output.policies:
         heads, files = output.heads(name), output.ledger_files(name)
@@ -198,9 +207,13 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @policy_option
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
-    """Show what each client spent under each policy."""
+    """Show what each client spent under each policy; or what one ledger's file holds."""
+    from privfed import ledger_commands
     from privfed.reports.text import SPENDING, spending
 
+    if folder.is_file():
+        click.echo(ledger_commands.budget(folder, by))
+        return FINE
     click.echo(SPENDING)
     for name, owner, one in _ledgers(folder, policy, client):
         for line in one.budget(by):
@@ -291,10 +304,26 @@ def _verified(where: str, path: Path | None, head: Any) -> int:
     return 0
 
 
+def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
+    from privfed import ledger_commands
+
+    try:
+        click.echo(ledger_commands.verified(path, heads, public))
+    except LedgerError as error:
+        click.echo(f"BROKEN {path}: {error}", err=True)
+        return BREACH
+    return FINE
+
+
 def _ledgers(folder: Path, policy: str | None, client: str | None) -> Iterator[Any]:
-    """Each ledger asked for, with its policy and client."""
+    """Each ledger asked for, with its policy and client; FOLDER may be one ledger's file."""
+    from privfed import ledger_commands
     from privfed.output import Output
 
+    if folder.is_file():
+        with ledger_commands.opened(folder) as one:
+            yield "", one.dataset, one
+        return
     output = Output.opened(folder)
     if policy is not None and policy not in output.policies:
         raise InputError(f"no policy {policy!r}; there are {', '.join(output.policies)}")

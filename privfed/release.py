@@ -199,17 +199,18 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Read ``seq:hash``.
+        """Read ``seq:hash``, or ``seq:hash:signature``.
 
         Raises:
             InputError: the text is no head.
         """
-        number, _, digest = text.strip().partition(":")
+        number, _, rest = text.strip().partition(":")
+        digest, _, signature = rest.partition(":")
         if not (
             number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
         ):
             raise InputError(f"{text!r} is no head; write seq:hash as it was published")
-        return cls(int(number), digest)
+        return cls(int(number), digest, signature)
 
 
 @dataclass(frozen=True)

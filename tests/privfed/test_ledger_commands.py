@@ -1,0 +1,60 @@
+"""The command line on one ledger's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.ledger import Ledger
+from privfed.signing import Signer
+from privfed.testing.ledger_trials import edited, fill
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger's file."""
+    ledger = Ledger(tmp_path / "clinic.db", "clinic")
+    fill(ledger, 20)
+    ledger.close()
+    return tmp_path / "clinic.db"
+
+
+def test_a_file_is_verified_against_published_heads(path: Path, capsys) -> None:
+    """Fine, or a breach, and never a traceback."""
+    head = str(Ledger.read(path).head)
+    assert status(["ledger", "verify", str(path), "--head", head]) == FINE
+    assert head in capsys.readouterr().out
+    assert status(["ledger", "verify", str(path), "--head", "9:" + "0" * 64]) == BREACH
+    assert status(["ledger", "verify", str(path), "--head", "nonsense"]) == BAD_INPUT
+    edited(path, "DELETE FROM entries WHERE seq = 4")
+    assert status(["ledger", "verify", str(path)]) == BREACH
+    assert "BROKEN" in capsys.readouterr().err
+
+
+def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
+    """A head with the owner's signature passes, one without does not."""
+    key = b"k" * 32
+    ledger = Ledger(tmp_path / "l.db", "d", key=key)
+    head = ledger.head
+    ledger.close()
+    public = tmp_path / "public"
+    public.write_bytes(Signer(key, "d").public)
+    command = ["ledger", "verify", str(tmp_path / "l.db"), "--public", str(public), "--head"]
+    assert status([*command, f"{head}:{head.signature}"]) == FINE
+    assert status([*command, str(head)]) == BREACH
+    assert status([*command[:4], str(tmp_path / "none"), "--head", str(head)]) == BAD_INPUT
+
+
+def test_a_files_budget_is_shown(path: Path, capsys) -> None:
+    """In all and by an aspect; an unknown one is bad input."""
+    assert status(["ledger", "budget", str(path), "--by", "kind"]) == FINE
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("all: 10 charges; epsilon 1 spent + 0 reserved")
+    assert shown[1].startswith("kind k: 10 charges")
+    assert status(["ledger", "budget", str(path), "--by", "colour"]) == BAD_INPUT
+    assert status(["ledger", "budget", str(path.parent), "--by", "kind"]) == BAD_INPUT
+    assert status(["ledger", "verify", str(path.parent), "--head", "1:" + "0" * 64]) == BAD_INPUT
+    path.write_bytes(b"no ledger")
+    assert status(["ledger", "budget", str(path)]) == BAD_INPUT
