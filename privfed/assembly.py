@@ -55,9 +55,11 @@ def attack(output: Output) -> Report:
 
 
 def _attack(prepared: Prepared, output: Output) -> None:
-    for name in tqdm(output.policies, desc="attacks", unit=" policy", disable=None):
-        found = simulation.attack(prepared, output.transcript(name))
-        output.write(name, "findings.json", [finding.to_dict() for finding in found])
+    study = prepared.study
+    for choice in tqdm(study.policies, desc="attacks", unit=" policy", disable=None):
+        found = simulation.attack(prepared, output.transcript(choice.name))
+        found += simulation.audit(prepared, choice)
+        output.write(choice.name, "findings.json", [finding.to_dict() for finding in found])
 
 
 def gather(output: Output) -> Report:

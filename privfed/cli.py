@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import click
 
 from privfed import __version__
 from privfed.errors import InputError, LedgerError, PrivfedError
+from privfed.limit import ASPECTS
 from privfed.study import Study
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ out_option = click.option(
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace an earlier output in --out, its ledgers included."
 )
+policy_option = click.option("--policy", help="Only this policy.")
+client_option = click.option("--client", help="Only this client.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -161,55 +165,59 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     output, broken = Output.opened(folder), 0
     for name in output.policies:
-        heads = output.heads(name)
-        with output.ledgers(name) as ledgers:
-            for client, one in ledgers.items():
-                broken += _verified(f"{name}, {client}", one, heads.get(client))
+        heads, files = output.heads(name), output.ledger_files(name)
+        for client in dict.fromkeys([*files, *heads]):
+            broken += _verified(f"{name}, {client}", files.get(client), heads.get(client))
     return BREACH if broken else FINE
 
 
 @ledger.command()
 @folder_argument
-@click.option("--policy", help="Only this policy.")
-@click.option("--client", help="Only this client.")
+@policy_option
+@client_option
 def show(folder: Path, policy: str | None, client: str | None) -> int:
     """Show every row: when, what, of which kind, and at what cost."""
     from privfed.reports.text import row
 
-    for name, owner, one in _rows(folder, policy, client):
-        click.echo(f"{name:12} {owner:16} {row(one)}")
+    for name, owner, one in _ledgers(folder, policy, client):
+        for entry in one.entries():
+            click.echo(f"{name:12} {owner:16} {row(entry)}")
     return FINE
 
 
 @ledger.command()
 @folder_argument
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True)
-def export(folder: Path, form: str) -> int:
-    """Write every row to standard output: its public fields, and its payload's size and hash."""
-    from privfed.reports.text import exported
-
-    first = True
-    for name, owner, one in _rows(folder, None, None):
-        click.echo(exported({"policy": name, "client": owner}, one, form, header=first))
-        first = False
+@policy_option
+@client_option
+def export(folder: Path, form: str, policy: str | None, client: str | None) -> int:
+    """Write every row to standard output, payloads included in JSON lines (by size in CSV)."""
+    for number, (_, _, one) in enumerate(_ledgers(folder, policy, client)):
+        lines = one.export(form)
+        if number and form == "csv":
+            next(lines)
+        for line in lines:
+            click.echo(line, nl=False)
     return FINE
 
 
 @ledger.command()
 @folder_argument
-@click.option("--by", help="Of one ledger's file: study, kind, month, client, round, ...")
-def budget(folder: Path, by: str | None) -> int:
+@click.option("--by", type=click.Choice(ASPECTS), help="Split by this as well.")
+@policy_option
+@client_option
+def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
     """Show what each client spent under each policy; or what one ledger's file holds."""
-    from privfed import assembly, ledger_commands
-    from privfed.output import Output
-    from privfed.reports.text import spending
+    from privfed import ledger_commands
+    from privfed.reports.text import SPENDING, spending
 
     if folder.is_file():
         click.echo(ledger_commands.budget(folder, by))
         return FINE
-    if by is not None:
-        raise InputError("--by is for one ledger; give that ledger's file, not a folder")
-    click.echo(spending(assembly.gather(Output.opened(folder))))
+    click.echo(SPENDING)
+    for name, owner, one in _ledgers(folder, policy, client):
+        for line in one.budget(by):
+            click.echo(spending(name, owner, line))
     return FINE
 
 
@@ -281,9 +289,14 @@ def _verdict(report: Report) -> int:
     return BREACH if report.breaches else FINE
 
 
-def _verified(where: str, one: Any, head: Any) -> int:
+def _verified(where: str, path: Path | None, head: Any) -> int:
+    from privfed.ledger import Ledger
+
     try:
-        reached = one.verify(head)
+        if path is None:
+            raise LedgerError("the server saw its head, and there is no such file")
+        with closing(Ledger.read(path)) as one:
+            reached = one.verify(head)
     except LedgerError as error:
         click.echo(f"BROKEN {where}: {error}", err=True)
         return 1
@@ -302,9 +315,15 @@ def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> i
     return FINE
 
 
-def _rows(folder: Path, policy: str | None, client: str | None) -> Any:
+def _ledgers(folder: Path, policy: str | None, client: str | None) -> Iterator[Any]:
+    """Each ledger asked for, with its policy and client; FOLDER may be one ledger's file."""
+    from privfed import ledger_commands
     from privfed.output import Output
 
+    if folder.is_file():
+        with ledger_commands.opened(folder) as one:
+            yield "", one.dataset, one
+        return
     output = Output.opened(folder)
     if policy is not None and policy not in output.policies:
         raise InputError(f"no policy {policy!r}; there are {', '.join(output.policies)}")
@@ -313,5 +332,4 @@ def _rows(folder: Path, policy: str | None, client: str | None) -> Any:
             if client is not None and client not in ledgers:
                 raise InputError(f"no client {client!r}; there are {', '.join(ledgers)}")
             for owner in ledgers if client is None else (client,):
-                for entry in ledgers[owner].entries():
-                    yield name, owner, entry
+                yield name, owner, ledgers[owner]

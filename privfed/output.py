@@ -110,22 +110,25 @@ class Output:
         """Folder of one policy."""
         return self.folder / name
 
+    def ledger_files(self, name: str) -> dict[str, Path]:
+        """One policy's ledger files, by client."""
+        paths = sorted((self.policy(name) / "ledgers").glob("*.db"))
+        if not paths:
+            raise InputError(f"folder {self.policy(name)}: holds no ledgers; run the study anew")
+        return {unquote(path.stem): path for path in paths}
+
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
-        """Open one policy's ledgers, by client; they are closed afterwards.
+        """Open one policy's ledgers to read, by client; they are closed afterwards.
 
         Raises:
             InputError: the policy left no ledger.
             LedgerError: a file is no ledger.
         """
-        paths = sorted((self.policy(name) / "ledgers").glob("*.db"))
-        if not paths:
-            raise InputError(f"folder {self.policy(name)}: holds no ledgers; run the study anew")
         opened: dict[str, Ledger] = {}
         try:
-            for path in paths:
-                client = unquote(path.stem)
-                opened[client] = Ledger(path, client)
+            for client, path in self.ledger_files(name).items():
+                opened[client] = Ledger.read(path)
             yield opened
         finally:
             for ledger in opened.values():

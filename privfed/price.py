@@ -13,13 +13,14 @@ from typing import Any
 
 from privfed.accountant import Accountant, Amount
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.gate import accountant_of, assign, mechanism_of
+from privfed.gate import accountant_of, mechanism_of
 from privfed.learners.base import Planned
 from privfed.loss import Loss
 from privfed.mechanism import Guarded
 from privfed.part import Part
 from privfed.policy import Guard, Policy
 from privfed.schema import Schema
+from privfed.shield import assign
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
 def _line(kind: str, times: int, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
     mechanism, amount = mechanism_of(guard), guard.amount(None)
     times = times if guard.times is None else min(times, guard.times)
-    group = {name: Guarded(part, _bound(part, policy)) for name, part in parts.items()}
+    group = {name: guarded_under(part, policy) for name, part in parts.items()}
     if mechanism.name == "refuse":
         return Line(kind, (), mechanism.name, times, None)
     if not mechanism.supports(group):
@@ -132,10 +133,11 @@ def _line(kind: str, times: int, guard: Guard, parts: dict[str, Part], policy: P
     return Line(kind, tuple(parts), mechanism.name, times, mechanism.cost(group, amount))
 
 
-def _bound(part: Part, policy: Policy) -> Any:
+def guarded_under(part: Part, policy: Policy) -> Guarded:
+    """A part with its bound under the policy's unit, relation and cap."""
     if part.sensitivity is None:
-        return None
-    return part.sensitivity.under(policy.unit, policy.relation, policy.cap)
+        return Guarded(part, None)
+    return Guarded(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
 
 
 def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:

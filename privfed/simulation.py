@@ -23,9 +23,11 @@ from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, PolicyError, StudyError
 from privfed.finding import Finding
 from privfed.gate import mechanism_of
+from privfed.guard_audit import audit_guards
 from privfed.learners.base import FederatedLearner
 from privfed.local import LocalDisclosure
 from privfed.metrics import measure
+from privfed.noise import TestNoise
 from privfed.output import Output
 from privfed.policy import Guard, Policy
 from privfed.query import Query
@@ -216,6 +218,14 @@ def attack(prepared: Prepared, transcript: Transcript) -> list[Finding]:
         if tried.attackable(transcript):
             found.extend(tried.run(transcript, truth, prepared.schema))
     return found
+
+
+def audit(prepared: Prepared, choice: PolicyChoice) -> list[Finding]:
+    """Audit the noise mechanisms that one policy relies on; no record is read."""
+    study, model = prepared.study, learner(prepared.study)
+    noise = TestNoise(study.seed) if study.noise == "test" else None
+    adopted = policy(choice, model, study.folder)
+    return audit_guards(model.plan(prepared.schema), prepared.schema, adopted, noise)
 
 
 def _attacks(study: Study) -> list[Any]:

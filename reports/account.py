@@ -123,15 +123,18 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
     Args:
         policy: what the owners adopted.
         ledgers: by client.
-        heads: what the server saw last of each; the chains must pass through them.
+        heads: what the server saw last of each; the chains must pass through them, and a client
+            with a head and no ledger is not intact.
     """
     accountant = _accountant(policy)
+    gauge = _Gauge(accountant, _delta(policy, accountant))
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
-        _client(name, rows[name], policy, accountant, _intact(ledger, heads.get(name)))
+        _client(name, rows[name], policy, gauge, _intact(ledger, heads.get(name)))
         for name, ledger in ledgers.items()
     )
-    return PolicyAccount(policy, accountant, clients, _kinds(rows.values()))
+    gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
+    return PolicyAccount(policy, accountant, clients + gone, _kinds(rows.values()))
 
 
 def _accountant(policy: Policy) -> Accountant:
@@ -149,15 +152,29 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
     return True
 
 
+@dataclass
+class _Gauge:
+    """Turns totals into epsilon at one delta; clients that are asked alike share the work."""
+
+    accountant: Accountant
+    delta: Fraction
+    known: dict[Amount, float] = field(default_factory=dict)
+
+    def epsilon(self, total: Amount) -> float:
+        if total not in self.known:
+            self.known[total] = float(self.accountant.guarantee(total, self.delta)[0])
+        return self.known[total]
+
+
 def _client(
-    name: str, rows: list[Entry], policy: Policy, accountant: Accountant, intact: bool
+    name: str, rows: list[Entry], policy: Policy, gauge: _Gauge, intact: bool
 ) -> ClientAccount:
     account = ClientAccount(name, intact=intact, head=(rows[-1].seq, rows[-1].hash))
-    total, delta = accountant.nothing, _delta(policy)
+    accountant, total = gauge.accountant, gauge.accountant.nothing
     refusals: Counter[str] = Counter()
     for row in rows:
         if row.event in CHARGING:
-            total = _step(account, row, accountant, total, delta)
+            total = _step(account, row, gauge, total)
         elif row.event == "released":
             account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
         elif row.event == "failed":
@@ -165,33 +182,32 @@ def _client(
         elif row.event == "refused":
             refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
     account.refused = dict(refusals)
-    account.delta = float(delta)
+    account.delta = float(gauge.delta)
     if policy.budget is not None:
         account.ceiling = float(policy.budget.epsilon)
         account.over = not accountant.fits(total, accountant.ceiling(policy.budget))
     if account.unprotected == 0:
-        account.epsilon = float(accountant.guarantee(total, delta)[0])
-        account.detection = detection(accountant, total, delta)
+        account.epsilon = gauge.epsilon(total)
+        account.detection = detection(accountant, total, gauge.delta)
     return account
 
 
-def _delta(policy: Policy) -> Fraction:
+def _delta(policy: Policy, accountant: Accountant) -> Fraction:
+    """Where the guarantee is stated: at the budget's delta, else at one that the accountant needs."""
     if policy.budget is not None:
         return policy.budget.delta
-    return Fraction(1, 10**5) if policy.accountant == "zcdp" else Fraction(0)
+    return Fraction(0) if accountant.components[0] == "epsilon" else Fraction(1, 10**5)
 
 
-def _step(
-    account: ClientAccount, row: Entry, accountant: Accountant, total: Amount, delta: Fraction
-) -> Amount:
+def _step(account: ClientAccount, row: Entry, gauge: _Gauge, total: Amount) -> Amount:
     """Count one row; a block is many charges and no question, a draw a question and no charge."""
     loss = Loss.from_dict(row.body["loss"])
     for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
-        total = accountant.add(total, loss)
+        total = gauge.accountant.add(total, loss)
     account.secure = account.secure and bool(row.body["secure"])
     if row.event != "block":
         account.unprotected += not loss.finite
-        spent = None if account.unprotected else float(accountant.guarantee(total, delta)[0])
+        spent = None if account.unprotected else gauge.epsilon(total)
         account.steps.append(Step(row.body["kind"], loss.finite, spent))
         account.principals.add(row.principal)
     return total

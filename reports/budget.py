@@ -7,7 +7,7 @@ breaches of what a policy claims (:attr:`Report.breaches`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from privfed.finding import Finding
@@ -133,16 +133,9 @@ class Report:
         }
 
 
-def finding(plain: Mapping[str, Any]) -> Finding:
-    """Read a finding from plain data."""
-    known = {name: plain[name] for name in Finding.__dataclass_fields__ if name in plain}
-    made = Finding(**known)
-    return replace(made, releases=tuple(made.releases))
-
-
 def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
     """Read all findings of one policy; none written is none found."""
-    return tuple(finding(entry) for entry in plain or ())
+    return tuple(Finding.from_dict(entry) for entry in plain or ())
 
 
 def _policy(report: PolicyReport) -> dict[str, Any]:

@@ -97,6 +97,6 @@ def claim(policy: PolicyReport) -> str:
 
 def verdict(found: Finding) -> str:
     """What an attack achieved, in one sentence."""
-    if found.of is None:
+    if found.of is None or found.metric.startswith(("probability", "share")):
         return f"{found.metric}: {number(found.value)}"
     return f"{number(found.value)} of {number(found.of)} {found.metric}"

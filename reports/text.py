@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
-import json
-from collections.abc import Mapping
-
 from privfed.ledger import Entry
 from privfed.loss import Loss
 from privfed.price import Price
 from privfed.reports.account import in_words
 from privfed.reports.budget import Report
-
-_COLUMNS = (
-    "policy",
-    "client",
-    "seq",
-    "time",
-    "event",
-    "principal",
-    "request",
-    "body",
-    "payload_bytes",
-    "payload_sha256",
-    "hash",
-)
+from privfed.statement import Line
 
 
 def summary(report: Report) -> str:
@@ -44,20 +25,23 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-def spending(report: Report) -> str:
-    """What each client spent under each policy, as a table."""
-    lines = [
-        f"{'policy':12} {'client':16} {'spent':>10} {'of':>8} {'delta':>8} {'unprotected':>12}"
-    ]
-    for policy in report.policies:
-        for client in policy.clients:
-            spent = "no bound" if client.epsilon is None else f"{client.epsilon:.4f}"
-            ceiling = "-" if client.ceiling is None else f"{client.ceiling:g}"
-            lines.append(
-                f"{policy.name:12} {client.client:16} {spent:>10} {ceiling:>8} "
-                f"{client.delta:>8.0e} {client.unprotected:>12}"
-            )
-    return "\n".join(lines)
+#: Heads of the columns that :func:`spending` fills.
+SPENDING = (
+    f"{'policy':12} {'client':16} {'what':24} {'releases':>8} {'unprotected':>11} "
+    f"{'epsilon':>9} {'of':>8} {'delta':>8}"
+)
+
+
+def spending(policy: str, client: str, line: Line) -> str:
+    """One line of a budget statement: what was charged, and what that guarantees."""
+    bounded = line.epsilon is not None and line.unprotected == 0
+    spent = f"{float(line.epsilon or 0):.4f}" if bounded else "no bound"
+    ceiling = "-" if line.budget is None else f"{float(line.budget.epsilon):g}"
+    what = line.name or "everything"
+    return (
+        f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
+        f"{spent:>9} {ceiling:>8} {float(line.delta):>8.0e}"
+    )
 
 
 def priced(price: Price) -> str:
@@ -83,27 +67,3 @@ def row(entry: Entry) -> str:
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))
     return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(str, told))}"
-
-
-def exported(where: Mapping[str, str], entry: Entry, form: str, header: bool) -> str:
-    """One ledger row as a JSON line or a CSV line; payloads by size and SHA-256 alone."""
-    plain = {
-        **where,
-        "seq": entry.seq,
-        "time": entry.time,
-        "event": entry.event,
-        "principal": entry.principal,
-        "request": entry.request,
-        "body": entry.body,
-        "payload_bytes": len(entry.payload),
-        "payload_sha256": hashlib.sha256(entry.payload).hexdigest(),
-        "hash": entry.hash,
-    }
-    if form == "jsonl":
-        return json.dumps(plain, sort_keys=True)
-    held = io.StringIO()
-    writer = csv.DictWriter(held, _COLUMNS, lineterminator="\n")
-    if header:
-        writer.writeheader()
-    writer.writerow({**plain, "body": json.dumps(entry.body, sort_keys=True)})
-    return held.getvalue().rstrip("\n")

@@ -1,0 +1,255 @@
+"""Bad input to the command line: one line, exit status 2, nothing written, no raw value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from privfed import assembly, simulation
+from privfed.cli import BAD_INPUT, FAULT, FINE, status
+
+#: A number that stands in the bad tables and must stand in no message.
+SECRET = "987.654321"
+
+
+def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    """Exit 2, one line on standard error that tells ``told``, and no raw value."""
+    capsys.readouterr()
+    assert status(arguments) == BAD_INPUT
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert re.search(told, printed.err), printed.err
+    assert SECRET not in printed.err
+
+
+Change = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def _cell(column: str, value: object) -> Change:
+    def changed(table: pd.DataFrame) -> pd.DataFrame:
+        table = table.astype({column: object})
+        table.loc[7, column] = value
+        return table
+
+    return changed
+
+
+TABLES: dict[str, tuple[Change, str]] = {
+    "an unknown column": (lambda t: t.drop(columns="weight"), "no column 'weight' in the table"),
+    "missing values": (_cell("age", None), "column 'age' has 1 missing values; write fill"),
+    "text among numbers": (_cell("age", f"x{SECRET}"), "'age' is numeric but 1 of its cells hold"),
+    "a constant target": (lambda t: t.assign(risk=float(SECRET)), "target 'risk' is constant"),
+    "a client with one record": (_cell("site", "west"), "client 'west' has 1 record,"),
+    "two clients with one name": (_cell("site", "north "), "two clients are called 'north'"),
+    "a record without a client": (_cell("site", None), "leaves 1 records without a client"),
+    "no client column": (lambda t: t.drop(columns="site"), "no column 'site' in the table"),
+    "no target": (lambda t: t.drop(columns="risk"), "no column 'risk' for the target"),
+}
+
+
+@pytest.mark.parametrize("fault", TABLES)
+def test_a_bad_table_is_one_line(
+    fault: str,
+    write: Callable[..., Path],
+    table: pd.DataFrame,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit 2, what and where and what to write instead, nothing written, no raw value."""
+    change, told = TABLES[fault]
+    noted = change(table).assign(note=float(SECRET))
+    arguments = ["audit", str(write(table=noted)), "--out", str(tmp_path / "out")]
+    _refused(capsys, arguments, told)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+POLICY = """
+name = "own"
+[budget]
+epsilon = "1"
+[[guard]]
+query = "fuzzy_tree.level"
+mechanism = "laplace"
+spend = "1"
+"""
+POLICIES = {
+    "an unknown query": (('"fuzzy_tree.level"', '"fuzzy_tree.levle"'), "not installed"),
+    "an unknown mechanism": (
+        ('"laplace"', '"laplaec"'),
+        "no mechanism called 'laplaec'; installed",
+    ),
+    "epsilon 0": (('epsilon = "1"', 'epsilon = "0"'), "epsilon must be greater than 0"),
+    "a negative epsilon": (('epsilon = "1"', 'epsilon = "-1"'), "epsilon must be greater than 0"),
+    "NaN": (('epsilon = "1"', "epsilon = nan"), "epsilon must be finite"),
+    "a decimal comma": (('epsilon = "1"', 'epsilon = "1,0"'), "must be a number, not '1,0'; write"),
+    "a misspelt key": (("spend =", "spned ="), "unknown key 'spned'; known are"),
+}
+
+
+@pytest.mark.parametrize("fault", POLICIES)
+def test_a_bad_policy_is_one_line(
+    fault: str,
+    write: Callable[..., Path],
+    study_text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Policies are read before anything is written or asked."""
+    (old, new), told = POLICIES[fault]
+    (tmp_path / "own.toml").write_text(POLICY.replace(old, new))
+    study = study_text.replace('name = "published"', 'name = "own"\nbase = "own.toml"')
+    _refused(capsys, ["audit", str(write(study)), "--out", str(tmp_path / "out")], told)
+    assert not (tmp_path / "out").exists()
+
+
+STUDIES = {
+    "a misspelt key": (("[learner]", "[laerner]"), "unknown key 'laerner'; write 'learner'"),
+    "a misspelt learner": (
+        ('"FuzzyTreeRegressor"', '"FuzzyTree"'),
+        "no learner called 'FuzzyTree'",
+    ),
+    "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
+    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be at least 2"),
+    "a decimal comma": (('"4"', '"1,0"'), "epsilon must be a number, not '1,0'"),
+    "NaN": (('"4"', "nan"), "epsilon must be finite"),
+    "epsilon 0": (('"4"', "0"), "epsilon must be greater than 0"),
+    "private without a public schema": (('schema = "schema.toml"', ""), "needs a public schema"),
+    "a missing schema": (('"schema.toml"', '"shcema.toml"'), "schema file .*shcema.toml"),
+    "a missing table": (('"table.csv"', '"tabel.csv"'), "tabel.csv: cannot be read"),
+    "an unknown attack": (
+        ("seed = 1", 'seed = 1\nattacks = ["siege"]'),
+        "no attack called 'siege'",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", STUDIES)
+def test_a_bad_study_is_one_line(
+    fault: str,
+    write: Callable[..., Path],
+    study_text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every slip in a study file ends before anything is in the output folder."""
+    (old, new), told = STUDIES[fault]
+    assert old in study_text
+    study = write(study_text.replace(old, new))
+    _refused(capsys, ["audit", str(study), "--out", str(tmp_path / "out")], told)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_a_column_that_stands_twice_is_one_line(
+    write: Callable[..., Path], schema_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the table, and in the schema."""
+    study = write()
+    text = (tmp_path / "table.csv").read_text().replace("weight", "age", 1)
+    (tmp_path / "table.csv").write_text(text)
+    _refused(capsys, ["run", str(study), "--out", str(tmp_path / "out")], "'age' stands twice")
+    study = write(schema=schema_text.replace('"weight"', '"age"'))
+    _refused(capsys, ["run", str(study), "--out", str(tmp_path / "out")], "'age' .*twice")
+
+
+def test_values_outside_the_bounds_are_clipped_counted_and_not_told(
+    write: Callable[..., Path],
+    table: pd.DataFrame,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The run goes on; the report tells how many cells, never which value."""
+    table.loc[range(20), "age"] = float(SECRET)
+    out = tmp_path / "out"
+    assert status(["run", str(write(table=table)), "--out", str(out)]) == FINE
+    clipped = json.loads((out / "private" / "metrics.json").read_text())["clipped"]
+    assert 0 < sum(clipped.values()) <= 20
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err, *(p.read_text() for p in out.glob("report.*"))):
+        assert SECRET not in text
+    assert "were clipped" in (out / "report.html").read_text()
+
+
+def test_an_earlier_output_is_not_overwritten_unasked(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ledgers are the record of what was spent; other folders are never touched."""
+    study = str(tmp_path / "study.toml")
+    before = (done / "private" / "heads.json").read_bytes()
+    _refused(capsys, ["run", study, "--out", str(done)], "add --overwrite")
+    assert (done / "private" / "heads.json").read_bytes() == before
+    assert status(["run", study, "--out", str(done), "--overwrite"]) == FINE
+    assert (done / "private" / "heads.json").read_bytes() != before
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("keep me")
+    _refused(capsys, ["run", study, "--out", str(mine), "--overwrite"], "something else than")
+    assert (mine / "letter.txt").read_text() == "keep me"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["report", "nowhere"], "holds no study's output"),
+        (["ledger", "verify", "nowhere"], "holds no study's output"),
+        (["audit", "nowhere.toml"], "study file nowhere.toml: cannot be read"),
+        (["sweep", "--epsilon", "1;2"], "--epsilon must be a number, not '1;2'"),
+        (["sweep", "--epsilon", "1,nan"], "--epsilon must be finite"),
+        (["sweep", "--seeds", "0"], "0 is not in the range"),
+        (["audti"], "No such command 'audti'"),
+        (["audit", "--ouf", "x"], "No such option"),
+        (["ledger", "export", "x", "--format", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_a_bad_argument_is_one_line(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commands, options and folders that do not exist; nothing is written where it ran."""
+    monkeypatch.chdir(tmp_path)
+    _refused(capsys, arguments, told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_of_its_own_shows_no_data_and_leaves_nothing(
+    write: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An unforeseen exception's text may hold a record, so only its type is shown."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError(f"the age was {SECRET}")
+
+    monkeypatch.setattr(simulation, "attack", fails)
+    monkeypatch.delenv("PRIVFED_TRACEBACK", raising=False)
+    assert status(["audit", str(write()), "--out", str(tmp_path / "out")]) == FAULT
+    printed = capsys.readouterr().err
+    assert "RuntimeError" in printed and SECRET not in printed
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_an_interrupted_run_leaves_nothing(
+    write: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Control-C in the middle removes the unfinished folder."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(assembly, "write_report", stop)
+    assert status(["run", str(write()), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert "interrupted" in capsys.readouterr().err
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]

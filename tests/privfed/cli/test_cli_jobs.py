@@ -1,0 +1,145 @@
+"""The command line's whole jobs: what they write, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from privfed import plugins, simulation
+from privfed.cli import FINE, status
+
+
+def test_audit_writes_everything_that_it_promises(
+    write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Study, ledgers, heads, metrics, findings, model, policy, report as page and as data."""
+    out = tmp_path / "out"
+    assert status(["audit", str(write()), "--out", str(out)]) == FINE
+    for name in ("published", "private"):
+        for file in ("metrics.json", "findings.json", "model.json", "heads.json"):
+            json.loads((out / name / file).read_text())
+        ledgers = sorted(path.name for path in (out / name / "ledgers").iterdir())
+        assert [name for name in ledgers if name.endswith(".db")] == ["north.db", "south.db"]
+        assert (out / name / "policy.toml").is_file()
+    assert json.loads((out / "published" / "metrics.json").read_text())["simulation"] is True
+    report = json.loads((out / "report.json").read_text())
+    assert [policy["guarantee"] for policy in report["policies"]] == ["none", "none"]
+    assert report["breaches"] == []
+    assert "NO FINITE GUARANTEE" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out",
+        "schema.toml",
+        "study.toml",
+        "table.csv",
+    ]
+
+
+def test_the_built_in_study_runs(tmp_path: Path) -> None:
+    """No argument: diabetes in five clinics, private at epsilon 8 with a finite guarantee."""
+    assert status(["run", "--out", str(tmp_path / "out")]) == FINE
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    published, _, private = report["policies"]
+    assert published["guarantee"] == "none" and published["unprotected"] > 0
+    assert private["guarantee"] == "finite" and private["unprotected"] == 0
+    assert 0 < private["epsilon"] <= 8 * (1 + 1e-9)
+    assert 0.01 < private["membership_detection_at_1_percent"] < 1
+    assert len(private["clients"]) == 5
+
+
+def test_the_report_page_stands_alone(done: Path) -> None:
+    """No element loads anything, every tag is closed, and the red words are there."""
+    page = (done / "report.html").read_text()
+
+    class Reader(HTMLParser):
+        open_: list[str] = []  # noqa: RUF012
+        void = ("meta", "br", "path", "use", "image", "rect", "line", "circle", "link", "hr")
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            for key, value in attrs:
+                if key in ("src", "href", "xlink:href", "data") and tag != "a":
+                    assert (value or "#").startswith(("#", "data:")), (tag, value)
+            if tag not in self.void:
+                self.open_.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag in ("script", "iframe"):
+                raise AssertionError(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag not in self.void:
+                assert self.open_.pop() == tag
+
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open_ == []
+    assert "<script" not in page and "@import" not in page and "url(http" not in page
+    assert "Unprotected" in page and "Test noise" in page and "simulation" in page
+
+
+def test_the_output_of_one_seed_of_test_noise_repeats(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Models are equal to the byte; test noise is seeded and marked."""
+    study = str(write())
+    for out in ("one", "two"):
+        assert status(["run", study, "--out", str(tmp_path / out)]) == FINE
+    for name in ("published", "private"):
+        one, two = ((tmp_path / out / name / "model.json").read_bytes() for out in ("one", "two"))
+        assert one == two
+
+
+def test_attack_and_report_work_on_a_finished_folder(done: Path) -> None:
+    """Both rewrite the report in place; the ledgers stay byte for byte."""
+    before = (done / "private" / "heads.json").read_bytes()
+    (done / "report.html").unlink()
+    assert status(["report", str(done)]) == FINE
+    assert (done / "report.html").is_file()
+    assert not (done / "private" / "findings.json").exists()
+    assert status(["attack", str(done)]) == FINE
+    assert isinstance(json.loads((done / "private" / "findings.json").read_text()), list)
+    assert (done / "private" / "heads.json").read_bytes() == before
+    assert status(["ledger", "verify", str(done)]) == FINE
+
+
+def test_price_reads_no_records(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Costs come from plan, schema and policy: nothing is divided, encoded or asked."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("records were touched")
+
+    for name in ("prepare", "run"):
+        monkeypatch.setattr(simulation, name, never)
+    assert status(["price", str(write())]) == FINE
+    printed = capsys.readouterr().out
+    assert "published: NO FINITE GUARANTEE" in printed
+    assert re.search(r"private: at most epsilon 4\.0000 at delta 1e-05", printed)
+
+
+def test_sweep_writes_a_tidy_table_and_a_picture(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """One row a run: published under each seed, private at each epsilon and seed."""
+    out = tmp_path / "sweep"
+    arguments = ["sweep", str(write()), "--epsilon", "1,8", "--seeds", "2", "--out", str(out)]
+    assert status(arguments) == FINE
+    table = pd.read_csv(out / "sweep.csv")
+    counted = table.groupby("policy").size().to_dict()
+    assert counted == {"private": 4, "published": 2}
+    assert set(table.loc[table["policy"] == "private", "epsilon"]) == {1.0, 8.0}
+    assert "<svg" in (out / "sweep.html").read_text()
+
+
+def test_plugins_lists_every_group(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names with the distribution that they come from."""
+    assert status(["plugins"]) == FINE
+    printed = capsys.readouterr().out
+    assert all(group in printed for group in plugins.GROUPS)
+    assert re.search(r"laplace +privfed", printed)
