@@ -163,6 +163,8 @@ class Gate:
                 return refused.reason
             except LedgerError:
                 return Reason.LEDGER
+            except Exception:
+                return Reason.UNSUPPORTED
 
     def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)

@@ -67,7 +67,7 @@ def test_no_pure_epsilon() -> None:
     """Gaussian noise has no finite pure epsilon, and claims none."""
     loss = Gaussian().cost(counts(1), Fraction(1, 2))
     assert loss.epsilon is None
-    assert loss.law == ("gaussian", "1", "1.0")
+    assert loss.laws == (("gaussian", "1", "1.0"),)
 
 
 @pytest.mark.parametrize("part_type", [PartType.BITS, PartType.VALUES, PartType.ARTIFACT])

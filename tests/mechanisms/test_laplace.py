@@ -88,4 +88,4 @@ def test_the_published_law() -> None:
     """One scale for every part of the group, joint over them."""
     laws = Laplace().noised(counts(1, 3), Fraction(1, 2))
     assert laws == {"part 0": Noised("laplace", 8.0), "part 1": Noised("laplace", 8.0)}
-    assert Laplace().cost(counts(1, 3), Fraction(1, 2)).law == ("laplace", "4", "8.0")
+    assert Laplace().cost(counts(1, 3), Fraction(1, 2)).laws == (("laplace", "4", "8.0"),)
