@@ -16,8 +16,13 @@ from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
 from privfed.exact import Number
-from privfed.learners import FuzzyTreeRegressor
+from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.baselines import (
+    BayesianInference,
+    CentralRuleFitClassifier,
+    LocalRuleFitRegressor,
+)
 from privfed.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
 from privfed.testing.queries import Histogram, LevelSums
@@ -86,11 +91,39 @@ X = table(7)[["a", "b"]]
 
 
 @pytest.mark.parametrize(
-    "learner", [Mean(), FuzzyTreeRegressor(max_depth=2), FuzzyTreeRegressor(scaling="schema")]
+    "learner",
+    [
+        Mean(),
+        FuzzyTreeRegressor(max_depth=2),
+        FuzzyTreeRegressor(scaling="schema"),
+        RuleFitRegressor(trees=6, rounds=3),
+        LocalRuleFitRegressor(RuleFitRegressor(trees=6, rounds=3)),
+    ],
 )
-def test_learners_conform(learner: FederatedLearner) -> None:
-    """All thirteen checks, for the least learner and for a real one."""
+def test_regressors_conform(learner: FederatedLearner) -> None:
+    """All thirteen checks, for the least learner and for real ones."""
     assert len(check_learner(learner, federate, X)) == len(CHECKS) == 13
+
+
+def federate_classes(policy: Policy) -> LocalDisclosure:
+    """The same records with an outcome of two classes."""
+    target = Column("y", "category", categories=("low", "high"))
+    frame = table().assign(y=np.where(table()["a"] > 0.4, "high", "low"))
+    schema = Schema(SCHEMA.features, target)
+    return LocalDisclosure.from_frame(frame, "y", "client", schema=schema, policy=policy, seed=5)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        RuleFitClassifier(trees=6, rounds=3),
+        CentralRuleFitClassifier(RuleFitClassifier(trees=6, rounds=3)),
+        BayesianInference(),
+    ],
+)
+def test_classifiers_conform(learner: FederatedLearner) -> None:
+    """All thirteen checks, baselines included."""
+    assert len(check_learner(learner, federate_classes, X)) == len(CHECKS)
 
 
 class Fixing(Mean):
