@@ -96,6 +96,7 @@ X = table(7)[["a", "b"]]
         Mean(),
         FuzzyTreeRegressor(max_depth=2),
         FuzzyTreeRegressor(scaling="schema"),
+        FuzzyTreeRegressor(clients_per_round=2, max_depth=2),
         RuleFitRegressor(trees=6, rounds=3),
         LocalRuleFitRegressor(RuleFitRegressor(trees=6, rounds=3)),
     ],
