@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,9 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
     baseline: ClassVar[bool] = False
 
+    #: The federation's public data dictionary, set by ``fit``.
+    schema_: Schema
+
     @abstractmethod
     def fit(self, federation: Disclosure) -> Self:
         """Learn from releases alone."""
@@ -70,11 +73,19 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def to_dict(self) -> dict[str, Any]:
         """Give the fitted model as plain data, readable without privfed."""
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Fitted state that is not there yet says what to do about it."""
+            if name.endswith("_") and not name.startswith("_"):
+                raise NotFittedError(
+                    f"{type(self).__name__} is not fitted; call fit(federation) first"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _encode(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Encode and clip inputs to the schema, shape (rows, features)."""
-        schema: Schema | None = getattr(self, "schema_", None)
-        if schema is None:
-            raise NotFittedError(f"{type(self).__name__} is not fitted; call fit(federation) first")
+        schema: Schema = self.schema_
         if isinstance(x, pd.DataFrame):
             return Records.from_frame(x, Schema(schema.features)).x
         array = np.asarray(x, dtype=float)

@@ -55,10 +55,13 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     upper = target + 1.0
     while to_epsilon(upper, small) < target:
         upper *= 2
-    root = brentq(
-        lambda rho: to_epsilon(rho, small) - target, 1e-300, upper, xtol=1e-15, rtol=1e-14
+    root = brentq(  # of the logarithm, so that a small rho is as exact as a large one
+        lambda log_rho: to_epsilon(math.exp(log_rho), small) - target,
+        math.log(1e-300),
+        math.log(upper),
+        xtol=1e-14,
     )
-    rho = float(root)
+    rho = math.exp(root)
     while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
         rho *= 1 - 1e-13
     return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)

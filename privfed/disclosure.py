@@ -127,11 +127,19 @@ class ReplayDisclosure(Disclosure):
     """The same learner over recorded answers: nothing is asked of anybody.
 
     Each question is answered by the next recorded release of the same client to the same question.
+
+    Args:
+        schema: the public data dictionary.
+        transcript: what left.
+        clients: the clients that could be asked, in their order then (a learner that draws some of
+            them draws the same again); those that released something unless given.
     """
 
-    def __init__(self, schema: Schema, transcript: Transcript) -> None:
+    def __init__(
+        self, schema: Schema, transcript: Transcript, clients: Sequence[str] | None = None
+    ) -> None:
         self.schema = schema
-        self.clients = transcript.clients
+        self.clients = transcript.clients if clients is None else tuple(clients)
         self._left: dict[tuple[str, str], list[Release]] = {}
         for entry in transcript:
             self._left.setdefault((entry.client, entry.release.query), []).append(entry.release)

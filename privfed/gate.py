@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privfed import plugins, wire
-from privfed.accountant import Accountant, Budget
+from privfed.accountant import Accountant
 from privfed.errors import (
     LedgerError,
     PluginError,
@@ -163,6 +163,8 @@ class Gate:
                 return refused.reason
             except LedgerError:
                 return Reason.LEDGER
+            except Exception:
+                return Reason.UNSUPPORTED
 
     def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)
@@ -328,11 +330,6 @@ class Gate:
 
     def _unrecorded(self, request: Request) -> Envelope:
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
-
-    @property
-    def budget(self) -> Budget | None:
-        """The owner's ceiling."""
-        return self.policy.budget
 
 
 def _check_names(request: Request) -> None:

@@ -91,20 +91,15 @@ class LocalDisclosure(ChannelDisclosure):
         }
         gates = {}
         for number, (name, records) in enumerate(prepared.items()):
-            ledger = Ledger(
-                None if folder is None else folder / f"{quote(name, safe=' ')}.db", dataset=name
-            )
-            noise: Noise = SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
-            secret = _secret(seed, name)
             gate = Gate(
                 name,
                 records,
                 policies[name],
-                ledger,
-                noise=noise,
+                _ledger(folder, name),
+                noise=_noise(seed, number),
                 queries=queries,
                 study=study,
-                secret=secret,
+                secret=_secret(seed, name),
                 amend=amend,
             )
             if schema is None:
@@ -191,6 +186,15 @@ def _folder(path: str | Path) -> Path:
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _ledger(folder: Path | None, name: str) -> Ledger:
+    path = None if folder is None else folder / f"{quote(name, safe=' ')}.db"
+    return Ledger(path, dataset=name)
+
+
+def _noise(seed: int | None, number: int) -> Noise:
+    return SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
 
 
 def _secret(seed: int | None, name: str) -> bytes:

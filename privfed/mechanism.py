@@ -44,6 +44,10 @@ class Noised:
         if self.law == "laplace":
             ratio = math.exp(-1 / self.parameter)
             return math.sqrt(2 * ratio) / (1 - ratio)
+        if self.parameter < 1:  # on the integers it falls short of sigma
+            points = np.arange(-12, 13)
+            weights = np.exp(-(points**2) / (2 * self.parameter**2))
+            return math.sqrt(float(weights @ points**2 / weights.sum()))
         return self.parameter
 
 

@@ -113,9 +113,17 @@ class Guard:
                 plain[name] = text(value)
         if self.times is not None:
             plain["times"] = self.times
-        if self.options:
-            plain["options"] = dict(self.options)
+        if self._options:
+            plain["options"] = self._options
         return plain
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options, or the parameters of the mechanism object that stands for them."""
+        if isinstance(self.mechanism, str):
+            return dict(self.options)
+        known = vars(self.mechanism).items()
+        return {k: v for k, v in known if isinstance(v, str | int | float)}
 
 
 @dataclass(frozen=True)

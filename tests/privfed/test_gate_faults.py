@@ -119,10 +119,10 @@ def test_parts_that_raise(watched: Callable[..., Gate], error: Exception, expect
 
 
 @pytest.mark.parametrize(
-    ("method", "expected"), [("supports", Reason.UNSUPPORTED), ("cost", Reason.UNSOUND)]
+    ("method", "why"), [("supports", Reason.UNSUPPORTED), ("cost", Reason.UNSOUND)]
 )
 def test_a_mechanism_that_raises(
-    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str, expected: Reason
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str, why: Reason
 ) -> None:
     """A plugin's fault while pricing is a refusal; nothing is charged."""
 
@@ -131,7 +131,8 @@ def test_a_mechanism_that_raises(
 
     gate = make_gate()
     monkeypatch.setattr("privfed.mechanisms.laplace.Laplace." + method, fail)
-    assert reason(gate, request()) == expected
+    assert reason(gate, request()) == why
+    assert gate.dry_run(request("2")) == why
     assert events(gate) == ["refused"]
 
 

@@ -28,7 +28,10 @@ def test_no_joint_bound_without_each() -> None:
         joint({"a": guarded(Bound(1, 1)), "b": guarded(None)})
 
 
-@pytest.mark.parametrize(("law", "parameter"), [("laplace", 2.5), ("gaussian", 2.5), ("flip", 0.2)])
+@pytest.mark.parametrize(
+    ("law", "parameter"),
+    [("laplace", 2.5), ("gaussian", 2.5), ("gaussian", 0.4), ("gaussian", 30.0), ("flip", 0.2)],
+)
 def test_deviation_is_that_of_the_noise(law: str, parameter: float) -> None:
     """The stated deviation is met by drawing (within 2 %, some 5 standard errors)."""
     noise = TestNoise(1)

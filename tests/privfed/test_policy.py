@@ -9,6 +9,7 @@ import pytest
 
 from privfed import Budget, Guard, Policy
 from privfed.errors import InputError, PolicyError
+from privfed.mechanisms.unprotected import Nullify
 
 
 def lines(**fields: object) -> dict[str, object]:
@@ -150,3 +151,11 @@ def test_union() -> None:
         one.union(Policy({}, unit="client"))
     with pytest.raises(PolicyError, match="'a' differently"):
         one.union(Policy({"a": (Guard.of("nullify"),)}))
+
+
+def test_objects_are_pinned_as_names_are() -> None:
+    """A mechanism object with other parameters is another policy; the same ones are the same."""
+    strict, loose = (Policy({"q": (Guard(Nullify(strict=s)),)}) for s in (True, False))
+    assert strict.digest != loose.digest
+    assert strict.digest == Policy({"q": (Guard.of("nullify", strict=True),)}).digest
+    assert Policy.from_dict(strict.to_dict()).digest == strict.digest

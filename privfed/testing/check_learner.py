@@ -1,0 +1,246 @@
+"""Conformance of a learner: scikit-learn's manners, honest policies, and nothing but releases.
+
+scikit-learn's own ``check_estimator`` does not apply: a learner is fitted to a federation and never
+holds an array of records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from privfed.disclosure import Disclosure, ReplayDisclosure
+from privfed.errors import NobodyAnswered
+from privfed.gate import Gate
+from privfed.learners.base import FederatedLearner
+from privfed.local import LocalDisclosure
+from privfed.policy import Policy
+from privfed.records import Records
+from privfed.testing.conformance import Check, run_checks
+
+#: Epsilon of the private policy that a learner is tried under.
+EPSILON = 4
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A learner on the bench.
+
+    Args:
+        learner: an unfitted learner.
+        federate: builds a fresh federation under a policy; the same seed each time.
+        x: inputs to predict.
+    """
+
+    learner: FederatedLearner
+    federate: Callable[[Policy], LocalDisclosure]
+    x: pd.DataFrame
+
+    def fitted(self, policy: Policy | None = None) -> tuple[FederatedLearner, LocalDisclosure]:
+        """A clone fitted under a policy (the published one unless given), and its federation."""
+        federation = self.federate(policy or self.learner.published())
+        return self.fresh().fit(federation), federation
+
+    def fresh(self) -> FederatedLearner:
+        """An unfitted clone; its own randomness gets a seed, as scikit-learn's checks give one."""
+        learner: FederatedLearner = clone(self.learner)
+        seeds = [name for name in learner.get_params() if name.split("__")[-1] == "random_state"]
+        learner.set_params(**dict.fromkeys(seeds, 0))
+        return learner
+
+    def policies(self) -> list[Policy]:
+        """What the learner proposes: baselines have no private way."""
+        published = self.learner.published()
+        return [published] if self.learner.baseline else [published, self.learner.private(EPSILON)]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of query that the learner declares."""
+        return {query.kind for query in self.learner.queries}
+
+
+def check_learner(
+    learner: FederatedLearner,
+    federate: Callable[[Policy], LocalDisclosure],
+    x: pd.DataFrame,
+    *,
+    skip: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run every check on a learner.
+
+    Args:
+        learner: an unfitted learner; it is cloned, never fitted.
+        federate: builds a fresh federation under a policy, always of the same data and seed.
+        x: inputs to predict, a column for each feature.
+        skip: checks that do not apply, each with the reason.
+
+    Returns:
+        The names of the checks that ran.
+
+    Raises:
+        AssertionError: a check failed; the message names it.
+    """
+    return run_checks(CHECKS, Bench(learner, federate, x), skip)
+
+
+def check_parameters(bench: Bench) -> None:
+    """Parameters are stored as they are: a clone has them, and fitting leaves them."""
+    before = parameters(bench.fresh())
+    learner, _ = bench.fitted()
+    assert parameters(clone(learner)) == before
+    assert parameters(learner) == before
+    assert not [name for name in vars(bench.fresh()) if name.endswith("_")]
+
+
+def check_unfitted(bench: Bench) -> None:
+    """An unfitted learner says that it is."""
+    try:
+        bench.fresh().predict(bench.x)
+    except NotFittedError:
+        return
+    raise AssertionError("it predicted")
+
+
+def check_fit_returns_self(bench: Bench) -> None:
+    """``fit`` gives the learner back."""
+    learner = bench.fresh()
+    assert learner.fit(bench.federate(learner.published())) is learner
+
+
+def check_predictions(bench: Bench) -> None:
+    """One value for each row, none missing, the same for a table and its copy."""
+    learner, _ = bench.fitted()
+    predicted = np.asarray(learner.predict(bench.x))
+    assert predicted.shape[0] == len(bench.x)
+    assert not pd.isna(predicted).any()
+    assert np.array_equal(predicted, learner.predict(bench.x.copy()))
+
+
+def check_policies(bench: Bench) -> None:
+    """Both policies name the learner's own kinds and none else, and repeat."""
+    for policy, again in zip(bench.policies(), bench.policies(), strict=True):
+        assert set(policy.guards) <= bench.kinds, "a guard of a foreign kind"
+        assert policy.digest == again.digest
+
+
+def check_private_is_finite(bench: Bench) -> None:
+    """Under the private policy every release is protected and the epsilon is kept.
+
+    A learner that calls itself a baseline has no private policy.
+    """
+    private = bench.policies()[1:]
+    for policy in private:
+        _, federation = bench.fitted(policy)
+        assert_kept(federation)
+
+
+def assert_kept(federation: LocalDisclosure) -> None:
+    """Every gate's budget is kept, every release protected, and there are some."""
+    assert len(federation.transcript()), "nothing was released at all"
+    for gate in federation.gates.values():
+        spent = gate.ledger.spent(gate.accountant)
+        budget = gate.policy.budget
+        assert not spent.unprotected, "an unprotected release"
+        assert budget is not None, "no budget"
+        assert budget.epsilon <= EPSILON
+        assert gate.accountant.fits(spent.total, gate.accountant.ceiling(budget))
+
+
+def check_asks_its_own_kinds(bench: Bench) -> None:
+    """Every question asked is of a declared kind."""
+    _, federation = bench.fitted()
+    foreign = {entry.kind for entry in federation.transcript()} - bench.kinds
+    assert not foreign, f"asked {', '.join(sorted(foreign))}"
+
+
+def check_plan(bench: Bench) -> None:
+    """No kind is asked of a client more often than the longest public schedule says."""
+    for policy in bench.policies():
+        _, federation = bench.fitted(policy)
+        planned: Counter[str] = Counter()
+        for line in bench.learner.plan(federation.schema):
+            planned[line.query.kind] += line.times
+        for client in federation.clients:
+            asked = Counter(entry.kind for entry in federation.transcript().of(client=client))
+            assert all(times <= planned[kind] for kind, times in asked.items()), (
+                f"asked {dict(asked)}, planned {dict(planned)}"
+            )
+
+
+def check_repeats(bench: Bench) -> None:
+    """The same data and seed give the same model."""
+    (one, _), (other, _) = bench.fitted(), bench.fitted()
+    assert plain(one) == plain(other)
+
+
+def check_replay(bench: Bench) -> None:
+    """The recorded answers alone give the same model: it learns from releases and nothing else."""
+    learner, federation = bench.fitted()
+    replayed = bench.fresh()
+    recorded = federation.transcript()
+    replayed.fit(ReplayDisclosure(federation.schema, recorded, federation.clients))
+    assert plain(replayed) == plain(learner)
+
+
+def check_silence(bench: Bench) -> None:
+    """Where every client refuses, a typed error or a model without their help, no other end."""
+    try:
+        bench.fresh().fit(bench.federate(Policy({})))
+    except NobodyAnswered as error:
+        assert str(error)
+
+
+def check_model_is_plain(bench: Bench) -> None:
+    """The model is plain data that can be read without privfed."""
+    learner, _ = bench.fitted()
+    assert isinstance(learner.to_dict(), dict)
+    assert plain(learner)
+
+
+def check_holds_no_records(bench: Bench) -> None:
+    """After fitting, no attribute is a federation, a gate or records."""
+    learner, _ = bench.fitted()
+    held = [
+        name
+        for name, value in vars(learner).items()
+        if isinstance(value, Disclosure | Gate | Records)
+    ]
+    assert not held, f"it holds {', '.join(held)}"
+
+
+def parameters(learner: FederatedLearner) -> dict[str, object]:
+    """The parameters, those of a learner inside included, that learner itself left out."""
+    given = learner.get_params(deep=True)
+    return {name: value for name, value in given.items() if not hasattr(value, "get_params")}
+
+
+def plain(learner: FederatedLearner) -> str:
+    """The model as JSON text; NaN and objects have none."""
+    try:
+        return json.dumps(learner.to_dict(), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"the model is no plain data: {error}") from None
+
+
+CHECKS: tuple[Check[Bench], ...] = (
+    check_parameters,
+    check_unfitted,
+    check_fit_returns_self,
+    check_predictions,
+    check_policies,
+    check_private_is_finite,
+    check_asks_its_own_kinds,
+    check_plan,
+    check_repeats,
+    check_replay,
+    check_silence,
+    check_model_is_plain,
+    check_holds_no_records,
+)

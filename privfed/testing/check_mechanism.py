@@ -1,0 +1,283 @@
+"""Conformance of a mechanism: what every gate relies on, with an audit by drawing.
+
+For third parties: ``check_mechanism(Staircase(), spend="1")`` in a test of theirs, and an assertion
+on how many checks ran.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from privfed.conversion import to_epsilon
+from privfed.exact import Number, exact
+from privfed.loss import Loss
+from privfed.mechanism import Guarded, Mechanism, Protected, joint
+from privfed.noise import Noise, TestNoise
+from privfed.part import Bound, Part, PartType
+from privfed.testing.conformance import Check, run_checks
+
+#: Cells of the audited part; each is one independent draw.
+CELLS = 20_000
+#: Probability that a sound mechanism fails the audit, all of its events together.
+LEVEL = 1e-6
+#: Where a zCDP statement is put to the test: deltas of the (epsilon, delta) statements it implies.
+DELTAS = (0.3, 0.1, 0.03, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A mechanism on the bench, with groups of parts to try it on.
+
+    Args:
+        mechanism: what is checked.
+        spend: what one release costs, in its currency.
+        noise: makes a source of noise from a seed.
+        cells: number of cells of the audited part.
+    """
+
+    mechanism: Mechanism
+    spend: Fraction
+    noise: Callable[[int], Noise] = TestNoise
+    cells: int = CELLS
+    groups: Mapping[str, Mapping[str, Guarded]] = field(default_factory=dict)
+
+    def supported(self) -> Iterator[Mapping[str, Guarded]]:
+        """The groups that the mechanism says it can protect."""
+        return (group for group in self.groups.values() if self.mechanism.supports(group))
+
+    def protect(
+        self, exact: Mapping[str, np.ndarray], group: Mapping[str, Guarded], seed: int = 1
+    ) -> Protected:
+        """Protect with noise of a seed; every second cell of every part is said to reveal."""
+        reveals = {name: np.arange(array.size) % 2 == 0 for name, array in exact.items()}
+        return self.mechanism.protect(exact, group, self.spend, self.noise(seed), reveals)
+
+
+def check_mechanism(
+    mechanism: Mechanism,
+    spend: Number = 1,
+    *,
+    noise: Callable[[int], Noise] = TestNoise,
+    skip: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run every check on a mechanism.
+
+    Args:
+        mechanism: what is checked.
+        spend: what one release costs, in the mechanism's currency; from 0.1 to 4 for a strong audit.
+        noise: makes a source of noise from a seed.
+        skip: checks that do not apply, each with the reason.
+
+    Returns:
+        The names of the checks that ran.
+
+    Raises:
+        AssertionError: a check failed; the message names it.
+    """
+    bench = Bench(mechanism, exact(spend, "spend"), noise, groups=groups())
+    return run_checks(CHECKS, bench, skip)
+
+
+def groups(cells: int = 200) -> dict[str, dict[str, Guarded]]:
+    """Groups of parts of every style, the last without a finite bound."""
+
+    def guarded(kind: PartType, bound: Bound | None) -> Guarded:
+        return Guarded(Part(kind, ("cell",), (cells,)), bound)
+
+    return {
+        "counts": {"counts": guarded(PartType.COUNTS, Bound(1, 1))},
+        "joint": {
+            "counts": guarded(PartType.COUNTS, Bound(2, 2)),
+            "sums": guarded(PartType.SUMS, Bound(2**30, 2**60)),
+        },
+        "bits": {"bits": guarded(PartType.BITS, Bound(1, 1))},
+        "unbounded": {"values": guarded(PartType.VALUES, None)},
+    }
+
+
+def exact_cells(group: Mapping[str, Guarded], value: int = 1) -> dict[str, np.ndarray]:
+    """Exact arrays of one value for each part of a group."""
+    return {
+        name: np.full(g.part.shape, value, bool if g.part.type == PartType.BITS else np.int64)
+        for name, g in group.items()
+    }
+
+
+def check_supports_something(bench: Bench) -> None:
+    """At least one style of parts can be protected."""
+    assert any(True for _ in bench.supported())
+
+
+def check_unbounded_is_unprotected(bench: Bench) -> None:
+    """A part without a finite bound is refused, or its loss is called unprotected."""
+    group = bench.groups["unbounded"]
+    if bench.mechanism.supports(group):
+        assert not bench.mechanism.cost(group, bench.spend).finite
+
+
+def check_cost_repeats(bench: Bench) -> None:
+    """Pricing gives a loss, without data, and the same one again."""
+    for group in bench.supported():
+        loss = bench.mechanism.cost(group, bench.spend)
+        assert isinstance(loss, Loss)
+        assert loss == bench.mechanism.cost(group, bench.spend)
+
+
+def check_currency(bench: Bench) -> None:
+    """What is spent in the mechanism's currency is what is charged, no less."""
+    for group in bench.supported():
+        loss = bench.mechanism.cost(group, bench.spend)
+        if bench.mechanism.currency is None:
+            assert loss == bench.mechanism.cost(group, 2 * bench.spend)
+            continue
+        charged = getattr(loss, bench.mechanism.currency)
+        assert charged is not None
+        assert charged >= bench.spend
+
+
+def check_shapes(bench: Bench) -> None:
+    """Every part comes back, masked array for array, in its shape."""
+    for group in bench.supported():
+        protected = bench.protect(exact_cells(group), group)
+        assert set(protected) == set(group)
+        for name, guarded in group.items():
+            assert isinstance(protected[name], np.ma.MaskedArray)
+            assert protected[name].shape == guarded.part.shape
+
+
+def check_input_is_left(bench: Bench) -> None:
+    """The exact arrays are neither changed nor handed out."""
+    for group in bench.supported():
+        before = exact_cells(group)
+        protected = bench.protect(before, group)
+        for name, array in exact_cells(group).items():
+            assert np.array_equal(before[name], array)
+            assert not np.shares_memory(before[name], protected[name].data)
+
+
+def check_masks_hold_zero(bench: Bench) -> None:
+    """Under a mask there is nothing."""
+    for group in bench.supported():
+        for array in bench.protect(exact_cells(group), group).values():
+            assert not np.asarray(array.data)[np.ma.getmaskarray(array)].any()
+
+
+def check_noise_is_the_sources(bench: Bench) -> None:
+    """Randomness comes from the given source alone: a seed repeats, another one differs."""
+    if not bench.noise(1).secure:
+        for group in bench.supported():
+            one, again, other = (
+                bench.protect(exact_cells(group), group, seed) for seed in (1, 1, 2)
+            )
+            assert all(np.array_equal(one[name].data, again[name].data) for name in group)
+            if bench.mechanism.cost(group, bench.spend).finite:
+                assert any(not np.array_equal(one[name].data, other[name].data) for name in group)
+
+
+def check_scale_is_exact(bench: Bench) -> None:
+    """The published law of the noise covers the charge, in exact fractions."""
+    for group in bench.supported():
+        loss = bench.mechanism.cost(group, bench.spend)
+        for law in bench.mechanism.noised(group, bench.spend).values():
+            bound, parameter = joint(group), Fraction(law.parameter)
+            if law.law == "laplace":
+                assert loss.epsilon is not None
+                assert bound.l1 / parameter <= loss.epsilon
+            elif law.law == "gaussian":
+                assert loss.rho is not None
+                assert bound.l2_squared / (2 * parameter**2) <= loss.rho
+            elif law.law == "flip":
+                assert loss.epsilon is not None
+                odds = math.log((1 - law.parameter) / law.parameter)
+                assert odds * bound.l1 <= float(loss.epsilon) * (1 + 1e-12)
+
+
+def check_law_is_kept(bench: Bench) -> None:
+    """The noise drawn has the published deviation, within 6 % (some six standard errors)."""
+    for part in audited(bench):
+        group = {"part": part}
+        for name, law in bench.mechanism.noised(group, bench.spend).items():
+            start = exact_cells(group, 0)
+            drawn = np.asarray(bench.protect(start, group)[name].data, dtype=float)
+            assert abs(drawn.std() / law.deviation - 1) < 0.06
+
+
+def check_audit(bench: Bench) -> None:
+    """No event tells neighbours apart better than the charge allows (Clopper and Pearson 1934).
+
+    A lower bound on p = P(event | one) and an upper bound on q = P(event | other) must not
+    contradict p <= e^epsilon q + delta, for any (epsilon, delta) that the loss implies.
+    """
+    for part in audited(bench):
+        loss = bench.mechanism.cost({"part": part}, bench.spend)
+        if not loss.finite:
+            continue
+        zeros, ones = (draws(bench, part, value) for value in (0, 1))
+        statements = implied(loss)
+        events = [*threshold_events(zeros, ones), *threshold_events(ones, zeros)]
+        level = LEVEL / (2 * len(events))
+        for first, second in events:
+            low = clopper_pearson(first, level)[0]
+            high = clopper_pearson(second, level)[1]
+            for epsilon, delta in statements:
+                told = f"P >= {low:.4f} against P <= {high:.4f} beats epsilon {epsilon:.3f}"
+                assert low <= math.exp(epsilon) * high + delta, f"{told}, delta {delta:g}"
+
+
+def audited(bench: Bench) -> Iterator[Guarded]:
+    """Parts of many cells in which a neighbour moves one cell by one."""
+    for kind in (PartType.COUNTS, PartType.BITS):
+        part = Guarded(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))
+        if bench.mechanism.supports({"part": part}):
+            yield part
+
+
+def draws(bench: Bench, part: Guarded, value: int) -> np.ndarray:
+    """Independent outputs of one cell whose exact value is ``value``."""
+    group = {"part": part}
+    return np.asarray(bench.protect(exact_cells(group, value), group, 10 + value)["part"].data)
+
+
+def threshold_events(one: np.ndarray, other: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """How often outputs fall on either side of each of a few thresholds, for both neighbours."""
+    cuts = np.unique(np.quantile(np.concatenate([one, other]).astype(float), np.arange(1, 10) / 10))
+    sides = [np.less_equal, np.greater]
+    return [(side(one, cut), side(other, cut)) for cut in cuts for side in sides]
+
+
+def clopper_pearson(hits: np.ndarray, level: float) -> tuple[float, float]:
+    """Exact one-sided bounds on a probability, each wrong with probability ``level`` at most."""
+    count, size = int(hits.sum()), hits.size
+    low = 0.0 if count == 0 else float(stats.beta.ppf(level, count, size - count + 1))
+    high = 1.0 if count == size else float(stats.beta.ppf(1 - level, count + 1, size - count))
+    return low, high
+
+
+def implied(loss: Loss) -> list[tuple[float, float]]:
+    """(epsilon, delta) statements that a loss implies."""
+    delta = float(loss.delta)
+    if loss.epsilon is not None:
+        return [(float(loss.epsilon), delta)]
+    assert loss.rho is not None
+    return [(to_epsilon(float(loss.rho), left), left + delta) for left in DELTAS]
+
+
+CHECKS: tuple[Check[Bench], ...] = (
+    check_supports_something,
+    check_unbounded_is_unprotected,
+    check_cost_repeats,
+    check_currency,
+    check_shapes,
+    check_input_is_left,
+    check_masks_hold_zero,
+    check_noise_is_the_sources,
+    check_scale_is_exact,
+    check_law_is_kept,
+    check_audit,
+)

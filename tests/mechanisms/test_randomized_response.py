@@ -1,0 +1,102 @@
+"""Randomized response: a flip exact to the last of 64 bits, priced as OpenDP prices it."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed.mechanism import Guarded
+from privfed.mechanisms.randomized_response import (
+    RandomizedResponse,
+    estimate_count,
+    flip_probability,
+)
+from privfed.noise import TestNoise
+from privfed.part import Bound, Part, PartType
+
+SPENDS = st.fractions(Fraction(1, 10**6), Fraction(40), max_denominator=10**9)
+
+
+def bits(bound: int = 1, cells: int = 4) -> dict[str, Guarded]:
+    """A part of bits, ``bound`` of which one unit can change."""
+    return {"bits": Guarded(Part(PartType.BITS, ("individual",), (cells,)), Bound(bound, bound))}
+
+
+@given(SPENDS)
+def test_flip_is_exact(epsilon: Fraction) -> None:
+    """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon), by 200 digits."""
+    with localcontext() as context:
+        context.prec = 200
+        value = (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp()
+        share = Decimal(2**64) / (1 + value)
+    threshold = int(flip_probability(epsilon) * 2**64)
+    assert threshold - 1 < share <= threshold
+
+
+@pytest.mark.parametrize("exponent", [15, 25, 40, 100, 300])
+def test_a_tiny_epsilon_flips_half(exponent: int) -> None:
+    """A flip above one half would give more away than it was charged for."""
+    assert flip_probability(Fraction(1, 10**exponent)) <= Fraction(1, 2)
+    assert flip_probability(Fraction(1, 10**exponent)) > Fraction(1, 2) - Fraction(1, 10**15)
+
+
+def test_a_large_epsilon_still_flips() -> None:
+    """However much is spent, a bit may be a lie."""
+    assert flip_probability(Fraction(1000)) == Fraction(1, 2**64)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.fractions(Fraction(1, 100), Fraction(10), max_denominator=10**6))
+def test_charge_beside_opendp(spend: Fraction) -> None:
+    """OpenDP's map of the same flip exceeds our charge by its outward rounding at most."""
+    flip = flip_probability(spend)
+    mapped = dp.m.make_randomized_response_bool(prob=float(1 - flip)).map(1)
+    charge = RandomizedResponse().cost(bits(), spend)
+    assert charge.epsilon == spend
+    assert abs(mapped / float(spend) - 1) <= 1e-6
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_bits_share_the_spend(bound: int) -> None:
+    """A unit that can change three bits gets a third of the epsilon on each."""
+    law = RandomizedResponse().noised(bits(bound), Fraction(3))["bits"]
+    assert law.law == "flip"
+    assert law.parameter == float(flip_probability(Fraction(3, bound)))
+
+
+def test_no_bit_that_moves_is_free() -> None:
+    """Zero sensitivity: the exact bits, free."""
+    group = bits(0)
+    exact = {"bits": np.array([True, False, True, False])}
+    assert RandomizedResponse().cost(group, Fraction(1)).epsilon == 0
+    protected = RandomizedResponse().protect(exact, group, Fraction(1), TestNoise(1), {})
+    assert protected["bits"].tolist() == [True, False, True, False]
+
+
+def test_estimate_is_unbiased() -> None:
+    """Ten thousand answers give the count back within five standard errors."""
+    truth = np.arange(10_000) < 3_000
+    spend = Fraction(1)
+    protected = RandomizedResponse().protect(
+        {"bits": truth}, bits(cells=10_000), spend, TestNoise(3), {}
+    )
+    flip = float(flip_probability(spend))
+    deviation = (10_000 * flip * (1 - flip)) ** 0.5 / (1 - 2 * flip)
+    yes = int(protected["bits"].sum())
+    assert abs(estimate_count(yes, 10_000, flip) - 3_000) < 5 * deviation
+    assert abs(yes - 3_000) > 5 * deviation * (1 - 2 * flip)  # uncorrected, it is far off
+
+
+@pytest.mark.parametrize("part_type", [PartType.COUNTS, PartType.SUMS, PartType.VALUES])
+def test_bits_only(part_type: PartType) -> None:
+    """Nothing but bits can be flipped."""
+    group = {"part": Guarded(Part(part_type, ("bin",), (4,)), Bound(1, 1))}
+    assert not RandomizedResponse().supports(group)
+    unbounded = {"bits": Guarded(Part(PartType.BITS, ("individual",), (4,)), None)}
+    assert not RandomizedResponse().supports(unbounded)

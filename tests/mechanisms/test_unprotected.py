@@ -1,0 +1,54 @@
+"""Mechanisms without a guarantee say so: open, refuse, nullify."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from privfed.mechanism import Guarded, Mechanism
+from privfed.mechanisms.unprotected import Nullify, Open, Refuse
+from privfed.noise import TestNoise
+from privfed.part import Part, PartType
+
+GROUP = {"counts": Guarded(Part(PartType.COUNTS, ("bin",), (3,)), None)}
+EXACT = {"counts": np.array([1, 5, 2])}
+FEW = {"counts": np.array([True, False, True])}
+
+
+@pytest.mark.parametrize("mechanism", [Open(), Nullify(), Nullify(strict=True)])
+def test_the_loss_is_unprotected(mechanism: Mechanism) -> None:
+    """No finite number stands for them, and each says why."""
+    loss = mechanism.cost(GROUP, Fraction(1))
+    assert not loss.finite
+    assert loss.unprotected
+    assert (loss.epsilon, loss.rho) == (None, None)
+    assert mechanism.noised(GROUP, Fraction(1)) == {}
+
+
+def test_open_is_exact() -> None:
+    """Nothing is added, and nothing suppressed."""
+    released = Open().protect(EXACT, GROUP, Fraction(0), TestNoise(1), FEW)["counts"]
+    assert released.tolist() == [1, 5, 2]
+
+
+def test_nullify_suppresses_what_reveals() -> None:
+    """Revealing cells are masked and zero; a part without a mask is released."""
+    released = Nullify().protect(EXACT, GROUP, Fraction(0), TestNoise(1), FEW)["counts"]
+    assert released.tolist() == [None, 5, None]
+    assert released.data.tolist() == [0, 5, 0]
+    whole = Nullify().protect(EXACT, GROUP, Fraction(0), TestNoise(1), {})["counts"]
+    assert whole.tolist() == [1, 5, 2]
+
+
+def test_refuse_supports_nothing() -> None:
+    """An explicit no."""
+    assert not Refuse().supports(GROUP)
+    assert Open().supports(GROUP)
+
+
+def test_strict_is_asked_for() -> None:
+    """The wider rule is an option."""
+    assert Nullify(strict=True).strict
+    assert not Nullify().strict

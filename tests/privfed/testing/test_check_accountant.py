@@ -1,0 +1,136 @@
+"""The accountants' kit: ours pass it, planted faults do not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from privfed import plugins
+from privfed.accountant import Accountant, Amount, Budget
+from privfed.accountants.pure import PureEpsilon
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.loss import Loss
+from privfed.testing.check_accountant import (
+    CHECKS,
+    check_accountant,
+    gaussian_delta,
+    responses_delta,
+)
+
+
+@pytest.mark.parametrize("name", sorted(plugins.available("accountants")))
+@pytest.mark.parametrize("budget", [("2", "1e-5"), ("0.05", "1e-9"), ("30", "0.01")])
+def test_ours_conform(name: str, budget: tuple[str, str]) -> None:
+    """Every installed accountant passes all nine checks, under three budgets."""
+    accountant: Accountant = plugins.load("accountants", name)()
+    assert len(check_accountant(accountant, Budget.of(*budget))) == len(CHECKS) == 9
+
+
+class Choosy(PureEpsilon):
+    """A planted fault: composes nothing."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """Refuse as the pure accountant refuses Gaussian noise."""
+        return super().amount(Loss.zcdp(1))
+
+
+class Floating(PureEpsilon):
+    """A planted fault: binary noise instead of exact numbers."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """Floats."""
+        return tuple(float(part) for part in super().amount(loss))  # type: ignore[return-value]
+
+
+class Comfortable(PureEpsilon):
+    """A planted fault: an unprotected loss costs a comfortable number."""
+
+    def cost(self, loss: Loss) -> Amount:
+        """One tenth."""
+        return (Fraction(1, 10), Fraction(0)) if not loss.finite else self.amount(loss)
+
+
+class Rounding(PureEpsilon):
+    """A planted fault: totals rounded to hundredths."""
+
+    def add(self, total: Amount, loss: Loss) -> Amount:
+        """Rounded."""
+        return tuple(Fraction(round(part * 7), 7) for part in super().add(total, loss))
+
+
+class Lenient(PureEpsilon):
+    """A planted fault: a hair over the ceiling fits."""
+
+    def fits(self, total: Amount, ceiling: Amount) -> bool:
+        """Nearly."""
+        return all(a <= b + Fraction(1, 10**9) for a, b in zip(total, ceiling, strict=True))
+
+
+class Generous(ZeroConcentrated):
+    """A planted fault: a ceiling that holds more than the budget."""
+
+    def ceiling(self, budget: Budget) -> Amount:
+        """One percent too much."""
+        return tuple(part * Fraction(101, 100) for part in super().ceiling(budget))
+
+
+class Stuck(PureEpsilon):
+    """A planted fault: one ceiling for every budget."""
+
+    def ceiling(self, budget: Budget) -> Amount:
+        """One."""
+        return Fraction(1), Fraction(0)
+
+
+class Root(PureEpsilon):
+    """A planted fault: epsilons added in squares, as the deviations of noise are."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """The square."""
+        epsilon, delta = super().amount(loss)
+        return epsilon**2, delta
+
+    def ceiling(self, budget: Budget) -> Amount:
+        """The square."""
+        return budget.epsilon**2, budget.delta
+
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """The root."""
+        return Fraction(float(total[0]) ** 0.5), total[1]
+
+
+class Discount(ZeroConcentrated):
+    """A planted fault: Gaussian noise at seven tenths of its rho."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """Too little."""
+        rho, delta = super().amount(loss)
+        return rho if loss.epsilon is not None else rho * Fraction(7, 10), delta
+
+
+@pytest.mark.parametrize(
+    ("accountant", "check"),
+    [
+        (Choosy(), "composes_something"),
+        (Floating(), "amounts"),
+        (Comfortable(), "unprotected_adds_nothing"),
+        (Rounding(), "exact_sums"),
+        (Lenient(), "sharp_ceiling"),
+        (Generous(), "the_budget_is_kept"),
+        (Stuck(), "a_larger_budget_holds_more"),
+        (Root(), "pure_losses"),
+        (Discount(), "gaussian_losses"),
+    ],
+)
+def test_each_fault_is_caught(accountant: Accountant, check: str) -> None:
+    """Every check has a fault that it, by name, catches."""
+    with pytest.raises(AssertionError, match=f"^{check}: "):
+        check_accountant(accountant)
+
+
+def test_the_yardsticks() -> None:
+    """One response alone: e^0.7 tells at most p - q; Gaussian noise of rho 1/2 at epsilon 1."""
+    assert responses_delta(0.7, 1, 0.7) == pytest.approx(0, abs=1e-15)
+    assert responses_delta(0.7, 1, 0) == pytest.approx(0.3363755, abs=1e-6)
+    assert gaussian_delta(0.5, 1.0) == pytest.approx(0.1269367, abs=1e-6)

@@ -1,0 +1,301 @@
+"""The learners' kit: ours pass it, and a small learner with planted faults does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
+from privfed.disclosure import Disclosure
+from privfed.errors import NobodyAnswered
+from privfed.exact import Number
+from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
+from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.baselines import (
+    BayesianInference,
+    CentralRuleFitClassifier,
+    LocalRuleFitRegressor,
+)
+from privfed.query import Query
+from privfed.testing.check_learner import CHECKS, check_learner
+from privfed.testing.queries import Histogram, LevelSums
+
+SCHEMA = Schema(
+    (Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)), Column("y", lower=0, upper=1)
+)
+ROOT = LevelSums(((),))
+KINDS: tuple[type[Query], ...] = (LevelSums,)
+
+
+def table(rows: int = 120) -> pd.DataFrame:
+    """Records of three clients, the target rising with the first feature."""
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame(rng.uniform(0, 1, (rows, 2)), columns=["a", "b"])
+    frame["y"] = 0.2 + 0.6 * frame["a"]
+    return frame.assign(client=rng.integers(0, 3, rows))
+
+
+def federate(policy: Policy, queries: Sequence[type[Query]] = ()) -> LocalDisclosure:
+    """Three clients, seeded."""
+    return LocalDisclosure.from_frame(
+        table(), "y", "client", schema=SCHEMA, policy=policy, seed=5, queries=queries
+    )
+
+
+class Mean(FederatedLearner):
+    """Predicts the mean target: the least learner there is."""
+
+    queries: ClassVar[tuple[type[Query], ...]] = KINDS
+
+    def __init__(self, shrink: float = 0.0) -> None:
+        self.shrink = shrink
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask for one sum and one count."""
+        answers = federation.ask(ROOT)
+        self.schema_ = federation.schema
+        count = max(float(answers.total("counts")[0]), 1.0)
+        self.mean_ = float(answers.total("sums")[0]) / count * (1 - self.shrink)
+        return self
+
+    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """The mean, once a row."""
+        return np.full(len(self._encode(x)), self.mean_)
+
+    def published(self) -> Policy:
+        """Sums as they are."""
+        return Policy({LevelSums.kind: (Guard.of("open"),)}, name="published")
+
+    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+        """One noisy answer takes all."""
+        guard = Guard.of("laplace", spend=epsilon, times=1)
+        return Policy({LevelSums.kind: (guard,)}, budget=Budget.of(epsilon), name="private")
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """One question."""
+        return [Planned(ROOT, 1)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mean."""
+        return {"mean": self.mean_}
+
+
+X = table(7)[["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Mean(),
+        FuzzyTreeRegressor(max_depth=2),
+        FuzzyTreeRegressor(scaling="schema"),
+        FuzzyTreeRegressor(clients_per_round=2, max_depth=2),
+        RuleFitRegressor(trees=6, rounds=3),
+        LocalRuleFitRegressor(RuleFitRegressor(trees=6, rounds=3)),
+    ],
+)
+def test_regressors_conform(learner: FederatedLearner) -> None:
+    """All thirteen checks, for the least learner and for real ones."""
+    assert len(check_learner(learner, federate, X)) == len(CHECKS) == 13
+
+
+def federate_classes(policy: Policy) -> LocalDisclosure:
+    """The same records with an outcome of two classes."""
+    target = Column("y", "category", categories=("low", "high"))
+    frame = table().assign(y=np.where(table()["a"] > 0.4, "high", "low"))
+    schema = Schema(SCHEMA.features, target)
+    return LocalDisclosure.from_frame(frame, "y", "client", schema=schema, policy=policy, seed=5)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        RuleFitClassifier(trees=6, rounds=3),
+        CentralRuleFitClassifier(RuleFitClassifier(trees=6, rounds=3)),
+        BayesianInference(),
+    ],
+)
+def test_classifiers_conform(learner: FederatedLearner) -> None:
+    """All thirteen checks, baselines included."""
+    assert len(check_learner(learner, federate_classes, X)) == len(CHECKS)
+
+
+class Fixing(Mean):
+    """A planted fault: changes its parameter while fitting."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Fit and fix."""
+        super().fit(federation)
+        self.shrink = 0.5
+        return self
+
+
+class Guessing(Mean):
+    """A planted fault: predicts without being fitted."""
+
+    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Zero where it knows nothing."""
+        try:
+            return super().predict(x)
+        except NotFittedError:
+            return np.zeros(len(x))
+
+
+class Copying(Mean):
+    """A planted fault: fits a copy of itself."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Not self, though fitted too."""
+        super().fit(federation)
+        return type(self)(self.shrink)._fit(federation)
+
+    def _fit(self, federation: Disclosure) -> Self:
+        Mean.fit(self, federation)
+        return self
+
+
+class Missing(Mean):
+    """A planted fault: a row without a prediction."""
+
+    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """NaN first."""
+        predicted = super().predict(x)
+        predicted[0] = np.nan
+        return predicted
+
+
+class Greedy(Mean):
+    """A planted fault: a policy that opens another learner's kind."""
+
+    def published(self) -> Policy:
+        """Histograms too."""
+        return super().published().union(Policy({Histogram.kind: (Guard.of("open"),)}))
+
+
+class Careless(Mean):
+    """A planted fault: its private policy is not."""
+
+    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+        """Open under a fine name."""
+        guards = {LevelSums.kind: (Guard.of("open"),)}
+        return Policy(guards, budget=Budget.of(epsilon), name="private")
+
+
+class Curious(Mean):
+    """A planted fault: asks a kind that it does not declare."""
+
+    queries: ClassVar[tuple[type[Query], ...]] = (LevelSums, Histogram)
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask both, and declare one from now on."""
+        with suppress(NobodyAnswered):
+            federation.ask(Histogram(0, (0.0, 1.0)))
+        return super().fit(federation)
+
+    def published(self) -> Policy:
+        """Both."""
+        return super().published().union(Policy({Histogram.kind: (Guard.of("open"),)}))
+
+
+class Insistent(Mean):
+    """A planted fault: asks more often than planned."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask twice."""
+        super().fit(federation)
+        with suppress(NobodyAnswered):
+            federation.ask(ROOT)
+        return self
+
+
+class Moody(Mean):
+    """A planted fault: randomness of its own without a seed."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Add what nobody can repeat."""
+        super().fit(federation)
+        self.mean_ += float(np.random.default_rng().uniform())
+        return self
+
+
+class Peeking(Mean):
+    """A planted fault: reaches past the releases into the gates."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Count the clients' records if they can be had."""
+        super().fit(federation)
+        for gate in getattr(federation, "gates", {}).values():
+            self.mean_ += len(gate._view.records)
+        return self
+
+
+class Fragile(Mean):
+    """A planted fault: falls over where nobody answers."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Whatever it was, it becomes something else."""
+        try:
+            return super().fit(federation)
+        except NobodyAnswered:
+            raise AssertionError("fell over") from None
+
+
+class Opaque(Mean):
+    """A planted fault: a model that only Python can read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """An object in it."""
+        return {"mean": np.float64(self.mean_), "schema": self.schema_}
+
+
+class Hoarding(Mean):
+    """A planted fault: keeps the federation."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Fit and keep."""
+        self.federation_ = federation
+        return super().fit(federation)
+
+
+@pytest.mark.parametrize(
+    ("learner", "check"),
+    [
+        (Fixing(), "parameters"),
+        (Guessing(), "unfitted"),
+        (Copying(), "fit_returns_self"),
+        (Missing(), "predictions"),
+        (Greedy(), "policies"),
+        (Careless(), "private_is_finite"),
+        (Insistent(), "plan"),
+        (Moody(), "repeats"),
+        (Peeking(), "replay"),
+        (Fragile(), "silence"),
+        (Hoarding(), "holds_no_records"),
+    ],
+)
+def test_each_fault_is_caught(learner: FederatedLearner, check: str) -> None:
+    """Every check has a fault that it, by name, catches."""
+    with pytest.raises(AssertionError, match=f"^{check}: "):
+        check_learner(learner, federate, X)
+
+
+def test_an_undeclared_kind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transcript shows what was asked, whatever the class declares."""
+    monkeypatch.setattr(Curious, "queries", KINDS)
+    skip = {"policies": "its policy is honest; its declaration is not"}
+    with pytest.raises(AssertionError, match=r"^asks_its_own_kinds: .* asked small\.histogram"):
+        check_learner(Curious(), partial(federate, queries=(Histogram,)), X, skip=skip)
+
+
+def test_an_opaque_model_is_caught() -> None:
+    """A model that is no plain data is caught where models are first compared, or by itself."""
+    skip = dict.fromkeys(("repeats", "replay"), "compared as plain data as well")
+    with pytest.raises(AssertionError, match=r"^model_is_plain: .* no plain data"):
+        check_learner(Opaque(), federate, X, skip=skip)

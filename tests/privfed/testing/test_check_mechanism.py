@@ -1,0 +1,195 @@
+"""The mechanisms' kit: ours pass it through both sources of noise, planted faults do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privfed.exact import Number
+from privfed.loss import Loss
+from privfed.mechanism import Guarded, Mechanism, Protected
+from privfed.mechanisms.gaussian import Gaussian
+from privfed.mechanisms.laplace import Laplace
+from privfed.mechanisms.randomized_response import RandomizedResponse
+from privfed.mechanisms.unprotected import Nullify, Open
+from privfed.noise import Noise, SecureNoise, TestNoise
+from privfed.testing.check_mechanism import CHECKS, check_mechanism
+from privfed.testing.conformance import run_checks
+
+#: Mechanisms with a guarantee, and a spend at which the audit is strong.
+PROTECTED: list[tuple[Mechanism, Number]] = [
+    (Laplace(), "0.5"),
+    (Laplace(), 2),
+    (Gaussian(), "0.5"),
+    (Gaussian(), 1),
+    (RandomizedResponse(), "0.5"),
+    (RandomizedResponse(), 2),
+]
+EVERY = len(CHECKS)
+
+
+@pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
+def test_ours_conform(mechanism: Mechanism, spend: Number) -> None:
+    """All eleven checks, the audit among them, with seeded noise."""
+    assert len(check_mechanism(mechanism, spend)) == EVERY == 11
+
+
+@pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
+def test_ours_conform_with_secure_noise(mechanism: Mechanism, spend: Number) -> None:
+    """The same through the samplers that protect: a false alarm once in a million runs."""
+    ran = check_mechanism(mechanism, spend, noise=lambda seed: SecureNoise())
+    assert len(ran) == EVERY
+
+
+@pytest.mark.parametrize("mechanism", [Open(), Nullify(), Nullify(strict=True)])
+def test_the_unprotected_conform(mechanism: Mechanism) -> None:
+    """They have no loss to audit, and the rest to keep."""
+    assert len(check_mechanism(mechanism)) == EVERY
+
+
+class Halved(Noise):
+    """A planted fault: half the noise that was asked for, or half the lies."""
+
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self._noise = TestNoise(seed)
+
+    def laplace(self, size: int, scale: float) -> np.ndarray:
+        """Half the scale."""
+        return self._noise.laplace(size, scale / 2)
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """Half the deviation."""
+        return self._noise.gaussian(size, scale / 2)
+
+    def bits(self, size: int, probability: Fraction) -> np.ndarray:
+        """Half the probability, on the grid of 2^-64."""
+        return self._noise.bits(size, Fraction(int(probability * 2**63), 2**64))
+
+
+@pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
+def test_halved_noise_is_caught_by_the_audit(mechanism: Mechanism, spend: Number) -> None:
+    """The audit alone convicts half the noise, whatever the mechanism publishes."""
+    skip = {"law_is_kept": "the audit must catch it by itself"}
+    with pytest.raises(AssertionError, match="audit: No event tells neighbours apart"):
+        check_mechanism(mechanism, spend, noise=Halved, skip=skip)
+
+
+@pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
+def test_halved_noise_is_caught_by_its_law(mechanism: Mechanism, spend: Number) -> None:
+    """A published law that is not kept is caught before."""
+    with pytest.raises(AssertionError, match="law_is_kept: "):
+        check_mechanism(mechanism, spend, noise=Halved)
+
+
+class Cheap(Laplace):
+    """A planted fault: charges half of what it spends."""
+
+    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+        """Half."""
+        return Loss.pure(spend / 2)
+
+
+class Gullible(Laplace):
+    """A planted fault: claims to protect what has no bound."""
+
+    def supports(self, group: Mapping[str, Guarded]) -> bool:
+        """Anything."""
+        return True
+
+    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+        """The spend, bound or not."""
+        return Loss.pure(spend)
+
+
+class Narrow(Laplace):
+    """A planted fault: a scale a tenth of a percent too small, and published so."""
+
+    def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
+        """Too small."""
+        return super().scale(group, spend) * 0.999
+
+
+class Peeking(Nullify):
+    """A planted fault: hides cells and leaves the values underneath."""
+
+    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+        """Masked, not overwritten."""
+        return {name: np.ma.MaskedArray(exact[name].copy(), reveals[name]) for name in group}
+
+
+class Leaking(Open):
+    """A planted fault: hands out the exact array itself."""
+
+    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+        """The array itself."""
+        return {name: np.ma.MaskedArray(exact[name]) for name in group}
+
+
+class Private(Laplace):
+    """A planted fault: noise of its own."""
+
+    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+        """Noise from elsewhere."""
+        return super().protect(exact, group, spend, SecureNoise(), reveals)
+
+
+class Shrinking(Open):
+    """A planted fault: loses a cell."""
+
+    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+        """One cell too few."""
+        return {name: np.ma.MaskedArray(exact[name][1:].copy()) for name in group}
+
+
+class Fickle(Open):
+    """A planted fault: another price each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+        """A reason that counts."""
+        self.asked += 1
+        return Loss.open(f"asked {self.asked} times")
+
+
+class Useless(Open):
+    """A planted fault: supports nothing at all."""
+
+    def supports(self, group: Mapping[str, Guarded]) -> bool:
+        """Nothing."""
+        return False
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "check"),
+    [
+        (Cheap(), "currency"),
+        (Gullible(), "unbounded_is_unprotected"),
+        (Narrow(), "scale_is_exact"),
+        (Peeking(), "masks_hold_zero"),
+        (Leaking(), "input_is_left"),
+        (Private(), "noise_is_the_sources"),
+        (Shrinking(), "shapes"),
+        (Fickle(), "cost_repeats"),
+        (Useless(), "supports_something"),
+    ],
+)
+def test_each_fault_is_caught(mechanism: Mechanism, check: str) -> None:
+    """Every check has a fault that it, by name, catches."""
+    with pytest.raises(AssertionError, match=f"^{check}: "):
+        check_mechanism(mechanism)
+
+
+def test_skipping_needs_a_reason() -> None:
+    """A check is skipped by its name and with a reason, or not at all."""
+    assert len(check_mechanism(Open(), skip={"audit": "nothing to audit"})) == EVERY - 1
+    for skip in ({"audit": " "}, {"no such check": "because"}):
+        with pytest.raises(ValueError, match="skip needs a reason"):
+            run_checks(CHECKS, None, skip)
