@@ -387,7 +387,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
 
     def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The likelier class of each row."""
-        likelier: np.ndarray = self.classes_[(self._scores(x) > 0).astype(int)]
+        positive = self._scores(x) > 0
+        likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
 
     def to_dict(self) -> dict[str, Any]:
@@ -413,9 +414,10 @@ class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
 
     def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
+        unit = (np.clip(self._scores(x), -1, 1) + 1) / 2
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
-        predicted: np.ndarray = low + (np.clip(self._scores(x), -1, 1) + 1) / 2 * (high - low)
+        predicted: np.ndarray = low + unit * (high - low)
         return predicted
 
     def to_dict(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Size:
         """
         depth = int(np.clip(round(np.log2(max(signal, 1.0)) / 2), 2, 4))
         rounds = 4 if signal < 100 else 10
-        return cls(25 * depth, depth, rounds)
+        return cls(12 * depth, depth, rounds)
 
 
 def placeholder(schema: Schema) -> Cutoffs:

@@ -74,10 +74,13 @@ def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
     try:
         return _separate(federation.ask(*(Histogram((f,), bins) for f in features)))
     except NobodyAnswered:
-        return _joint(federation.ask(Marginals(tuple(features), bins)))
+        answers = federation.ask(Marginals(tuple(features), bins))
+    real = [len(inner_edges(column, bins)) + 1 for column in federation.schema.features]
+    return _joint(answers, np.array(real))
 
 
 def _separate(answers: Answers) -> Marginal:
+    """One answer for each covariate; all of them are needed."""
     rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
     if len(rows) < len(answers):
         raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
@@ -96,10 +99,13 @@ def _separate(answers: Answers) -> Marginal:
     return Marginal(counts, sizes, None, answers[0].deviation("counts"))
 
 
-def _joint(answers: Answers) -> Marginal:
+def _joint(answers: Answers, real: np.ndarray) -> Marginal:
+    """One answer for all covariates; noise beyond a covariate's real bins is thrown away."""
     counts = answers.total("counts")
+    inside = np.arange(counts.shape[1]) < real[:, None]
+    counts = counts * inside
     sizes = {
-        client: max(1.0, float(np.median(np.asarray(own).sum(axis=1))))
+        client: max(1.0, float(np.median((np.asarray(own) * inside).sum(axis=1))))
         for client, own in answers.each("counts").items()
     }
     noises = [release.parts["counts"].noise for release in answers.releases()]
