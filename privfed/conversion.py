@@ -59,6 +59,7 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
         lambda rho: to_epsilon(rho, small) - target, 1e-300, upper, xtol=1e-15, rtol=1e-14
     )
     rho = float(root)
+    shrink = 1e-13
     while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
-        rho *= 1 - 1e-13
+        rho, shrink = rho * (1 - shrink), 2 * shrink
     return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)
