@@ -85,7 +85,7 @@ class _RuleFit(FederatedLearner):
         server_step: float = 1.0,
         client_step: float | None = None,
         clients_per_round: int | None = None,
-        ridge: float = 0.01,
+        ridge: float = 0.04,
         clip: float = 1.5,
         random_state: int | None = None,
     ) -> None:

@@ -88,7 +88,7 @@ class Size:
         more records per unit of noise.
         """
         depth = int(np.clip(round(np.log2(max(signal, 1.0)) / 2), 2, 4))
-        rounds = 4 if signal < 100 else 10
+        rounds = 4 if signal < 70 else 10
         return cls(12 * depth, depth, rounds)
 
 

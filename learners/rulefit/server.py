@@ -236,11 +236,11 @@ class NoisyAveraging:
     """Dual averaging over noisy clipped gradients, with a distance learnt from the marginals.
 
     G = 1. The distance-generating function is h(w) = w' A w / 2, where A is the curvature of the
-    loss for made-up records with the released marginals, plus a ridge: so that few rounds, each of
+    loss for made-up records with the released marginals and a ridge: so that few rounds, each of
     which costs budget, go far.
 
     Args:
-        ridge: added to the curvature.
+        ridge: added to the columns' second moments.
         clip: C, the norm of a record's scaled columns.
         logistic: the loss.
     """
@@ -260,8 +260,8 @@ class NoisyAveraging:
     ) -> Estimate:
         """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
         curvature = surrogate.curvature(terms, scales, self.clip)
-        curvature *= 0.25 if self.logistic else 1.0
-        factor = cho_factor(curvature + self.ridge * np.eye(len(curvature)))
+        curvature += self.ridge * np.eye(len(curvature))
+        factor = cho_factor(curvature * (0.25 if self.logistic else 1.0))
         dual, weights, rounds = np.zeros(len(scales)), np.zeros(len(scales)), 0
         for spend in spends:
             query = Gradient(terms, weights, scales, self.clip, self.logistic)
