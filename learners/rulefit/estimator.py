@@ -20,8 +20,9 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs, read_cutoffs
+from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.parameters import check_parameters
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     Gradient,
@@ -120,7 +121,8 @@ class _RuleFit(FederatedLearner):
             InputError: a parameter makes no sense, or the target is of the wrong kind.
             NobodyAnswered: no client answered the first question.
         """
-        self._check(federation)
+        self._check_target(federation.schema)
+        check_parameters(self.get_params(), len(federation.clients))
         self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
@@ -243,39 +245,6 @@ class _RuleFit(FederatedLearner):
         supports = model.supports.copy()
         supports[top] = np.clip(answers.total("counts") / marginal.total, 0, 1)
         self.model_ = replace(model, supports=supports)
-
-    # --- checks --------------------------------------------------------------------------------
-
-    def _check(self, federation: Disclosure) -> None:
-        self._check_target(federation.schema)
-        for name, low, high in (
-            ("bins", 2, 100_000),
-            ("cutoffs", 1, MOST_CUTS),
-            ("trees", 1, 10_000),
-            ("leaves", 2, 64),
-            ("min_leaf", 1, 10**9),
-            ("rounds", 1, 10**6),
-            ("local_steps", 1, 1_000),
-            ("penalty", 0, 10**6),
-            ("subsample", 0, 1),
-            ("ridge", 1e-9, 10**6),
-            ("clip", 2**-10, 2**10),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(f"{name} must lie between {low} and {high}, not {value!r}")
-        self._check_steps(len(federation.clients))
-
-    def _check_steps(self, clients: int) -> None:
-        for name in ("shrinkage", "server_step", "client_step"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 10:
-                raise InputError(f"{name} must be above 0 and at most 10, not {value!r}")
-        wanted = self.clients_per_round
-        if wanted is not None and not 1 <= wanted <= clients:
-            raise InputError(f"clients_per_round must lie between 1 and {clients}, not {wanted}")
-        if self.max_rules is not None and self.max_rules < 1:
-            raise InputError(f"max_rules must be at least 1 or None, not {self.max_rules}")
 
     def _check_target(self, schema: Schema) -> None:
         raise NotImplementedError
