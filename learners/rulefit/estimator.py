@@ -86,6 +86,7 @@ class _RuleFit(FederatedLearner):
         server_step: float = 1.0,
         client_step: float | None = None,
         clients_per_round: int | None = None,
+        reference_rounds: int = 0,
         ridge: float = 0.04,
         clip: float = 1.5,
         random_state: int | None = None,
@@ -105,6 +106,7 @@ class _RuleFit(FederatedLearner):
         self.server_step = server_step
         self.client_step = client_step
         self.clients_per_round = clients_per_round
+        self.reference_rounds = reference_rounds
         self.ridge = ridge
         self.clip = clip
         self.random_state = random_state
@@ -115,7 +117,8 @@ class _RuleFit(FederatedLearner):
         """Learn from releases alone.
 
         Sets ``schema_``, ``cutoffs_``, ``model_``, ``private_`` (which way it learned), ``rounds_``,
-        ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld).
+        ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld), ``gap_`` (what
+        the proximal-gradient optimum is below it; NaN unless ``reference_rounds`` asks for it).
 
         Raises:
             InputError: a parameter makes no sense, or the target is of the wrong kind.
@@ -146,6 +149,7 @@ class _RuleFit(FederatedLearner):
             self.client_step,
             self.penalty,
             self._logistic,
+            self.reference_rounds,
         )
         estimate = averaging.run(federation, terms, pooled, lambda: self._drawn(federation))
         self._keep(terms, estimate, pooled)
@@ -162,7 +166,7 @@ class _RuleFit(FederatedLearner):
         estimate = averaging.run(
             federation,
             terms,
-            self._scales(terms, size),
+            planning.column_scales(terms, size),
             marginal,
             surrogate,
             planning.spends(marginal.rho, size.rounds),
@@ -202,17 +206,6 @@ class _RuleFit(FederatedLearner):
         chosen = np.flatnonzero(spread & np.array(ordered) & self.linear)
         return tuple(int(feature) for feature in chosen)
 
-    def _scales(self, terms: Terms, size: planning.Size) -> np.ndarray:
-        """Scale columns so that a record's norm is about that of one rule and its linear terms.
-
-        A record satisfies one rule of each tree and depth; a linear term spans [-2, 2] / sqrt(terms).
-        """
-        chosen = list(terms.linear)
-        half = 0.2 * (terms.cutoffs.upper - terms.cutoffs.lower)[chosen]
-        rules = np.full(len(terms.boxes), 1 / math.sqrt(max(size.trees * size.depth, 1)))
-        linear = 2 * terms.cutoffs.scale[chosen] / half / math.sqrt(max(len(chosen), 1))
-        return np.concatenate([[1.0], rules, linear])
-
     def _drawn(self, federation: Disclosure) -> Sequence[str]:
         if self.clients_per_round is None:
             return federation.clients
@@ -220,7 +213,8 @@ class _RuleFit(FederatedLearner):
         return [federation.clients[number] for number in sorted(drawn)]
 
     def _keep(self, terms: Terms, estimate: Estimate, pooled: Pooled) -> None:
-        self.rounds_, self.objective_ = estimate.rounds, estimate.objective
+        self.rounds_ = estimate.rounds
+        self.objective_, self.gap_ = estimate.objective, estimate.gap
         deviations = np.sqrt(np.maximum(pooled.variances, 0))
         self.model_ = RuleEnsemble(
             self.schema_, terms, estimate.weights, pooled.supports, deviations
@@ -292,12 +286,12 @@ class _RuleFit(FederatedLearner):
         terms = planning.placeholder_terms(schema, planning.TOLD_RULES)
         zeros = np.zeros(1 + len(terms))
         steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
-        logistic = self._logistic
+        logistic, rounds = self._logistic, self.rounds + self.reference_rounds
         return [
             Planned(Histogram((0,), self.bins), len(features)),
             Planned(BoostedRules(cutoffs, self._boosting()), 1),
-            Planned(Increment(terms, zeros, zeros, steps, logistic), self.rounds),
-            Planned(Objective(terms, zeros, logistic), 1),
+            Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
+            Planned(Objective(terms, zeros, logistic), 2),
             Planned(Marginals(features, self.bins), 1),
             Planned(Gradient(terms, zeros, zeros, self.clip, logistic), planning.MOST_ROUNDS),
             Planned(Supports(terms), 1),
@@ -327,6 +321,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         server_step: eta_s.
         client_step: eta_c; none for one that cannot diverge.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
+        reference_rounds: rounds of exact federated proximal gradient after learning, only to report
+            how far dual averaging is from the optimum; the model does not change.
         ridge: regularises `private`'s distance-generating function.
         clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret

@@ -17,6 +17,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "min_leaf": (1, 10**9),
     "rounds": (1, 10**6),
     "local_steps": (1, 1_000),
+    "reference_rounds": (0, 10**6),
     "penalty": (0, 10**6),
     "subsample": (0, 1),
     "ridge": (1e-9, 10**6),

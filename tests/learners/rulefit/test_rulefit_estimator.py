@@ -129,6 +129,11 @@ def test_dual_averaging_comes_close_to_the_pooled_optimum() -> None:
     own += model.penalty * np.abs(model.model_.weights[1:]).sum()
     assert model.objective_ == pytest.approx(own, abs=1e-4)
     assert least <= own <= least + 0.01
+    asked = clone(model).set_params(reference_rounds=300)
+    asked.fit(gates(frame, model.published()))
+    assert np.array_equal(asked.model_.weights, model.model_.weights)
+    assert asked.gap_ == pytest.approx(own - least, abs=1e-3)
+    assert np.isnan(model.gap_)
 
 
 def test_any_split_over_clients_has_the_pooled_objective() -> None:
@@ -442,7 +447,7 @@ def test_a_real_hospital_data_set(data_folder: Path) -> None:
         ),
         Column("mortality", "integer", 0, 1),
     )
-    model = RuleFitClassifier(random_state=0)
+    model = RuleFitClassifier(**{**QUICK, "trees": 100})
     model.fit(
         LocalDisclosure.from_frame(
             frame, "mortality", "hospital", schema=schema, policy=model.published(), seed=0
