@@ -23,6 +23,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "ridge": (1e-9, 10**6),
     "clip": (2**-10, 2**10),
 }
+#: Counts, which must be whole.
+WHOLE = ("bins", "cutoffs", "trees", "min_leaf", "rounds", "local_steps", "reference_rounds")
 #: Above 0 and at most this.
 STEPS: Mapping[str, float] = {"shrinkage": 1, "server_step": 10, "client_step": 10}
 
@@ -37,6 +39,9 @@ def check_parameters(parameters: Mapping[str, Any], clients: int) -> None:
         value = parameters[name]
         if not low <= value <= high:
             raise InputError(f"{name} must lie between {low} and {high}, not {value!r}")
+    for name in WHOLE:
+        if parameters[name] != int(parameters[name]) or isinstance(parameters[name], float):
+            raise InputError(f"{name} must be a whole number, not {parameters[name]!r}")
     for name, high in STEPS.items():
         value = parameters[name]
         if value is not None and not 0 < value <= high:

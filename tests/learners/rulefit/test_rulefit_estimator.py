@@ -356,6 +356,8 @@ def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
     [
         {"bins": 1},
         {"bins": float("nan")},
+        {"bins": 20.5},
+        {"rounds": 30.0},
         {"cutoffs": 0},
         {"cutoffs": 251},
         {"trees": 0},
