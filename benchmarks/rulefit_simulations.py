@@ -5,7 +5,8 @@
 Ten covariates N(0, 1), 1,000 records to learn from and 1,000 to test on, two models, three scenarios
 (number of clients, unequal sizes, unequal prevalence). Federated RuleFit runs through gates and
 ledgers under its `published` policy, epsilon 1 for each histogram. Scores are differences to
-centralized RuleFit on the same records; local RuleFit's are means over clients.
+centralized RuleFit on the same records; local RuleFit's are means over clients. Repetitions that the
+folder already holds are not run again.
 """
 
 from __future__ import annotations
@@ -195,12 +196,12 @@ def main() -> None:
     chosen = parser.parse_args()
     matplotlib.use("Agg")
     chosen.out.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
+    earlier = chosen.out / "scores.csv"
+    table = pd.read_csv(earlier) if earlier.exists() else pd.DataFrame({"repetition": []})
     start = time.perf_counter()
-    for number in range(chosen.repetitions):
-        for model in chosen.models:
-            rows += repetition(model, number)
-        table = pd.DataFrame(rows)
+    for number in sorted(set(range(chosen.repetitions)) - set(table["repetition"])):
+        rows = [row for model in chosen.models for row in repetition(model, number)]
+        table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
         table.to_csv(chosen.out / "scores.csv", index=False)
         print(f"repetition {number + 1}, {time.perf_counter() - start:.0f} s", flush=True)
     print(summary(table).round(4).to_string())

@@ -61,7 +61,7 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
         math.log(upper),
         xtol=1e-14,
     )
-    rho = math.exp(root)
+    rho, shrink = math.exp(root), 1e-13
     while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
-        rho *= 1 - 1e-13
+        rho, shrink = rho * (1 - shrink), 2 * shrink
     return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)

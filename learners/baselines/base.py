@@ -50,7 +50,8 @@ class BinaryBaseline(ClassifierMixin, Baseline):  # type: ignore[misc]
 
     def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The likelier class of each row."""
-        likelier: np.ndarray = self.classes_[(self.predict_proba(x)[:, 1] > 0.5).astype(int)]
+        positive = self.predict_proba(x)[:, 1] > 0.5
+        likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
 
     def _second(self, x: np.ndarray) -> np.ndarray:

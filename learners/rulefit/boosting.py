@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logit
+from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
 
@@ -78,18 +79,25 @@ def grow_rules(
     data = codes.astype(np.float32)
     score = np.full(len(codes), boosting.start(target))
     grown: list[np.ndarray] = []
-    for _ in range(boosting.trees):
-        size = 2 + int(rng.exponential(boosting.leaves - 2))
-        chosen = rng.permutation(len(codes))[:drawn]
-        residual = boosting.residuals(target, score)
-        tree = DecisionTreeRegressor(
-            max_leaf_nodes=size,
-            min_samples_leaf=boosting.min_leaf,
-            random_state=int(rng.integers(2**31)),
-        ).fit(data[chosen], residual[chosen], check_input=False)
-        score += boosting.shrinkage * tree.tree_.predict(data)[:, 0]
-        grown.append(boxes_of(tree, sizes))
+    with config_context(skip_parameter_validation=True, assume_finite=True):
+        for _ in range(boosting.trees):
+            chosen = rng.permutation(len(codes))[:drawn]
+            residual = boosting.residuals(target, score)
+            tree = _tree(data[chosen], residual[chosen], boosting, rng)
+            score += boosting.shrinkage * tree.tree_.predict(data)[:, 0]
+            grown.append(boxes_of(tree, sizes))
     return _different(np.concatenate(grown), features)
+
+
+def _tree(
+    data: np.ndarray, residual: np.ndarray, boosting: Boosting, rng: np.random.Generator
+) -> DecisionTreeRegressor:
+    """A tree of 2 + floor(Exponential(mean L - 2)) leaves, the best split first."""
+    return DecisionTreeRegressor(
+        max_leaf_nodes=2 + int(rng.exponential(boosting.leaves - 2)),
+        min_samples_leaf=boosting.min_leaf,
+        random_state=int(rng.integers(2**31)),
+    ).fit(data, residual, check_input=False)
 
 
 def boxes_of(tree: DecisionTreeRegressor, sizes: np.ndarray) -> np.ndarray:

@@ -20,8 +20,9 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs, read_cutoffs
+from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.parameters import check_parameters
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     Gradient,
@@ -85,7 +86,8 @@ class _RuleFit(FederatedLearner):
         server_step: float = 1.0,
         client_step: float | None = None,
         clients_per_round: int | None = None,
-        ridge: float = 0.01,
+        reference_rounds: int = 0,
+        ridge: float = 0.04,
         clip: float = 1.5,
         random_state: int | None = None,
     ) -> None:
@@ -104,6 +106,7 @@ class _RuleFit(FederatedLearner):
         self.server_step = server_step
         self.client_step = client_step
         self.clients_per_round = clients_per_round
+        self.reference_rounds = reference_rounds
         self.ridge = ridge
         self.clip = clip
         self.random_state = random_state
@@ -114,13 +117,15 @@ class _RuleFit(FederatedLearner):
         """Learn from releases alone.
 
         Sets ``schema_``, ``cutoffs_``, ``model_``, ``private_`` (which way it learned), ``rounds_``,
-        ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld).
+        ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld), ``gap_`` (what
+        the proximal-gradient optimum is below it; NaN unless ``reference_rounds`` asks for it).
 
         Raises:
             InputError: a parameter makes no sense, or the target is of the wrong kind.
             NobodyAnswered: no client answered the first question.
         """
-        self._check(federation)
+        self._check_target(federation.schema)
+        check_parameters(self.get_params(), len(federation.clients))
         self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
@@ -144,6 +149,7 @@ class _RuleFit(FederatedLearner):
             self.client_step,
             self.penalty,
             self._logistic,
+            self.reference_rounds,
         )
         estimate = averaging.run(federation, terms, pooled, lambda: self._drawn(federation))
         self._keep(terms, estimate, pooled)
@@ -160,7 +166,7 @@ class _RuleFit(FederatedLearner):
         estimate = averaging.run(
             federation,
             terms,
-            self._scales(terms, size),
+            planning.column_scales(terms, size),
             marginal,
             surrogate,
             planning.spends(marginal.rho, size.rounds),
@@ -200,17 +206,6 @@ class _RuleFit(FederatedLearner):
         chosen = np.flatnonzero(spread & np.array(ordered) & self.linear)
         return tuple(int(feature) for feature in chosen)
 
-    def _scales(self, terms: Terms, size: planning.Size) -> np.ndarray:
-        """Scale columns so that a record's norm is about that of one rule and its linear terms.
-
-        A record satisfies one rule of each tree and depth; a linear term spans [-2, 2] / sqrt(terms).
-        """
-        chosen = list(terms.linear)
-        half = 0.2 * (terms.cutoffs.upper - terms.cutoffs.lower)[chosen]
-        rules = np.full(len(terms.boxes), 1 / math.sqrt(max(size.trees * size.depth, 1)))
-        linear = 2 * terms.cutoffs.scale[chosen] / half / math.sqrt(max(len(chosen), 1))
-        return np.concatenate([[1.0], rules, linear])
-
     def _drawn(self, federation: Disclosure) -> Sequence[str]:
         if self.clients_per_round is None:
             return federation.clients
@@ -218,7 +213,8 @@ class _RuleFit(FederatedLearner):
         return [federation.clients[number] for number in sorted(drawn)]
 
     def _keep(self, terms: Terms, estimate: Estimate, pooled: Pooled) -> None:
-        self.rounds_, self.objective_ = estimate.rounds, estimate.objective
+        self.rounds_ = estimate.rounds
+        self.objective_, self.gap_ = estimate.objective, estimate.gap
         deviations = np.sqrt(np.maximum(pooled.variances, 0))
         self.model_ = RuleEnsemble(
             self.schema_, terms, estimate.weights, pooled.supports, deviations
@@ -243,39 +239,6 @@ class _RuleFit(FederatedLearner):
         supports = model.supports.copy()
         supports[top] = np.clip(answers.total("counts") / marginal.total, 0, 1)
         self.model_ = replace(model, supports=supports)
-
-    # --- checks --------------------------------------------------------------------------------
-
-    def _check(self, federation: Disclosure) -> None:
-        self._check_target(federation.schema)
-        for name, low, high in (
-            ("bins", 2, 100_000),
-            ("cutoffs", 1, MOST_CUTS),
-            ("trees", 1, 10_000),
-            ("leaves", 2, 64),
-            ("min_leaf", 1, 10**9),
-            ("rounds", 1, 10**6),
-            ("local_steps", 1, 1_000),
-            ("penalty", 0, 10**6),
-            ("subsample", 0, 1),
-            ("ridge", 1e-9, 10**6),
-            ("clip", 2**-10, 2**10),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(f"{name} must lie between {low} and {high}, not {value!r}")
-        self._check_steps(len(federation.clients))
-
-    def _check_steps(self, clients: int) -> None:
-        for name in ("shrinkage", "server_step", "client_step"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 10:
-                raise InputError(f"{name} must be above 0 and at most 10, not {value!r}")
-        wanted = self.clients_per_round
-        if wanted is not None and not 1 <= wanted <= clients:
-            raise InputError(f"clients_per_round must lie between 1 and {clients}, not {wanted}")
-        if self.max_rules is not None and self.max_rules < 1:
-            raise InputError(f"max_rules must be at least 1 or None, not {self.max_rules}")
 
     def _check_target(self, schema: Schema) -> None:
         raise NotImplementedError
@@ -323,12 +286,12 @@ class _RuleFit(FederatedLearner):
         terms = planning.placeholder_terms(schema, planning.TOLD_RULES)
         zeros = np.zeros(1 + len(terms))
         steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
-        logistic = self._logistic
+        logistic, rounds = self._logistic, self.rounds + self.reference_rounds
         return [
             Planned(Histogram((0,), self.bins), len(features)),
             Planned(BoostedRules(cutoffs, self._boosting()), 1),
-            Planned(Increment(terms, zeros, zeros, steps, logistic), self.rounds),
-            Planned(Objective(terms, zeros, logistic), 1),
+            Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
+            Planned(Objective(terms, zeros, logistic), 2),
             Planned(Marginals(features, self.bins), 1),
             Planned(Gradient(terms, zeros, zeros, self.clip, logistic), planning.MOST_ROUNDS),
             Planned(Supports(terms), 1),
@@ -358,6 +321,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         server_step: eta_s.
         client_step: eta_c; none for one that cannot diverge.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
+        reference_rounds: rounds of exact federated proximal gradient after learning, only to report
+            how far dual averaging is from the optimum; the model does not change.
         ridge: regularises `private`'s distance-generating function.
         clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
@@ -387,7 +352,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
 
     def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The likelier class of each row."""
-        likelier: np.ndarray = self.classes_[(self._scores(x) > 0).astype(int)]
+        positive = self._scores(x) > 0
+        likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
 
     def to_dict(self) -> dict[str, Any]:
@@ -413,9 +379,10 @@ class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
 
     def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
+        unit = (np.clip(self._scores(x), -1, 1) + 1) / 2
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
-        predicted: np.ndarray = low + (np.clip(self._scores(x), -1, 1) + 1) / 2 * (high - low)
+        predicted: np.ndarray = low + unit * (high - low)
         return predicted
 
     def to_dict(self) -> dict[str, Any]:

@@ -88,8 +88,23 @@ class Size:
         more records per unit of noise.
         """
         depth = int(np.clip(round(np.log2(max(signal, 1.0)) / 2), 2, 4))
-        rounds = 4 if signal < 100 else 10
-        return cls(25 * depth, depth, rounds)
+        rounds = 4 if signal < 70 else 10
+        return cls(12 * depth, depth, rounds)
+
+
+def column_scales(terms: Terms, size: Size) -> np.ndarray:
+    """Scale columns so that a record's norm is about that of one rule and its linear terms.
+
+    A record satisfies one rule of each tree and depth; a linear term spans [-2, 2] / sqrt(terms).
+
+    Returns:
+        of the intercept, the rules and the linear terms, shape (1 + terms,).
+    """
+    chosen = list(terms.linear)
+    half = 0.2 * (terms.cutoffs.upper - terms.cutoffs.lower)[chosen]
+    rules = np.full(len(terms.boxes), 1 / np.sqrt(size.trees * size.depth))
+    linear = 2 * terms.cutoffs.scale[chosen] / half / np.sqrt(max(len(chosen), 1))
+    return np.concatenate([[1.0], rules, linear])
 
 
 def placeholder(schema: Schema) -> Cutoffs:

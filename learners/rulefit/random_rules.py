@@ -93,6 +93,6 @@ class Surrogate:
         design = terms.design(self.x) * scales
         norms = np.sqrt((design**2).sum(axis=1))
         factor = np.minimum(1, clip / np.maximum(norms, clip / 2))
-        weighted = design * np.sqrt(factor)[:, None]
-        moments: np.ndarray = weighted.T @ weighted / len(design)
+        weighted = (design * np.sqrt(factor)[:, None]).astype(np.float32)
+        moments: np.ndarray = (weighted.T @ weighted / len(design)).astype(float)
         return moments

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
-from privfed.learners.rulefit.averaging import Steps, primal, stable_step
+from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
 from privfed.learners.rulefit.cutoffs import distribution, inner_edges
 from privfed.learners.rulefit.queries import (
     Gradient,
@@ -74,10 +74,13 @@ def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
     try:
         return _separate(federation.ask(*(Histogram((f,), bins) for f in features)))
     except NobodyAnswered:
-        return _joint(federation.ask(Marginals(tuple(features), bins)))
+        answers = federation.ask(Marginals(tuple(features), bins))
+    real = [len(inner_edges(column, bins)) + 1 for column in federation.schema.features]
+    return _joint(answers, np.array(real))
 
 
 def _separate(answers: Answers) -> Marginal:
+    """One answer for each covariate; all of them are needed."""
     rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
     if len(rows) < len(answers):
         raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
@@ -96,10 +99,13 @@ def _separate(answers: Answers) -> Marginal:
     return Marginal(counts, sizes, None, answers[0].deviation("counts"))
 
 
-def _joint(answers: Answers) -> Marginal:
+def _joint(answers: Answers, real: np.ndarray) -> Marginal:
+    """One answer for all covariates; noise beyond a covariate's real bins is thrown away."""
     counts = answers.total("counts")
+    inside = np.arange(counts.shape[1]) < real[:, None]
+    counts = counts * inside
     sizes = {
-        client: max(1.0, float(np.median(np.asarray(own).sum(axis=1))))
+        client: max(1.0, float(np.median((np.asarray(own) * inside).sum(axis=1))))
         for client, own in answers.each("counts").items()
     }
     noises = [release.parts["counts"].noise for release in answers.releases()]
@@ -116,11 +122,13 @@ class Estimate:
         weights: of intercept, rules and linear terms.
         rounds: how many rounds were answered.
         objective: pooled mean loss plus penalty at the end; NaN where it was not released.
+        gap: objective minus that of the proximal-gradient optimum; NaN where it was not asked for.
     """
 
     weights: np.ndarray
     rounds: int
     objective: float
+    gap: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,7 @@ class Averaging:
         client_step: eta_c; none for one that cannot diverge.
         penalty: lambda.
         logistic: the loss.
+        reference_rounds: rounds of federated proximal gradient afterwards, to tell the gap.
     """
 
     rounds: int
@@ -142,6 +151,7 @@ class Averaging:
     client_step: float | None
     penalty: float
     logistic: bool
+    reference_rounds: int = 0
 
     def run(
         self,
@@ -169,16 +179,48 @@ class Averaging:
             elapsed += self.server_step * step * self.local_steps
             rounds += 1
         weights = primal(dual, elapsed * self.penalty)
-        weights[0] -= means @ weights
-        return Estimate(weights, rounds, self._objective(federation, terms, weights))
+        objective = self._objective(federation, terms, _moved_back(weights, means))
+        gap = math.nan
+        if self.reference_rounds:
+            least = self._reference(federation, terms, pooled, weights)
+            gap = objective - self._objective(federation, terms, _moved_back(least, means))
+        return Estimate(_moved_back(weights, means), rounds, objective, gap)
+
+    def _reference(
+        self, federation: Disclosure, terms: Terms, pooled: Pooled, start: np.ndarray
+    ) -> np.ndarray:
+        """The pooled optimum by accelerated proximal gradient, each round an exact gradient.
+
+        One local step of size one without penalty from "dual" weights w is minus the gradient at w.
+        """
+        means = np.concatenate([[0.0], pooled.means])
+        step = stable_step(pooled.variances, self.logistic) / 2
+
+        def slope(weights: np.ndarray) -> np.ndarray:
+            query = Increment(terms, means, weights, Steps(1.0, 0.0, 1, 0.0), self.logistic)
+            return pooled.average(federation.ask(query).each("increment"))
+
+        try:
+            return optimum(slope, start, step, self.penalty, self.reference_rounds)
+        except NobodyAnswered:
+            return np.full(len(start), math.nan)
 
     def _objective(self, federation: Disclosure, terms: Terms, weights: np.ndarray) -> float:
+        if np.isnan(weights).any():
+            return math.nan
         try:
             answers = federation.ask(Objective(terms, weights, self.logistic))
         except NobodyAnswered:
             return math.nan
         mean = float(answers.total("loss")[0] / max(answers.total("size")[0], 1))
         return mean + self.penalty * float(np.abs(weights[1:]).sum())
+
+
+def _moved_back(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """The intercept that goes with columns that are not centred."""
+    moved = weights.copy()
+    moved[0] -= means @ weights
+    return moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,11 +272,11 @@ class NoisyAveraging:
     """Dual averaging over noisy clipped gradients, with a distance learnt from the marginals.
 
     G = 1. The distance-generating function is h(w) = w' A w / 2, where A is the curvature of the
-    loss for made-up records with the released marginals, plus a ridge: so that few rounds, each of
+    loss for made-up records with the released marginals and a ridge: so that few rounds, each of
     which costs budget, go far.
 
     Args:
-        ridge: added to the curvature.
+        ridge: added to the columns' second moments.
         clip: C, the norm of a record's scaled columns.
         logistic: the loss.
     """
@@ -254,8 +296,8 @@ class NoisyAveraging:
     ) -> Estimate:
         """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
         curvature = surrogate.curvature(terms, scales, self.clip)
-        curvature *= 0.25 if self.logistic else 1.0
-        factor = cho_factor(curvature + self.ridge * np.eye(len(curvature)))
+        curvature += self.ridge * np.eye(len(curvature))
+        factor = cho_factor(curvature * (0.25 if self.logistic else 1.0))
         dual, weights, rounds = np.zeros(len(scales)), np.zeros(len(scales)), 0
         for spend in spends:
             query = Gradient(terms, weights, scales, self.clip, self.logistic)

@@ -1,0 +1,469 @@
+"""Federated RuleFit through gates: both policies, interpretation, export, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score, roc_auc_score
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.bare import BareDisclosure
+from privfed.disclosure import Disclosure, ReplayDisclosure
+from privfed.errors import InputError, NobodyAnswered, SchemaError
+from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners.rulefit.averaging import (
+    Centred,
+    losses,
+    optimum,
+    residuals,
+    stable_step,
+)
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.query import Query
+from privfed.release import Absent, Answers, Reply
+
+NAMES = ("age", "GCS", "noise", "sex")
+FEATURES = (
+    Column("age", "number", 0, 100),
+    Column("GCS", "integer", 3, 15),
+    Column("noise", "number", -4, 4),
+    Column("sex", "category", categories=("male", "female")),
+)
+BINARY = Schema(FEATURES, Column("died", "integer", 0, 1))
+NUMERIC = Schema(FEATURES, Column("days", "number", 0, 60))
+QUICK: dict[str, Any] = {"trees": 40, "rounds": 40, "local_steps": 5, "random_state": 0}
+
+
+def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:
+    """Patients of three hospitals; death hangs on GCS, then age, by rules."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, records),
+            "GCS": rng.integers(3, 16, records),
+            "noise": rng.normal(size=records),
+            "sex": rng.choice(["male", "female"], records),
+            "hospital": rng.choice(["A", "B", "C"], records, p=[0.2, 0.3, 0.5]),
+        }
+    )
+    score = 4.0 * (frame["GCS"] < 7) + 2.0 * (frame["age"] >= 60) - 2.5
+    frame["died"] = (rng.random(records) < expit(score)).astype(int)
+    frame["days"] = np.clip(20 + 6 * score + rng.normal(0, 2, records), 0, 60)
+    return frame
+
+
+def gates(
+    frame: pd.DataFrame, policy: Any, schema: Schema = BINARY, seed: int = 1
+) -> LocalDisclosure:
+    """A federation of hospitals with repeatable noise."""
+    return LocalDisclosure.from_frame(
+        frame[[*NAMES, "hospital", schema.columns[-1].name]],
+        target=schema.columns[-1].name,
+        client="hospital",
+        schema=schema,
+        policy=policy,
+        seed=seed,
+    )
+
+
+@cache
+def fitted() -> tuple[RuleFitClassifier, LocalDisclosure]:
+    """One published fit, shared by the tests that only read it."""
+    model = RuleFitClassifier(**QUICK)
+    federation = gates(patients(), model.published())
+    return model.fit(federation), federation
+
+
+def test_the_published_way_learns_and_ranks_the_covariates() -> None:
+    """Close to the best AUC there is; GCS before age before what does not matter."""
+    model, _ = fitted()
+    test = patients(seed=9)
+    truth = 4.0 * (test["GCS"] < 7) + 2.0 * (test["age"] >= 60)
+    chance = model.predict_proba(test)
+    assert chance.sum(axis=1) == pytest.approx(1)
+    assert roc_auc_score(test["died"], chance[:, 1]) > roc_auc_score(test["died"], truth) - 0.02
+    assert np.argsort(-model.feature_importances_)[:2].tolist() == [1, 0]
+    assert set(model.predict(test)) <= {0, 1}
+    assert not model.private_
+
+
+def test_the_ledger_shows_p_epsilon_and_the_rest_unprotected() -> None:
+    """Four covariates at epsilon 1: four in all, though the paper says one."""
+    _, federation = fitted()
+    for gate in federation.gates.values():
+        spent = gate.ledger.spent(gate.accountant)
+        assert spent.total[0] == Fraction(4)
+        assert spent.unprotected > 1
+    federation.verify()
+
+
+def test_dual_averaging_comes_close_to_the_pooled_optimum() -> None:
+    """The reported objective is the pooled one, within 0.01 of the proximal-gradient optimum."""
+    model, _ = fitted()
+    frame = patients()
+    encoded = model._encode(frame)
+    matrix = model.model_.terms.design(encoded)
+    design = Centred(matrix, np.concatenate([[0.0], matrix.mean(axis=0)[1:]]))
+    target = frame["died"].to_numpy(float)
+    step = stable_step(matrix.var(axis=0)[1:], True) / 2
+    best = optimum(
+        lambda w: design.slope(residuals(target, design.scores(w), True)) / len(target),
+        np.zeros(matrix.shape[1]),
+        step,
+        model.penalty,
+    )
+    least = losses(target, design.scores(best), True).mean()
+    least += model.penalty * np.abs(best[1:]).sum()
+    own = losses(target, model.decision_function(frame), True).mean()
+    own += model.penalty * np.abs(model.model_.weights[1:]).sum()
+    assert model.objective_ == pytest.approx(own, abs=1e-4)
+    assert least <= own <= least + 0.01
+    asked = clone(model).set_params(reference_rounds=300)
+    asked.fit(gates(frame, model.published()))
+    assert np.array_equal(asked.model_.weights, model.model_.weights)
+    assert asked.gap_ == pytest.approx(own - least, abs=1e-3)
+    assert np.isnan(model.gap_)
+
+
+def test_any_split_over_clients_has_the_pooled_objective() -> None:
+    """Unequal clients are weighted by their records: the optimum does not hang on the split."""
+    frame = patients()
+    halves = frame.assign(hospital=np.where(np.arange(len(frame)) < 60, "A", "B"))
+    params = {**QUICK, "trees": 1, "max_rules": 1, "local_steps": 1, "rounds": 300}
+    found = []
+    for table in (halves, frame.assign(hospital="one")):
+        bare = BareDisclosure.from_frame(table, BINARY, "hospital")
+        found.append(RuleFitClassifier(**{**params, "min_leaf": 10_000}).fit(bare))
+    first, second = (model.model_.weights for model in found)
+    assert first == pytest.approx(second, abs=1e-3)
+    assert np.abs(first[1:]).max() > 0.1
+
+
+def test_the_private_way_spends_its_budget_and_nothing_is_unprotected() -> None:
+    """Finite end to end, within the ceiling, and it learns."""
+    model = RuleFitClassifier(random_state=0)
+    frame = patients(3000)
+    federation = gates(frame, model.private(4))
+    model.fit(federation)
+    assert model.private_
+    budget = federation.budget()
+    assert (budget["unprotected"] == 0).all()
+    assert (budget["spent"] <= 4).all()
+    assert (budget["spent"] > 3.99).all()
+    assert roc_auc_score(frame["died"], model.predict_proba(frame)[:, 1]) > 0.85
+    assert np.isfinite(model.model_.supports).sum() == 20
+    kinds = {entry.kind for entry in federation.transcript()}
+    assert kinds == {"rulefit.marginals", "rulefit.gradient", "rulefit.supports"}
+
+
+def test_private_learning_gets_better_with_the_budget() -> None:
+    """Epsilon 0.05 is worse than 8, on the mean of two seeds."""
+    frame, test = patients(1000), patients(1000, seed=9)
+    means = []
+    for epsilon in ("0.05", "8"):
+        scores = []
+        for seed in range(2):
+            model = RuleFitClassifier(random_state=seed)
+            model.fit(gates(frame, model.private(epsilon), seed=seed))
+            scores.append(roc_auc_score(test["died"], model.predict_proba(test)[:, 1]))
+        means.append(np.mean(scores))
+    assert means[0] < means[1] - 0.05
+
+
+def test_the_regressor_learns_both_ways() -> None:
+    """Squared loss: most of the variance explained, predictions within the public bounds."""
+    frame = patients(1500)
+    for policy, least in (("published", 0.8), ("private", 0.7)):
+        model = RuleFitRegressor(**QUICK)
+        chosen = model.published() if policy == "published" else model.private(8)
+        model.fit(gates(frame, chosen, NUMERIC))
+        predicted = model.predict(frame)
+        assert r2_score(frame["days"], predicted) > least
+        assert predicted.min() >= 0
+        assert predicted.max() <= 60
+
+
+def test_the_exported_model_predicts_without_privfed() -> None:
+    """JSON alone gives the same log-odds: intercept, winsorised slopes, rules' conditions."""
+    model, _ = fitted()
+    plain = json.loads(json.dumps(model.to_dict()))
+    frame = patients(50, seed=3)
+    numbers = frame.assign(sex=(frame["sex"] == "female").astype(int))
+    score = np.full(50, plain["intercept"])
+    for name, slope in plain["linear"].items():
+        score += slope * np.clip(numbers[name].to_numpy(float), *plain["winsorised"][name])
+    for rule in plain["rules"]:
+        held = np.ones(50, bool)
+        for condition in rule["conditions"]:
+            values = numbers[condition["feature"]].to_numpy(float)
+            low, high = condition["lower"], condition["upper"]
+            held &= (low is None or values >= low) & (high is None or values < high)
+        score += rule["coefficient"] * held
+    assert score == pytest.approx(model.decision_function(frame), abs=1e-9)
+
+
+def test_the_table_is_what_a_clinician_reads() -> None:
+    """Importance up to 100, exp(coef), supports that are shares of the pooled records."""
+    model, _ = fitted()
+    table = model.table(5, least_support=0.1)
+    assert list(table.columns) == [
+        "term",
+        "coefficient",
+        "exp_coefficient",
+        "importance",
+        "support",
+    ]
+    assert len(table) == 5
+    assert table["importance"].is_monotonic_decreasing
+    assert np.exp(table["coefficient"].to_numpy()) == pytest.approx(
+        table["exp_coefficient"].to_numpy()
+    )
+    assert (table["support"] >= 0.1).all()
+    assert "GCS" in model.describe(3)
+    frame = patients()
+    x = model._encode(frame)
+    rule, support = model.rules_[0], model.table().set_index("term")["support"]
+    held = rule.holds(x, NAMES).mean()
+    assert support[rule.text(model.schema_)] == pytest.approx(held)
+
+
+def test_importances_follow_the_paper() -> None:
+    """|coef| sd, and a rule's importance shared among its covariates."""
+    model, _ = fitted()
+    ensemble: RuleEnsemble = model.model_
+    expected = np.zeros(4)
+    for k, rule in enumerate(ensemble.rules):
+        for name in rule.features:
+            share = ensemble.term_importances[k] / len(rule.features)
+            expected[NAMES.index(name)] += share
+    for k, feature in enumerate(ensemble.terms.linear):
+        expected[feature] += ensemble.term_importances[len(ensemble.rules) + k]
+    assert ensemble.variable_importances == pytest.approx(expected / expected.max())
+
+
+class Flaky(Disclosure):
+    """A federation in which some clients stop answering, by a rule of (query, client)."""
+
+    def __init__(self, inner: Disclosure, silent: Callable[[Query, str], bool]) -> None:
+        self.clients, self.schema = inner.clients, inner.schema
+        self._inner, self._silent = inner, silent
+
+    def _ask(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        replies = self._inner._ask(queries, clients, spend)
+        return {
+            client: [
+                Absent(client, "gone") if self._silent(query, client) else reply
+                for query, reply in zip(queries, replies[client], strict=True)
+            ]
+            for client in clients
+        }
+
+
+@pytest.mark.parametrize("kind", ["rules", "supports", "increment", "objective"])
+def test_a_client_that_drops_out_between_the_steps(kind: str) -> None:
+    """The others' answers are enough, whichever step it misses."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    flaky = Flaky(inner, lambda query, client: query.kind == f"rulefit.{kind}" and client == "A")
+    model = RuleFitClassifier(**QUICK).fit(flaky)
+    assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
+
+
+def test_a_federation_that_falls_silent_leaves_what_was_learnt() -> None:
+    """After some rounds nobody answers: the model has those rounds, and no objective."""
+    asked: list[str] = []
+
+    def silent(query: Query, client: str) -> bool:
+        asked.append(query.kind)
+        return query.kind == "rulefit.objective" or asked.count("rulefit.increment") > 30
+
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    model = RuleFitClassifier(**QUICK).fit(Flaky(inner, silent))
+    assert model.rounds_ == 10
+    assert np.isnan(model.objective_)
+    with pytest.raises(NobodyAnswered):
+        RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda query, client: True))
+
+
+def test_nobody_tells_rules_or_gradients() -> None:
+    """Linear terms without rules; a constant with a warning without a single round."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    linear = RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda q, c: q.kind == "rulefit.rules"))
+    assert linear.rules_ == []
+    assert roc_auc_score(patients()["died"], linear.decision_function(patients())) > 0.8
+    with pytest.warns(UserWarning, match="predicts a constant"):
+        RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda q, c: q.kind == "rulefit.increment"))
+
+
+def test_partial_participation() -> None:
+    """One client a round learns nearly as well, and no round asks more."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    counted: list[str] = []
+
+    def count(query: Query, client: str) -> bool:
+        counted.append(query.kind)
+        return False
+
+    model = RuleFitClassifier(clients_per_round=1, **QUICK).fit(Flaky(inner, count))
+    assert counted.count("rulefit.increment") == QUICK["rounds"]
+    assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
+
+
+def test_awkward_clients_do_no_harm() -> None:
+    """One class only, fewer records than a leaf, a covariate that is constant."""
+    frame = patients()
+    frame.loc[frame["hospital"] == "A", "died"] = 1
+    frame.loc[frame["hospital"] == "B", "noise"] = 0.5
+    tiny = frame.head(2).assign(hospital="tiny")
+    model = RuleFitClassifier(**QUICK)
+    model.fit(gates(pd.concat([frame, tiny]), model.published()))
+    own = frame[frame["hospital"] == "C"]
+    assert roc_auc_score(own["died"], model.decision_function(own)) > 0.8
+
+
+def test_a_covariate_constant_everywhere_gets_no_term() -> None:
+    """Its cut-offs collapse to one at most, and it has no linear term."""
+    frame = patients().assign(noise=0.5)
+    bare = BareDisclosure.from_frame(frame, BINARY, "hospital")
+    model = RuleFitClassifier(**QUICK).fit(bare)
+    assert len(model.cutoffs_.cuts[2]) <= 1
+    assert model.feature_importances_[2] < 0.01
+
+
+def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
+    """All counts drowned: cut-offs are defined, the warning says why."""
+    model = RuleFitClassifier(bins=500, random_state=0)
+    federation = gates(patients(60), model.private("0.001"), seed=2)
+    with pytest.warns(UserWarning, match="budget is too small"):
+        model.fit(federation)
+    assert np.isfinite(model.decision_function(patients(10))).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bins": 1},
+        {"bins": float("nan")},
+        {"bins": 20.5},
+        {"rounds": 30.0},
+        {"cutoffs": 0},
+        {"cutoffs": 251},
+        {"trees": 0},
+        {"leaves": 1.5},
+        {"shrinkage": 0},
+        {"shrinkage": float("nan")},
+        {"subsample": 1.5},
+        {"min_leaf": 0},
+        {"max_rules": 0},
+        {"penalty": -0.1},
+        {"penalty": float("nan")},
+        {"rounds": 0},
+        {"local_steps": 0},
+        {"server_step": float("nan")},
+        {"client_step": 0},
+        {"clients_per_round": 4},
+        {"ridge": 0},
+        {"clip": float("nan")},
+    ],
+)
+def test_wrong_parameters_are_one_clear_error(wrong: dict[str, Any]) -> None:
+    """Named, and before anybody is asked."""
+    bare = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        RuleFitClassifier(**wrong).fit(bare)
+
+
+def test_targets_of_the_wrong_kind_are_one_clear_error() -> None:
+    """A number for the classifier, no target at all for the regressor."""
+    frame = patients()
+    with pytest.raises(InputError, match="two values"):
+        RuleFitClassifier().fit(BareDisclosure.from_frame(frame, NUMERIC, "hospital"))
+    with pytest.raises(InputError, match="numeric target"):
+        RuleFitRegressor().fit(BareDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))
+
+
+def test_scikit_learns_manners() -> None:
+    """Clones, refuses to predict unfitted, takes arrays and tables, knows its classes."""
+    model, _ = fitted()
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        RuleFitClassifier().predict(patients())
+    with pytest.raises(SchemaError, match="4 columns"):
+        model.predict(np.zeros((2, 3)))
+    frame = patients(20)
+    array = model._encode(frame)
+    assert np.array_equal(model.predict(array), model.predict(frame))
+    assert model.classes_.tolist() == [0, 1]
+
+
+def test_categories_as_targets_keep_their_names() -> None:
+    """Predictions are the schema's own words."""
+    schema = Schema(FEATURES, Column("died", "category", categories=("no", "yes")))
+    frame = patients().assign(died=lambda f: np.where(f["died"] == 1, "yes", "no"))
+    model = RuleFitClassifier(**QUICK).fit(BareDisclosure.from_frame(frame, schema, "hospital"))
+    assert set(model.predict(frame)) == {"no", "yes"}
+    assert (model.predict(frame) == frame["died"]).mean() > 0.7
+
+
+def test_a_replay_of_the_transcript_gives_the_same_model() -> None:
+    """The learner has no other source than the releases."""
+    model, federation = fitted()
+    replay = ReplayDisclosure(federation.schema, federation.transcript())
+    again = clone(model).fit(replay)
+    assert np.array_equal(again.model_.weights, model.model_.weights)
+
+
+def test_policies_round_trip_and_plans_price_every_kind(tmp_path: Path) -> None:
+    """Both policies survive their files; every kind of question is in the plan, and has parts."""
+    model = RuleFitClassifier()
+    for policy in (model.published(), model.private(1)):
+        policy.to_toml(tmp_path / "policy.toml")
+        assert type(policy).from_toml(tmp_path / "policy.toml").digest == policy.digest
+        planned = {line.query.kind: line for line in model.plan(BINARY)}
+        assert set(policy.guards) <= set(planned)
+    for line in model.plan(BINARY):
+        assert line.query.parts(BINARY)
+
+
+def test_a_real_hospital_data_set(data_folder: Path) -> None:
+    """Trauma: GCS first, then age and ISS, sex last."""
+    frame = pd.read_csv(data_folder / "trauma.csv")
+    schema = Schema(
+        (
+            Column("sex", "category", categories=("0", "1")),
+            Column("age", "number", 0, 100),
+            Column("ISS", "integer", 1, 75),
+            Column("GCS", "integer", 3, 15),
+        ),
+        Column("mortality", "integer", 0, 1),
+    )
+    model = RuleFitClassifier(**{**QUICK, "trees": 100})
+    model.fit(
+        LocalDisclosure.from_frame(
+            frame, "mortality", "hospital", schema=schema, policy=model.published(), seed=0
+        )
+    )
+    assert np.argsort(-model.feature_importances_).tolist()[0] == 3
+    assert np.argsort(-model.feature_importances_).tolist()[-1] == 0
+    assert isinstance(model, RuleFitClassifier)
+
+
+def test_answers_type_is_what_the_learner_is_written_against() -> None:
+    """The learner reads `Answers` alone: no gate, no ledger in its modules' names."""
+    from privfed.learners.rulefit import server
+
+    assert server.Answers is Answers
+    for forbidden in ("Gate", "Ledger", "SecureNoise", "Gaussian"):
+        assert not hasattr(server, forbidden)
