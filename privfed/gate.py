@@ -31,7 +31,6 @@ from privfed.noise import Noise, SecureNoise
 from privfed.part import Part
 from privfed.policy import Guard, Policy
 from privfed.query import Query, View
-from privfed.records import Records
 from privfed.release import (
     Envelope,
     Failure,
@@ -49,6 +48,7 @@ from privfed.shield import (
     as_declared,
     as_released,
     assign,
+    capped,
     check_supported,
     described,
     is_local,
@@ -111,7 +111,7 @@ class Gate:
         self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
         self._terms = terms_digest(policy)
-        self._view = View(_capped(records, policy), self.schema, secret)
+        self._view = View(capped(records, policy), self.schema, secret)
         self._lock = threading.Lock()
         ledger.adopt(policy, study, amend)
 
@@ -383,14 +383,6 @@ def _kinds(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Que
         if kinds[kind].kind != kind:
             raise PluginError(f"the query installed as {kind!r} calls itself {kinds[kind].kind!r}")
     return kinds
-
-
-def _capped(records: Any, policy: Policy) -> Any:
-    if policy.unit == "individual" and isinstance(records, Records) and policy.cap is not None:
-        return records.capped(policy.cap)
-    if policy.unit == "client" and policy.cap is not None and len(records) > policy.cap:
-        return records.take(np.arange(policy.cap))
-    return records
 
 
 def open_reply(data: bytes) -> Reply:

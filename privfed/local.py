@@ -61,6 +61,7 @@ class LocalDisclosure(ChannelDisclosure):
         queries: Iterable[type[Query]] = (),
         study: str = "",
         amend: bool = False,
+        block: int = 1,
     ) -> LocalDisclosure:
         """Split one table among its data owners.
 
@@ -78,6 +79,7 @@ class LocalDisclosure(ChannelDisclosure):
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
             amend: the owners' choice to put these policies in force where their ledgers hold others.
+            block: how many equal charges each gate reserves at once (see :class:`Gate`).
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
@@ -101,6 +103,7 @@ class LocalDisclosure(ChannelDisclosure):
                 study=study,
                 secret=_secret(seed, name),
                 amend=amend,
+                block=block,
             )
             if schema is None:
                 _record_inferred(gate, known)

@@ -15,7 +15,8 @@ from privfed.loss import Loss
 from privfed.maps import checked, libraries, mapped
 from privfed.mechanism import Guarded, Mechanism, Noised
 from privfed.part import Part, PartType
-from privfed.policy import Guard
+from privfed.policy import Guard, Policy
+from privfed.records import Records
 from privfed.release import Reason, ReleasedPart
 
 
@@ -116,3 +117,12 @@ def as_released(
     return ReleasedPart(
         part.type, part.axes, np.asarray(array.data), kept, part.grid, mechanism, noise
     )
+
+
+def capped(records: Any, policy: Policy) -> Any:
+    """No more records of one unit than the policy's cap, on which its guarantee stands."""
+    if policy.unit == "individual" and isinstance(records, Records) and policy.cap is not None:
+        return records.capped(policy.cap)
+    if policy.unit == "client" and policy.cap is not None and len(records) > policy.cap:
+        return records.take(np.arange(policy.cap))
+    return records
