@@ -17,6 +17,8 @@ import pytest
 from privfed.attacks.fuzzy import ACTIVATION, LEAVES, LEVEL, Cell, Geometry, cells, weight
 from privfed.attacks.subtraction import Subtraction, work_out
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.fuzzy import Memberships
+from privfed.learners.fuzzy_tree.silence import silence
 from privfed.local import LocalDisclosure
 from privfed.records import Records
 from privfed.release import Disclosed, Transcript
@@ -161,7 +163,22 @@ def exposed(seed: int, strict: bool) -> tuple[int, int]:
     return sum(span.exposed(c, "weights") or span.exposed(c, "linear") for c in wanted), len(wanted)
 
 
-@pytest.mark.parametrize("seed", range(5))
+def test_a_feature_that_reveals_at_one_branch_is_withheld_at_all() -> None:
+    """Four records share a set of feature 1, of which one branch of feature 0 holds a single one."""
+    nodes = [(), ((0, 1),), ((0, 2),)]
+    x = np.column_stack([np.repeat([1 / 3, 2 / 3], 10), np.full(20, 0.4), np.full(20, 0.5)])
+    x[5, 0] = 0.4  # so that both branches hold somebody by less than 1
+    x[[0, 10, 11, 12], 1] = 0.9
+    assert silence(Memberships.of(x, SETS), nodes, SETS).features[:, 1].tolist() == [
+        False,
+        True,
+        True,
+    ]
+    x[1:3, 1] = 0.9
+    assert not silence(Memberships.of(x, SETS), nodes, SETS).features[:, 1].any()
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_strict_hides_every_revealing_cell(seed: int) -> None:
     """Nothing withheld comes back by any linear combination of anything released."""
     found, of = exposed(seed, strict=True)
