@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -135,14 +136,26 @@ def learner(study: Study) -> FederatedLearner:
 
 
 def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Policy:
-    """Build the policy that a study names, for its learner."""
-    if choice.base == "private":
-        made = model.private(choice.exact_epsilon, choice.exact_delta)
-    elif choice.base.endswith(".toml"):
-        made = Policy.from_toml(folder / choice.base)
-    else:
-        made = strict(model) if choice.base == "strict" else model.published()
-    return made.renamed(choice.name)
+    """Build the policy that a study names, for its learner.
+
+    Raises:
+        StudyError: the learner's policy takes no such parameter.
+    """
+    if choice.base.endswith(".toml"):
+        return Policy.from_toml(folder / choice.base).renamed(choice.name)
+    propose: Callable[..., Policy] = model.published
+    if choice.base == "strict":
+        propose = partial(strict, model)
+    elif choice.base == "private":
+        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta)
+    try:
+        signature(propose).bind(**choice.params)
+    except TypeError:
+        raise StudyError(
+            f"policy {choice.name!r}: {type(model).__name__} does not take the params "
+            f"{', '.join(choice.params)} for {choice.base!r}"
+        ) from None
+    return propose(**choice.params).renamed(choice.name)
 
 
 def strict(model: FederatedLearner) -> Policy:

@@ -82,12 +82,14 @@ class PolicyChoice:
             path of a policy file; the name itself unless given.
         epsilon: the whole budget of ``private``.
         delta: its delta.
+        params: further arguments of the learner's own policy, such as ``depth``.
     """
 
     name: str
     base: str = ""
     epsilon: str | int | float | None = None
     delta: str | int | float = "1e-5"
+    params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -272,6 +274,8 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
             f"{where}: policy {policy.name!r} needs base = one of published, strict, private, or "
             "the path of a policy file ending in .toml"
         )
+    if policy.params and policy.base.endswith(".toml"):
+        raise StudyError(f"{where}: policy {policy.name!r} is a file; write its params there")
     if policy.base == "private":
         _ = policy.exact_epsilon, policy.exact_delta
 

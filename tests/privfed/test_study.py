@@ -116,6 +116,17 @@ def test_a_file_that_is_no_study_is_one_clear_error(tmp_path: Path, content: byt
         Study.from_toml(path)
 
 
+def test_params_go_with_a_learners_own_policy() -> None:
+    """A policy file holds its own."""
+    plain = _with('base = "private"', 'base = "own.toml"\nparams = { depth = 1 }')
+    with pytest.raises(StudyError, match="'tight' is a file; write its params there"):
+        Study.from_dict(plain)
+    plain = _with('base = "private"', 'base = "private"\nparams = { depth = 1 }')
+    study = Study.from_dict(plain)
+    assert study.policies[1].params == {"depth": 1}
+    assert study.to_dict()["policy"][1]["params"] == {"depth": 1}
+
+
 def test_a_sweep_changes_private_budgets_alone() -> None:
     """Policies without a budget stay as they are."""
     varied = Study.from_dict(tomllib.loads(GOOD)).under("4", seed=9)

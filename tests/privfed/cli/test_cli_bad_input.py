@@ -116,6 +116,10 @@ STUDIES = {
     ),
     "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
     "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be at least 2"),
+    "a misspelt policy parameter": (
+        ('epsilon = "4"', 'epsilon = "4"\nparams = { detph = 1 }'),
+        "'private': FuzzyTreeRegressor does not take the params detph",
+    ),
     "a decimal comma": (('"4"', '"1,0"'), "epsilon must be a number, not '1,0'"),
     "NaN": (('"4"', "nan"), "epsilon must be finite"),
     "epsilon 0": (('"4"', "0"), "epsilon must be greater than 0"),
