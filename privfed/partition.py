@@ -12,6 +12,10 @@ import numpy as np
 
 from privfed.errors import QueryError
 
+#: Deepest path and longest search that a stranger's query may cost a client.
+DEPTH = 256
+SEARCH = 200_000
+
 #: The way from the root to a node: (feature, branch) for each step.
 Path = tuple[tuple[int, int], ...]
 
@@ -24,8 +28,11 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
     (which sum to 1 over the branches of a feature) sum to at most 1 over all nodes, by induction.
 
     Raises:
-        QueryError: ``malformed`` for unknown features or branches, ``false-partition`` otherwise.
+        QueryError: ``malformed`` for unknown features or branches and absurd depths,
+            ``false-partition`` otherwise.
     """
+    if max(map(len, paths), default=0) > DEPTH:
+        raise QueryError("malformed", f"a path has more than {DEPTH} steps")
     split: dict[Path, int] = {}
     ends = set(paths)
     if len(ends) != len(paths):
@@ -56,12 +63,16 @@ def overlap(lower: np.ndarray, upper: np.ndarray) -> int:
 
     A largest set of boxes with a common point is attained at the corner made of their greatest
     lower bounds; for each box's lower bound on the first feature the boxes alive there are searched
-    in the remaining ones.
+    in the remaining ones. Where that could take more than :data:`SEARCH` steps, the overlap on the
+    least crowded feature is given instead: never too small.
     """
+    features = lower.shape[1]
     if len(lower) == 0:
         return 0
-    if lower.shape[1] == 0:
+    if features == 0:
         return len(lower)
+    if features > 1 and float(len(lower)) ** features > SEARCH:
+        return min(overlap(lower[:, [f]], upper[:, [f]]) for f in range(features))
     deepest = 0
     for start in np.unique(lower[:, 0]):
         alive = (lower[:, 0] <= start) & (start < upper[:, 0])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privfed import Gate, Guard
+from privfed import Gate, Guard, Records
 from privfed.errors import QueryError
 from privfed.gate import open_reply
 from privfed.query import Query, View
@@ -142,3 +143,30 @@ def test_a_ledger_that_cannot_be_written(make_gate: MakeGate) -> None:
     gate.ledger.close()
     assert reason(gate, request()) == Reason.LEDGER
     assert reason(gate, Request("", "", b"")) == Reason.LEDGER
+
+
+def test_nothing_exact_is_ever_stored(make_gate: MakeGate, records: Records) -> None:
+    """Neither records nor exact sums are anywhere in the ledger of a noisy release."""
+    gate = make_gate({LEVEL.kind: (Guard.of("laplace", spend="0.1"),)})
+    assert reason(gate, request(query=LEVEL)) is None
+    exact = LEVEL.evaluate(View(records, records.schema))
+    stored = b"".join(entry.payload + str(entry.body).encode() for entry in gate.ledger.entries())
+    raw = [float(value) for value in (*records.x.ravel(), *records.target)]
+    numbers = [int(unit) for unit in exact["sums"]]
+    assert not [number for number in numbers if number.to_bytes(8, "little") in stored]
+    assert not [number for number in (*numbers, *raw) if str(number).encode() in stored]
+    assert not [value for value in raw if np.float64(value).tobytes() in stored]
+    opened = make_gate({LEVEL.kind: (Guard.of("open"),)})  # where they leave, they are found
+    assert reason(opened, request(query=LEVEL)) is None
+    left = b"".join(entry.payload for entry in opened.ledger.entries())
+    assert all(number.to_bytes(8, "little") in left for number in numbers)
+
+
+def test_one_request_from_many_threads(make_gate: MakeGate) -> None:
+    """Sent sixteen times at once, it is charged once and answered with one reply."""
+    gate = make_gate(budget="0.1")
+    data = encode(request())
+    with ThreadPoolExecutor(8) as pool:
+        replies = set(pool.map(lambda _: gate.serve(data), range(16)))
+    assert len(replies) == 1
+    assert events(gate) == ["reserved", "released"]

@@ -98,3 +98,21 @@ def test_overlap_is_the_deepest_point(boxes: list[tuple[tuple[int, int], tuple[i
         for point in itertools.product(range(7), repeat=2)
     ]
     assert overlap(lower, upper) == max(inside)
+
+
+def test_a_long_search_is_cut_short() -> None:
+    """Sixty boxes in eight dimensions: a bound at once, never below the truth at any point."""
+    rng = np.random.default_rng(0)
+    lower = rng.random((60, 8)) * 0.3
+    upper = lower + 0.6
+    bound = overlap(lower, upper)
+    points = rng.random((2000, 8)) * 0.4 + 0.2
+    inside = np.all((lower <= points[:, None]) & (points[:, None] < upper), axis=2)
+    assert inside.sum(axis=1).max() <= bound <= 60
+
+
+def test_absurd_depth() -> None:
+    """A path of a hundred thousand steps is refused before it is walked."""
+    with pytest.raises(QueryError) as caught:
+        check_paths([((0, 0),) * 100_000], 1, 1)
+    assert caught.value.reason == "malformed"
