@@ -87,6 +87,7 @@ class _RuleFit(FederatedLearner):
         client_step: float | None = None,
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
+        threshold: float = 0.0,
         ridge: float = 0.04,
         clip: float = 1.5,
         random_state: int | None = None,
@@ -107,6 +108,7 @@ class _RuleFit(FederatedLearner):
         self.client_step = client_step
         self.clients_per_round = clients_per_round
         self.reference_rounds = reference_rounds
+        self.threshold = threshold
         self.ridge = ridge
         self.clip = clip
         self.random_state = random_state
@@ -162,7 +164,7 @@ class _RuleFit(FederatedLearner):
         size = planning.Size.for_signal(marginal.total / max(unit, 1e-9))
         boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
         terms = Terms(self.cutoffs_, boxes, self._linear_terms())
-        averaging = NoisyAveraging(self.ridge, self.clip, self._logistic)
+        averaging = NoisyAveraging(self.ridge, self.clip, self._logistic, self.threshold)
         estimate = averaging.run(
             federation,
             terms,
@@ -323,6 +325,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
             how far dual averaging is from the optimum; the model does not change.
+        threshold: L1 penalty of `private`'s last proximal map, in standard deviations of the noise: 0
+            keeps all terms, 1 keeps what stands out of the noise and costs some accuracy.
         ridge: regularises `private`'s distance-generating function.
         clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret

@@ -20,6 +20,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "reference_rounds": (0, 10**6),
     "penalty": (0, 10**6),
     "subsample": (0, 1),
+    "threshold": (0, 100),
     "ridge": (1e-9, 10**6),
     "clip": (2**-10, 2**10),
 }

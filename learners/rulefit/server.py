@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
@@ -279,11 +279,13 @@ class NoisyAveraging:
         ridge: added to the columns' second moments.
         clip: C, the norm of a record's scaled columns.
         logistic: the loss.
+        threshold: L1 penalty of the last proximal map, in standard deviations of the dual's noise.
     """
 
     ridge: float
     clip: float
     logistic: bool
+    threshold: float = 0.0
 
     def run(
         self,
@@ -297,8 +299,9 @@ class NoisyAveraging:
         """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
         curvature = surrogate.curvature(terms, scales, self.clip)
         curvature += self.ridge * np.eye(len(curvature))
-        factor = cho_factor(curvature * (0.25 if self.logistic else 1.0))
-        dual, weights, rounds = np.zeros(len(scales)), np.zeros(len(scales)), 0
+        curvature *= 0.25 if self.logistic else 1.0
+        factor = cho_factor(curvature)
+        dual, weights, rounds, noise = np.zeros(len(scales)), np.zeros(len(scales)), 0, 0.0
         for spend in spends:
             query = Gradient(terms, weights, scales, self.clip, self.logistic)
             try:
@@ -309,5 +312,17 @@ class NoisyAveraging:
             present = sum(marginal.sizes.get(client, 0.0) for client in answered)
             share = present / max(sum(marginal.sizes.values()), 1.0) or 1.0
             dual = dual + answers.total("gradient") / (marginal.total * share)
+            noise += (answers.deviation("gradient") / (marginal.total * share)) ** 2
             weights, rounds = cho_solve(factor, dual), rounds + 1
+        if self.threshold:
+            weights = _sparse(curvature, dual, weights, self.threshold * math.sqrt(noise))
         return Estimate(weights * scales, rounds, math.nan)
+
+
+def _sparse(
+    curvature: np.ndarray, dual: np.ndarray, start: np.ndarray, penalty: float
+) -> np.ndarray:
+    """The proximal map argmin <-z, w> + penalty |w|_1 + w' A w / 2 (paper, Algorithm 2, line 19)."""
+    last = len(curvature) - 1
+    largest = float(eigvalsh(curvature, subset_by_index=[last, last])[0])
+    return optimum(lambda w: dual - curvature @ w, start, 1 / largest, penalty, 300)

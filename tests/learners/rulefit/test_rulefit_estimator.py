@@ -167,6 +167,17 @@ def test_the_private_way_spends_its_budget_and_nothing_is_unprotected() -> None:
     assert kinds == {"rulefit.marginals", "rulefit.gradient", "rulefit.supports"}
 
 
+def test_a_threshold_makes_the_private_model_sparse() -> None:
+    """Terms that do not stand out of the noise go, at no cost of budget; the rest still learns."""
+    frame, kept = patients(3000), []
+    for threshold in (0.0, 1.0):
+        model = RuleFitClassifier(random_state=0, threshold=threshold)
+        model.fit(gates(frame, model.private(4)))
+        kept.append(len(model.rules_))
+        assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
+    assert kept[1] < kept[0] / 2
+
+
 def test_private_learning_gets_better_with_the_budget() -> None:
     """Epsilon 0.05 is worse than 8, on the mean of two seeds."""
     frame, test = patients(1000), patients(1000, seed=9)
@@ -375,6 +386,8 @@ def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
         {"client_step": 0},
         {"clients_per_round": 4},
         {"ridge": 0},
+        {"threshold": float("nan")},
+        {"reference_rounds": -1},
         {"clip": float("nan")},
     ],
 )
