@@ -1,0 +1,1 @@
+"""Rule search under local differential privacy (DP-RuL): queries, searches, and what they cost."""
