@@ -102,7 +102,7 @@ def _frequencies(profile: Profile) -> np.ndarray:
     ranks = np.arange(1, profile.distinct + 1, dtype=float)
 
     def held(exponent: float) -> np.ndarray:
-        return np.maximum(1, np.rint(profile.people * profile.top * ranks**-exponent))
+        return np.asarray(np.maximum(1, np.rint(profile.people * profile.top * ranks**-exponent)))
 
     low, high = 0.0, 20.0
     exponent = (

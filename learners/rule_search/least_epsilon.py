@@ -123,7 +123,7 @@ class Exploration:
     A question about a child adapts to the release about its parent: where the parent's estimate is
     large, a child worth exploring *first* holds a fair share of it, and telling that from half as
     many needs far less. Children below wait, and are asked more sharply once the rest is explored:
-    the share is divided, until the finest question tells (1 + margin) nu N from nu N.
+    the share is divided, until the finest question looks for (1 + margin) nu N.
 
     Args:
         threshold: nu, the share of individuals that makes a rule valid.
@@ -131,25 +131,35 @@ class Exploration:
         margin: c* is (1 + margin) nu N at the finest.
         share: share of the parent's estimate that a child worth exploring first holds; 0 asks at
             the finest at once.
+        stray: about the probability of exploring a subtree that nobody holds. The cut lies between
+            0 and c* so that both probabilities are kept: a template has a hundred children or
+            more, and if one of a hundred empty ones were explored, the search would never end.
     """
 
     threshold: float = 0.01
     error: float = 0.05
     margin: float = 1.0
     share: float = 0.25
+    stray: float = 0.004
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold < 1 or not self.margin > 0 or not 0 <= self.share <= 1:
+        shares = 0 < self.threshold < 1 and 0 <= self.share <= 1 and 0 < self.stray < 0.5
+        if not shares or not self.margin > 0 or not 0 < self.error < 0.5:
             raise InputError(
-                "exploration needs a threshold between 0 and 1, a margin above 0, and a share "
-                "from 0 to 1"
+                "exploration needs a threshold between 0 and 1, a margin above 0, a share from 0 "
+                "to 1, and an error and a stray probability between 0 and 0.5"
             )
+
+    @property
+    def height(self) -> float:
+        """Where the cut lies between 0 and c*: z_stray / (z_stray + z_theta)."""
+        stray, error = stats.norm.isf(self.stray), stats.norm.isf(self.error)
+        return float(stray / (stray + error))
 
     def finest(self, people: int) -> Question:
         """The sharpest question that is ever asked of so many people."""
-        valid = self.threshold * people
-        count = min(people, math.ceil((1 + self.margin) * valid))
-        return Question(people, count, valid, self.error)
+        count = min(people, math.ceil((1 + self.margin) * self.threshold * people))
+        return Question(people, count, self.height * count, self.error)
 
     def question(self, people: int, parent: float, share: float) -> Question:
         """The question about a child.
@@ -163,4 +173,4 @@ class Exploration:
         wanted = min(people, math.floor(share * parent))
         if wanted <= finest.count:
             return finest
-        return Question(people, wanted, wanted / (1 + self.margin), self.error)
+        return Question(people, wanted, self.height * wanted, self.error)

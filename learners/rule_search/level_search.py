@@ -22,6 +22,8 @@ from privfed.learners.stl.grammar import Symbols
 
 #: Shares of a budget are rounded down to this many units per one, so that their sum is exact.
 FINENESS = 10**6
+#: Most epsilon of one answer: beyond, randomized response is the truth in all but name.
+MOST = 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class LevelPlan:
     def level(self) -> Fraction:
         """Epsilon of one level."""
         share = (1 - self.confirm) * self.total / self.levels
-        return Fraction(math.floor(share * FINENESS), FINENESS)
+        return min(Fraction(math.floor(share * FINENESS), FINENESS), Fraction(MOST))
 
 
 @dataclass
@@ -111,7 +113,7 @@ class LevelSearch:
         if not self.candidates or left <= 0:
             return self._judged(self.candidates)
         templates = sorted(self.candidates)
-        again = self.asking.bits(templates, left)
+        again = self.asking.bits(templates, min(left, Fraction(MOST)))
         both = {
             template: Counts(
                 again.estimate[place : place + 1], again.deviation, again.people

@@ -18,7 +18,7 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
+from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
@@ -157,6 +157,7 @@ class RuleSearch(FederatedLearner):
 
     def _search(self, asking: Asking) -> list[Found]:
         total = exact(self.epsilon, "epsilon")
+        answer = min(total, Fraction(MOST))
         if self.strategy == "levels":
             plan = LevelPlan(
                 total,
@@ -169,7 +170,7 @@ class RuleSearch(FederatedLearner):
         if self.strategy == "sampled":
             return SampledSearch(
                 asking,
-                total,
+                answer,
                 self.threshold,
                 self.levels,
                 self.slots,
@@ -183,10 +184,11 @@ class RuleSearch(FederatedLearner):
             equal = Equal(total, self.questions, self.threshold)
             return TreeSearch(asking, equal, seed=self.seed)
         if self.strategy == "parts":
+            answer = min(total, Fraction(MOST))
             part = smallest_part(
-                asking.people, float(total), self.threshold, self.margin, self.error
+                asking.people, float(answer), self.threshold, self.margin, self.error
             )
-            return TreeSearch(asking, Whole(total, self.threshold), seed=self.seed, part=part)
+            return TreeSearch(asking, Whole(answer, self.threshold), seed=self.seed, part=part)
         exploration = Exploration(self.threshold, self.error, self.margin, self.share)
         self._check_affordable(exploration, asking.people, total)
         return TreeSearch(asking, Adaptive(exploration), seed=self.seed)

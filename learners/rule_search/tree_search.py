@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -56,6 +57,9 @@ class Node:
 class Allocation(ABC):
     """Says, from public values and earlier releases alone, how sharply to ask about a child."""
 
+    #: Whether to try first the symbols that were frequent elsewhere in the tree.
+    ordered: ClassVar[bool] = False
+
     @abstractmethod
     def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
         """Give epsilon, and the cut below which the child is not explored."""
@@ -63,6 +67,10 @@ class Allocation(ABC):
     def final(self, people: int, cut: float) -> bool:
         """Whether a child below this cut is ignored for good."""
         return True
+
+    def valid(self, people: int, cut: float) -> float:
+        """What a complete structure's estimate must reach to be believed."""
+        return cut
 
     def sharpen(self) -> bool:
         """Ask more sharply from now on; false if questions are as sharp as they get."""
@@ -97,6 +105,8 @@ class Adaptive(Allocation):
         ceiling: most that one question may cost, or none.
     """
 
+    ordered: ClassVar[bool] = True
+
     def __init__(self, exploration: Exploration, ceiling: Fraction | None = None) -> None:
         self.exploration, self.ceiling = exploration, ceiling
         self._share = exploration.share
@@ -111,6 +121,10 @@ class Adaptive(Allocation):
     def final(self, people: int, cut: float) -> bool:
         """Only the finest question ignores for good."""
         return cut <= self.exploration.finest(people).cut
+
+    def valid(self, people: int, cut: float) -> float:
+        """At least nu N, and what the question tells from noise."""
+        return max(cut, self.exploration.threshold * people)
 
     def sharpen(self) -> bool:
         """Look for a quarter of the share; at the end for the finest."""
@@ -145,6 +159,7 @@ class TreeSearch:
         self._part, self._fresh, self._seed = part, 0, seed + 1
         self._size = part or asking.people
         self._later: list[Node] = []
+        self._seen: dict[int, list[float]] = {}
         self.root = Node(())
         self.root.untried = self._shuffled(())
         self.found: list[Found] = []
@@ -192,14 +207,31 @@ class TreeSearch:
     def _try(self, parent: Node) -> None:
         """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
-        counts = self._ask(parent.untried[-1], epsilon)
-        child = Node(parent.untried.pop(), parent)
+        template = self._next(parent)
+        counts = self._ask(template, epsilon)
+        parent.untried.remove(template)
+        child = Node(template, parent)
         child.estimate, child.deviation = float(counts.estimate[0]), counts.deviation
         child.back(child.estimate)
-        if child.estimate >= cut:
+        seen = self._seen.setdefault(template[-1], [0.0, 0.0])
+        seen[0] += child.estimate / max(parent.estimate, 1.0) if parent.parent else 0.0
+        seen[1] += 1
+        complete = not self._asking.grammar.open(template)
+        if child.estimate >= (self._allocation.valid(self._size, cut) if complete else cut):
             self._explore(child)
         elif not self._allocation.final(self._size, cut):
             self._later.append(child)
+
+    def _next(self, parent: Node) -> Symbols:
+        """The next child: in the drawn order, or the one whose symbol did best elsewhere."""
+        if not self._allocation.ordered:
+            return parent.untried[-1]
+        return max(parent.untried, key=lambda child: self._promise(child[-1]))
+
+    def _promise(self, symbol: int) -> float:
+        """Mean share of its parent's holders that a symbol had so far, drawn towards 1 %."""
+        total, times = self._seen.get(symbol, (0.0, 0.0))
+        return (total + 0.01) / (times + 1)
 
     def _explore(self, child: Node) -> None:
         if self._asking.grammar.open(child.template):

@@ -29,10 +29,14 @@ BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
 TEMPLATES = BOOK.grammar.continuations(())
 
 
-def _policy(budget: str | None = "1", unit: Unit = "individual", times: int | None = None) -> Policy:
+def _policy(
+    budget: str | None = "1", unit: Unit = "individual", times: int | None = None
+) -> Policy:
     guard = Guard.of("randomized_response", spend="0.1", cap="5", times=times)
     ceiling = None if budget is None else Budget.of(budget)
-    return Policy({TemplateBits.kind: (guard,), AboveMiddle.kind: (guard,)}, unit=unit, budget=ceiling)
+    return Policy(
+        {TemplateBits.kind: (guard,), AboveMiddle.kind: (guard,)}, unit=unit, budget=ceiling
+    )
 
 
 def _gate(policy: Policy | None = None, ledger: Ledger | None = None, seed: int = 1) -> CohortGate:
@@ -45,9 +49,13 @@ def _question(template: int = 0, first: int = 0, last: int = 20, seed: int = 3) 
     return TemplateBits(Asked(20, first, last, seed), BOOK.grammar.digest, (TEMPLATES[template],))
 
 
-def _ask(gate: CohortGate, query: Query, spend: str | None = None, name: str | None = None) -> object:
+def _ask(
+    gate: CohortGate, query: Query, spend: str | None = None, name: str | None = None
+) -> object:
     asked = name or f"q{gate.ledger.head.seq}"
-    return gate.answer(Request.of(asked, query, spend=None if spend is None else Fraction(spend))).open()
+    return gate.answer(
+        Request.of(asked, query, spend=None if spend is None else Fraction(spend))
+    ).open()
 
 
 def test_one_vector_and_one_row_for_everybody() -> None:
@@ -184,7 +192,9 @@ def test_refusals_do_not_depend_on_the_rules_held() -> None:
     nothing = RuleBook.indexed(BOOK.grammar, 20, [])
     kinds = []
     for book in (BOOK, nothing):
-        gate = CohortGate("cohort", book, _policy("0.3"), Ledger(None, "cohort"), noise=TestNoise(1))
+        gate = CohortGate(
+            "cohort", book, _policy("0.3"), Ledger(None, "cohort"), noise=TestNoise(1)
+        )
         kinds.append([type(_ask(gate, _question(t))) for t in range(6)])
     assert kinds[0] == kinds[1]
 

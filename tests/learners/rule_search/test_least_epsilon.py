@@ -64,7 +64,12 @@ def test_the_exact_law_agrees_with_enumeration() -> None:
     total = 0.0
     for answers in range(2**people):
         bits = [answers >> i & 1 for i in range(people)]
-        chance = np.prod([(1 - lie if b else lie) if i < count else (lie if b else 1 - lie) for i, b in enumerate(bits)])
+        chance = np.prod(
+            [
+                (1 - lie if b else lie) if i < count else (lie if b else 1 - lie)
+                for i, b in enumerate(bits)
+            ]
+        )
         total += chance * ((sum(bits) - people * lie) / (1 - 2 * lie) < cut)
     assert ignoring(people, count, cut, epsilon) == pytest.approx(total, abs=1e-12)
 
@@ -88,12 +93,18 @@ def test_a_parent_s_estimate_makes_a_child_s_question_cheaper() -> None:
     rare = least_epsilon(exploration.question(40336, 900.0, 0.25))
     finest = least_epsilon(exploration.finest(40336))
     assert frequent * 5 < rare == finest
-    assert finest == least_epsilon(Question(40336, 807, 403.36, 0.05))
+    few, many = Question(40336, 807, 200.0, 0.05), Question(40336, 807, 600.0, 0.05)
+    assert least_epsilon(few) < finest < least_epsilon(many)
 
 
 @pytest.mark.parametrize(
     ("people", "count", "cut", "error"),
-    [(100, 10, 10.0, 0.05), (100, 10, 5.0, 0.0), (100, 10, 5.0, float("nan")), (100, 101, 5.0, 0.1)],
+    [
+        (100, 10, 10.0, 0.05),
+        (100, 10, 5.0, 0.0),
+        (100, 10, 5.0, float("nan")),
+        (100, 101, 5.0, 0.1),
+    ],
 )
 def test_questions_without_a_margin(people: int, count: int, cut: float, error: float) -> None:
     """One clear error for a margin or an error probability that makes no sense."""

@@ -138,9 +138,7 @@ def test_malformed_questions(question: TemplateBits) -> None:
     assert caught.value.reason == "malformed"
 
 
-@pytest.mark.parametrize(
-    ("structure", "width"), [(STRUCTURES[0], 9), (LEVEL[-1], 2), ((999,), 1)]
-)
+@pytest.mark.parametrize(("structure", "width"), [(STRUCTURES[0], 9), (LEVEL[-1], 2), ((999,), 1)])
 def test_false_structures_are_no_question(structure: Symbols, width: int) -> None:
     """Whether one is answered depends on the grammar alone: never on what anybody holds."""
     false = Parameters(WHO, GRAMMAR.digest, (structure,), (width,))
