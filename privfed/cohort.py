@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, QueryError
-from privfed.exact import RESOLUTION
 from privfed.gate import Gate, Refused, Shield
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.local import LocalDisclosure
@@ -28,11 +27,16 @@ from privfed.policy import Policy
 from privfed.query import CohortQuery, Query
 from privfed.release import Envelope, Reason, Request
 
+#: What one individual spends is counted in this many units per one: all proposals to spend are
+#: multiples of it, and totals up to nine million fit.
+UNITS = 10**12
+_MOST = 2**62
+
 
 class Allowances:
     """What each individual of a cohort has spent, exactly.
 
-    Amounts are whole multiples of 1 / RESOLUTION; a finer one is rounded up.
+    Amounts are whole multiples of 1 / UNITS; a finer one is rounded up.
 
     Args:
         people: number of individuals.
@@ -42,11 +46,11 @@ class Allowances:
     def __init__(self, people: int, components: int) -> None:
         self.spent = np.zeros((people, components), dtype=np.int64)
 
-    def charge(self, asked: np.ndarray, units: np.ndarray) -> None:
+    def charge(self, asked: np.ndarray | slice, units: np.ndarray) -> None:
         """Add an amount to those who were asked."""
         self.spent[asked] += units
 
-    def fits(self, asked: np.ndarray, units: np.ndarray, ceiling: np.ndarray) -> bool:
+    def fits(self, asked: np.ndarray | slice, units: np.ndarray, ceiling: np.ndarray) -> bool:
         """Whether everyone who is asked stays within the ceiling."""
         return bool((self.spent[asked] <= ceiling - units).all())
 
@@ -78,23 +82,28 @@ class CohortGate(Gate):
         self._limit = (
             None
             if self._ceiling is None
-            else np.array([math.floor(part * RESOLUTION) for part in self._ceiling], dtype=np.int64)
+            else np.array([min(_MOST, math.floor(part * UNITS)) for part in self._ceiling])
         )
         self._seen = -1
         self._synchronise()
 
     def allowances(self) -> np.ndarray:
         """What each individual has spent, shape (people, components), in the accountant's units."""
-        return np.asarray(self._allowances.spent / RESOLUTION)
+        return np.asarray(self._allowances.spent / UNITS)
 
-    def _answer(self, request: Request) -> Envelope:
+    def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)
         if not isinstance(query, CohortQuery):
             raise Refused(Reason.UNSUPPORTED)
         try:
-            self._asked = query.asked(self.people)
+            asked = query.asked(self.people)
         except QueryError:
             raise Refused(Reason.MALFORMED) from None
+        self._number = len(asked)
+        self._asked = slice(None) if self._number == self.people else asked
+        return super()._prepare(request)
+
+    def _answer(self, request: Request) -> Envelope:
         envelope = super()._answer(request)
         self._follow(envelope)
         return envelope
@@ -102,7 +111,7 @@ class CohortGate(Gate):
     def _charge(self, request: Request, shields: list[Shield]) -> Charge:
         """A charge that says, for the ledger, how many are asked and of how many."""
         charge = super()._charge(request, shields)
-        asked = {"asked": len(self._asked), "people": self.people}
+        asked = {"asked": self._number, "people": self.people}
         return replace(charge, facts={**charge.facts, **asked})
 
     def _affordable(self, spent: Spent, charge: Charge) -> bool:
@@ -115,7 +124,7 @@ class CohortGate(Gate):
 
     def _amount(self, loss: Loss) -> np.ndarray:
         total = self.accountant.cost(loss)
-        return np.array([math.ceil(part * RESOLUTION) for part in total], dtype=np.int64)
+        return np.array([math.ceil(part * UNITS) for part in total], dtype=np.int64)
 
     def _follow(self, envelope: Envelope) -> None:
         """Keep step with the two rows of an answer (reserved, then released or failed)."""

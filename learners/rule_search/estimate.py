@@ -82,7 +82,7 @@ def _flip(part: ReleasedPart) -> float:
 
 
 def percentile(
-    noisy: np.ndarray, scale: float, share: float, percent: float, cells: int = 40
+    noisy: np.ndarray, scale: float, share: float, percent: float, cells: int | None = None
 ) -> float:
     """A percentile of the holders' values, without the bias that noise and non-holders bring.
 
@@ -96,11 +96,12 @@ def percentile(
         scale: scale of the Laplace noise in the same units.
         share: estimated share of holders, above 0.
         percent: which percentile, 0 to 100.
-        cells: how finely the law is resolved.
+        cells: how finely the law is resolved; 40, or 400 where there is hardly any noise.
 
     Returns:
         the percentile in units of the public range, from 0 to 1.
     """
+    cells = cells or (40 if scale > 0.02 else 400)
     centres = (np.arange(cells) + 0.5) / cells
     points = np.append(centres, 0.5)
     edges, weights = _binned(noisy, scale)

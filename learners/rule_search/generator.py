@@ -122,7 +122,7 @@ def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
     if short and len(places):
         each = np.resize(places, abs(short))
         np.add.at(counts, each, int(np.sign(short)))
-    return np.clip(counts, 1, profile.people)
+    return np.asarray(np.clip(counts, 1, profile.people))
 
 
 def _shortest_first(

@@ -30,6 +30,7 @@ class Node:
     template: Symbols
     parent: Node | None = None
     untried: list[Symbols] = field(default_factory=list)
+    #: Children that are not yet explored.
     children: list[Node] = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
@@ -199,10 +200,7 @@ class TreeSearch:
         return child.mean / self._size + self._constant * explore
 
     def _open(self, node: Node) -> bool:
-        if node.untried:
-            return True
-        node.children = [child for child in node.children if self._open(child)]
-        return bool(node.children)
+        return bool(node.untried or node.children)
 
     def _try(self, parent: Node) -> None:
         """Expand a child, ask about it, and pass the estimate back."""
@@ -221,6 +219,13 @@ class TreeSearch:
             self._explore(child)
         elif not self._allocation.final(self._size, cut):
             self._later.append(child)
+        self._close(parent)
+
+    def _close(self, node: Node) -> None:
+        """Take explored nodes out of the tree, from here to the root."""
+        while node.parent is not None and not self._open(node):
+            node.parent.children.remove(node)
+            node = node.parent
 
     def _next(self, parent: Node) -> Symbols:
         """The next child: in the drawn order, or the one whose symbol did best elsewhere."""

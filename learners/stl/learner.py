@@ -95,7 +95,10 @@ class _Search:
         self._best: dict[tuple[int, ...], Scored] = {}
 
     def run(self) -> list[Scored]:
-        alive = [self._tuned(self._random()) for _ in range(self._settings.population)]
+        alive = [
+            self._tuned(self._random(min(2, self._grammar.most_operators)))
+            for _ in range(self._settings.population)
+        ]
         for _ in range(self._settings.generations):
             children = [self._tuned(self._child(alive)) for _ in alive]
             alive = sorted(alive + children, key=lambda s: -s.score)[: self._settings.population]
@@ -104,7 +107,7 @@ class _Search:
 
     # --- structures ----------------------------------------------------------------------------
 
-    def _random(self, most: int = 2) -> Formula:
+    def _random(self, most: int) -> Formula:
         """A random formula of at most so many operators."""
         if most == 0 or self._rng.random() < 0.4 or not self._grammar.operators:
             return self._atom()
@@ -135,7 +138,11 @@ class _Search:
     def _child(self, alive: list[Scored]) -> Formula:
         """Crossover of two winners of small tournaments, or a mutation of one."""
         mother = self._winner(alive)
-        new = self._part(self._winner(alive)) if self._rng.random() < 0.6 else self._random(1)
+        new = (
+            self._part(self._winner(alive))
+            if self._rng.random() < 0.6
+            else self._random(min(1, self._grammar.most_operators))
+        )
         child = self._replaced(mother, new)
         return child if operators(child) <= self._grammar.most_operators else mother
 

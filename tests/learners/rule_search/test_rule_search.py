@@ -48,8 +48,8 @@ def _scored(model: RuleSearch) -> tuple[float, float]:
     ("strategy", "epsilon", "settings", "least"),
     [
         ("levels", "60", {}, 0.8),
-        ("equal", "3000", {"questions": 700}, 0.6),
-        ("adaptive", "600", {"margin": 0.5, "share": 0.0}, 0.5),
+        ("equal", "3000", {"questions": 300}, 0.3),
+        ("adaptive", "600", {"share": 0.0, "most_questions": 400}, 0.3),
     ],
 )
 def test_with_a_large_budget_each_strategy_finds_the_valid_rules(
@@ -111,7 +111,7 @@ def test_adaptive_questions_cost_less_below_frequent_parents() -> None:
     exploration = Exploration(NU)
     federation = CohortDisclosure.of(BOOK, RuleSearch("adaptive").private("1000"), seed=1)
     asking = Asking(federation, BOOK.grammar, PROFILE.people)
-    TreeSearch(asking, Adaptive(exploration), seed=1).run(200)
+    TreeSearch(asking, Adaptive(exploration), seed=1).run(60)
     spent = [step.epsilon for step in asking.steps]
     assert min(spent) < 0.5 * max(spent)
 
