@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree import FuzzyTreeRegressor as FuzzyTreeRegressor
+    from privfed.learners.rule_search import RuleSearch as RuleSearch
     from privfed.learners.rulefit import RuleFitClassifier as RuleFitClassifier
     from privfed.learners.rulefit import RuleFitRegressor as RuleFitRegressor
 
@@ -15,6 +16,7 @@ _HOMES = {
     "FuzzyTreeRegressor": "fuzzy_tree",
     "RuleFitClassifier": "rulefit",
     "RuleFitRegressor": "rulefit",
+    "RuleSearch": "rule_search",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -72,6 +73,7 @@ class RandomizedResponse(Mechanism):
         }
 
 
+@lru_cache(maxsize=1024)
 def flip_probability(epsilon: Fraction) -> Fraction:
     """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon), and never above one half."""
     with localcontext() as context:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from privfed.errors import (
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.loss import Loss
 from privfed.mechanism import Guarded, Mechanism
+from privfed.memory import Memory
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Part
 from privfed.policy import Guard, Policy
@@ -114,6 +116,7 @@ class Gate:
         self._view = View(capped(records, policy), self.schema, secret)
         self._lock = threading.Lock()
         ledger.adopt(policy, study, amend)
+        self._memory = Memory(ledger, chain(*self._mechanisms.values()), self._noise.secure)
 
     def serve(self, data: bytes) -> bytes:
         """Answer an encoded request with an encoded envelope; never raises, never leaks a text."""
@@ -169,7 +172,7 @@ class Gate:
     def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)
         shields = self._shields(query, self._parts(query), request.spend)
-        return query, shields, self._charge(request, shields)
+        return query, shields, self._memory.spare(self._charge(request, shields))
 
     def _answer(self, request: Request) -> Envelope:
         query, shields, charge = self._prepare(request)
@@ -182,9 +185,12 @@ class Gate:
         )
         if refused is not None:
             return Envelope.seal(Refusal(self.owner, request.id, refused), self.ledger.head)
-        sealed = self._evaluate(request, query, shields)
+        again = self._memory.again(charge, self.owner)
+        sealed = self._evaluate(request, query, shields) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
-        return Envelope(sealed.status, sealed.body, record(charge, sealed.body))
+        head = record(charge, sealed.body)
+        self._memory.keep(charge, sealed)
+        return Envelope(sealed.status, sealed.body, head)
 
     # --- before the data are read --------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -56,8 +57,7 @@ class SecureNoise(Noise):
 
     def bits(self, size: int, probability: Fraction) -> np.ndarray:
         """See :class:`Noise`."""
-        words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
-        return _below(words, probability)
+        return _dyadic(size, probability, os.urandom)
 
 
 class TestNoise(Noise):
@@ -86,14 +86,22 @@ class TestNoise(Noise):
 
     def bits(self, size: int, probability: Fraction) -> np.ndarray:
         """See :class:`Noise`."""
-        words = self._rng.integers(0, 2**64, size=size, dtype=np.uint64)
-        return _below(words, probability)
+        return _dyadic(size, probability, self._rng.bytes)
 
 
-def _below(words: np.ndarray, probability: Fraction) -> np.ndarray:
+def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> np.ndarray:
+    """Compare uniform 64-bit words with the threshold, drawing only the bytes that decide.
+
+    A word is below the threshold if its first byte is; the words that tie there (one in 256) are
+    decided by 56 further bits. So one byte a bit is enough, and the probability is exact.
+    """
     threshold = probability * 2**64
     if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
         raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")
-    if threshold == 2**64:
-        return np.ones(words.shape, dtype=bool)
-    return np.asarray(words < np.uint64(int(threshold)))
+    first, rest = divmod(int(threshold), 2**56)
+    leading = np.frombuffer(draw(size), dtype=np.uint8)
+    below = leading < first
+    ties = np.flatnonzero(leading == first)
+    further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
+    below[ties] = further < rest
+    return np.asarray(below)

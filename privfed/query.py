@@ -96,3 +96,15 @@ class Query(ABC):
     def from_fields(cls, fields: bytes) -> Self:
         """Read the query's public values; unknown, missing or ill-typed ones are a WireError."""
         return wire.decode(fields, cls)
+
+
+class CohortQuery(Query):
+    """A question to the individuals of a cohort: each asked one gives one column of the answer."""
+
+    @abstractmethod
+    def asked(self, people: int) -> np.ndarray:
+        """Who is asked: positions in a cohort of so many individuals, each once; public.
+
+        Raises:
+            QueryError: the question is meant for a cohort of another size.
+        """

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from privfed.errors import InputError
-from privfed.noise import Noise, SecureNoise, TestNoise, _below
+from privfed.noise import Noise, SecureNoise, TestNoise, _dyadic
 
 #: A true law fails a test of this level once in a billion runs; see the power twins.
 LEVEL = 1e-9
@@ -83,13 +83,21 @@ def test_nothing_asked(source: Noise) -> None:
 
 
 def test_bits_are_exact_to_the_last_word() -> None:
-    """The probability k / 2^64 is the share of exactly k words."""
-    words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    assert _below(words, Fraction(0)).tolist() == [False] * 5
-    assert _below(words, Fraction(1, 2**64)).tolist() == [True] + [False] * 4
-    assert _below(words, Fraction(1, 2)).tolist() == [True] * 3 + [False] * 2
-    assert _below(words, Fraction(2**64 - 1, 2**64)).tolist() == [True] * 4 + [False]
-    assert _below(words, Fraction(1)).tolist() == [True] * 5
+    """The probability k / 2^64 is the share of exactly k words of 64 bits."""
+    words = [0, 1, 2**63 - 1, 2**63, 2**64 - 1]
+    for below, words_below in [(0, 0), (1, 1), (2**63, 3), (2**64 - 1, 4), (2**64, 5)]:
+        bits = [_dyadic(1, Fraction(below, 2**64), _Script(word))[0] for word in words]
+        assert bits == [True] * words_below + [False] * (5 - words_below)
+
+
+class _Script:
+    """Draws one word: its first byte, and the other seven only if the first one ties."""
+
+    def __init__(self, word: int) -> None:
+        self._pieces = [word.to_bytes(8, "big")[:1], (word << 8).to_bytes(9, "little")[:8]]
+
+    def __call__(self, size: int) -> bytes:
+        return self._pieces.pop(0) if size else b""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,293 @@
+"""Populations of client rules with the published marginals: simulated, and no patient's.
+
+Sizes are those of DP-RuL, Tables 2 and 3: individuals, client rules, distinct rules, features, and
+operators per rule. The paper prints no frequencies; here the rule of rank r is held by about
+N f r^-s individuals, at least one, and s is solved for so that the number of client rules is the
+published one. The most frequent rule is held by 60 % of the individuals. Who holds which rule is
+drawn independently of everything else. Only right-nested structures are drawn, and the variables
+and connectives follow a power law of their own. The paper says that the sepsis rules are "very
+similar" and those of the diabetes registry "highly disparate", and gives no measure of it; here all
+rules begin with one of a number of stems (two operators with their left atoms), few or many. How
+far a search gets depends on that number, which is an assumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privfed.errors import InputError
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.grammar import Grammar
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Marginals of a population.
+
+    Args:
+        people: individuals.
+        rules: client rules, over all individuals.
+        distinct: distinct structures among them.
+        variables: features that rules may name.
+        operators: mean number of operators of a client rule.
+        most_operators: most operators of one rule.
+        top: share of individuals that hold the most frequent rule.
+        skew: exponent of the variables' power law.
+        stems: how many beginnings the rules share.
+    """
+
+    people: int
+    rules: int
+    distinct: int
+    variables: int
+    operators: float
+    most_operators: int = 6
+    top: float = 0.6
+    skew: float = 1.0
+    stems: int = 150
+
+    def scaled(self, factor: float) -> Profile:
+        """A population of a fraction of the size, with the same rules per individual."""
+        return replace(
+            self,
+            people=max(1, round(self.people * factor)),
+            rules=max(1, round(self.rules * factor)),
+            distinct=max(1, round(self.distinct * factor)),
+        )
+
+    @property
+    def grammar(self) -> Grammar:
+        """Variables named by number, with bounds 0 to 1."""
+        names = (f"v{number:02d}" for number in range(self.variables))
+        variables = tuple((name, 0.0, 1.0) for name in names)
+        return Grammar(variables, most_operators=self.most_operators, horizon=10)
+
+
+#: DP-RuL, Tables 2 and 3.
+PROFILES = {
+    "icu": Profile(8_000, 598_699, 34_208, 57, 2.51),
+    "sepsis": Profile(40_336, 4_420_910, 2_344_179, 35, 2.97, stems=40),
+    "t1d": Profile(34_013, 2_105_755, 1_353_598, 40, 4.35, stems=600),
+}
+
+
+def generate(profile: Profile, seed: int, values: bool = False) -> RuleBook:
+    """Draw a population.
+
+    Args:
+        profile: its marginals.
+        seed: repeats it exactly.
+        values: whether to draw parameters too (a beta law that differs by structure).
+
+    Raises:
+        InputError: more distinct rules than client rules, or than the grammar has.
+    """
+    rng = np.random.default_rng(seed)
+    counts = _frequencies(profile)
+    table = _structures(profile, _Stems.of(profile, rng), rng)
+    counts = _shortest_first(counts, (table > profile.grammar.atoms).sum(axis=1), profile, rng)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    holders = _holders(counts, profile.people, rng)
+    book = RuleBook(profile.grammar, profile.people, table, starts, holders)
+    return _with_values(book, rng) if values else book
+
+
+def _frequencies(profile: Profile) -> np.ndarray:
+    """Holders of each rule by rank, adding up to the number of client rules."""
+    if not 1 <= profile.distinct <= profile.rules:
+        raise InputError("a population needs at least as many client rules as distinct rules")
+    ranks = np.arange(1, profile.distinct + 1, dtype=float)
+
+    def held(exponent: float) -> np.ndarray:
+        return np.asarray(np.maximum(1, np.rint(profile.people * profile.top * ranks**-exponent)))
+
+    low, high = 0.0, 20.0
+    exponent = (
+        brentq(lambda s: held(s).sum() - profile.rules, low, high, xtol=1e-9)
+        if held(low).sum() > profile.rules > held(high).sum()
+        else low
+    )
+    counts = held(float(exponent)).astype(np.int64)
+    return _corrected(counts, profile)
+
+
+def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
+    """Spread the rounding's remainder over the ranks from the middle on."""
+    short = profile.rules - int(counts.sum())
+    room = (counts < profile.people) if short > 0 else (counts > 1)
+    places = np.flatnonzero(room)
+    if short and len(places):
+        each = np.resize(places, abs(short))
+        np.add.at(counts, each, int(np.sign(short)))
+    return np.asarray(np.clip(counts, 1, profile.people))
+
+
+def _shortest_first(
+    counts: np.ndarray, operators: np.ndarray, profile: Profile, rng: np.random.Generator
+) -> np.ndarray:
+    """Give frequent ranks to rules with few operators, as far as the published mean asks for it.
+
+    Structures are ranked by their operators plus normal noise; the more noise, the less frequent
+    rules are short. The noise is found by bisection on the mean over client rules.
+    """
+    ranked = np.sort(counts)[::-1]
+    normal = rng.normal(size=len(operators))
+
+    def assigned(spread: float) -> np.ndarray:
+        held = np.empty_like(ranked)
+        held[np.argsort(operators + spread * normal, kind="stable")] = ranked
+        return np.asarray(held)
+
+    low, high = 0.0, 50.0
+    for _ in range(14):
+        middle = (low + high) / 2
+        mean = float(assigned(middle) @ operators) / profile.rules
+        low, high = (low, middle) if mean > profile.operators else (middle, high)
+    return assigned((low + high) / 2)
+
+
+def _holders(counts: np.ndarray, people: int, rng: np.random.Generator) -> np.ndarray:
+    """Distinct individuals for each rule: every k-th from a random start, k coprime to N."""
+    coprime = np.array([step for step in range(1, people + 1) if np.gcd(step, people) == 1])
+    starts = np.repeat(rng.integers(0, people, len(counts)), counts)
+    steps = np.repeat(rng.choice(coprime, len(counts)), counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    ranks = np.arange(len(first)) - first
+    return np.asarray((starts + ranks * steps) % people, dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stems:
+    """The beginnings that rules share: operators and left atoms, and how frequent each is."""
+
+    signs: np.ndarray
+    atoms: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, profile: Profile, rng: np.random.Generator) -> _Stems:
+        grammar, size = profile.grammar, profile.stems
+        signs = _signs(grammar, (size, 2), rng)
+        return cls(signs, _atoms(grammar, profile, (size, 2), rng), _weights(size, 0.5))
+
+    def begin(self, signs: np.ndarray, atoms: np.ndarray, rng: np.random.Generator) -> None:
+        """Overwrite the beginnings, in place."""
+        drawn = rng.choice(len(self.weights), len(signs), p=self.weights)
+        width = min(2, signs.shape[1])
+        signs[:, :width] = self.signs[drawn, :width]
+        atoms[:, :width] = self.atoms[drawn, :width]
+
+
+def _signs(grammar: Grammar, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    number = len(grammar.operators)
+    return np.asarray(rng.choice(number, shape, p=_weights(number, 0.5)))
+
+
+def _structures(profile: Profile, stems: _Stems, rng: np.random.Generator) -> np.ndarray:
+    """Distinct canonical structures in lexicographic order, shape (distinct, length)."""
+    found = np.zeros((0, 2 * profile.most_operators + 1), dtype=np.uint16)
+    for _ in range(60):
+        more = _drawn(profile, stems, 2 * (profile.distinct - len(found)) + 100, rng)
+        found = _distinct(np.concatenate([found, more]))
+        if len(found) >= profile.distinct:
+            kept = np.sort(rng.choice(len(found), profile.distinct, replace=False))
+            return np.ascontiguousarray(found[kept])
+    raise InputError("the grammar has too few rules for so many distinct ones")
+
+
+def _distinct(table: np.ndarray) -> np.ndarray:
+    """Sorted distinct rows: big-endian bytes compare as the rows do."""
+    rows = np.ascontiguousarray(table.astype(">u2"))
+    keys = np.unique(rows.view(f"S{rows.shape[1] * 2}").ravel())
+    return np.asarray(
+        np.frombuffer(keys.astype(f"S{rows.shape[1] * 2}").tobytes(), ">u2")
+        .reshape(len(keys), -1)
+        .astype(np.uint16)
+    )
+
+
+def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Right-nested structures: operator, left atom (if binary), operator, ..., last atom."""
+    grammar = profile.grammar
+    counts = _operator_counts(profile, size, rng)
+    most = profile.most_operators
+    signs = _signs(grammar, (size, most), rng)
+    atoms = _atoms(grammar, profile, (size, most + 1), rng)
+    stems.begin(signs, atoms, rng)
+    signs[np.arange(most)[None] >= counts[:, None]] = -1
+    binary = (signs >= 0) & (signs < 3)
+    _sort_operands(signs, atoms, counts, binary)
+    table = np.zeros((size, 2 * most + 1), dtype=np.uint16)
+    place, rows = np.zeros(size, dtype=np.int64), np.arange(size)
+    for step in range(most):
+        used = step < counts
+        table[rows[used], place[used]] = grammar.atoms + 1 + signs[used, step]
+        place += used
+        two = used & binary[:, step]
+        table[rows[two], place[two]] = atoms[two, step]
+        place += two
+    table[rows, place] = atoms[rows, counts]
+    return table
+
+
+def _operator_counts(profile: Profile, size: int, rng: np.random.Generator) -> np.ndarray:
+    """One operator and a binomial number more, with the published mean."""
+    most = profile.most_operators - 1
+    chance = min(1.0, max(0.0, (profile.operators - 1) / most)) if most else 0.0
+    return np.asarray(1 + rng.binomial(most, chance, size))
+
+
+def _atoms(
+    grammar: Grammar, profile: Profile, shape: tuple[int, int], rng: np.random.Generator
+) -> np.ndarray:
+    weights = _weights(profile.variables, profile.skew)
+    variables = rng.choice(profile.variables, shape, p=weights)
+    return np.asarray(1 + 2 * variables + rng.integers(0, 2, shape))
+
+
+def _weights(size: int, skew: float) -> np.ndarray:
+    weights = np.arange(1, size + 1, dtype=float) ** -skew
+    return np.asarray(weights / weights.sum())
+
+
+def _sort_operands(
+    signs: np.ndarray, atoms: np.ndarray, counts: np.ndarray, binary: np.ndarray
+) -> None:
+    """Sort, in place, neighbouring atoms under one connective: the canonical order."""
+    rows = np.arange(len(signs))
+    last = counts - 1
+    tail = binary[rows, last] & (signs[rows, last] < 2)
+    for _ in range(signs.shape[1] + 1):
+        ends = rows[tail & (atoms[rows, last] > atoms[rows, counts])]
+        _swap(atoms, ends, last[ends], counts[ends])
+        for step in range(signs.shape[1] - 1):
+            chained = (signs[:, step] == signs[:, step + 1]) & binary[:, step]
+            chained &= (signs[:, step] < 2) & (atoms[:, step] > atoms[:, step + 1])
+            _swap(atoms, rows[chained], np.full(int(chained.sum()), step), step + 1)
+
+
+def _swap(atoms: np.ndarray, rows: np.ndarray, one: np.ndarray, other: np.ndarray | int) -> None:
+    atoms[rows, one], atoms[rows, other] = atoms[rows, other].copy(), atoms[rows, one].copy()
+
+
+def _with_values(book: RuleBook, rng: np.random.Generator) -> RuleBook:
+    """Draw parameters: a beta law around a centre of each structure's own."""
+    widths = _widths(book)
+    counts = np.diff(book.starts)
+    offsets = np.concatenate([[0], np.cumsum(widths * counts)])
+    centres = np.repeat(rng.uniform(0.2, 0.8, len(widths)), widths * counts)
+    values = rng.beta(8 * centres, 8 * (1 - centres)).astype(np.float32)
+    return replace(book, values=values, offsets=offsets)
+
+
+def _widths(book: RuleBook) -> np.ndarray:
+    """Parameters of each structure: one for an atom, two for a temporal operator."""
+    table, atoms = book.structures, book.grammar.atoms
+    temporal = [
+        s for s in range(atoms + 1, book.grammar.size + 1) if book.grammar.operator(s) in "UFG"
+    ]
+    width = ((table > 0) & (table <= atoms)).sum(axis=1) + 2 * np.isin(table, temporal).sum(axis=1)
+    return np.asarray(width, dtype=np.int64)

@@ -1,0 +1,131 @@
+"""Rule search with privacy for whole individuals: ask each of them rarely.
+
+A question to everybody costs everybody; a question to a fresh random part of the population costs
+that part alone, which can then afford a large epsilon. What limits it is no longer the noise but
+the number of people: of n who are asked, about nu n hold a rule at the threshold, and they must
+stand out from chance. See :func:`smallest_part`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from privfed.errors import InputError, NobodyAnswered
+from privfed.learners.rule_search.asking import Asking, Found, Step
+from privfed.learners.rule_search.estimate import Counts, counts
+from privfed.learners.rule_search.queries import Asked, SampledRule
+from privfed.learners.rule_search.tree_search import Allocation, Node
+from privfed.learners.stl.grammar import Symbols
+
+
+@dataclass
+class Whole(Allocation):
+    """The whole budget of each individual on the one question that it is asked.
+
+    Args:
+        total: the budget.
+        threshold: nu.
+    """
+
+    total: Fraction
+    threshold: float
+
+    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+        """All of it, and nu n."""
+        return self.total, self.threshold * people
+
+
+def smallest_part(
+    people: int, epsilon: float, threshold: float, margin: float, error: float
+) -> int:
+    """The fewest individuals of a question that tells (1 + margin) nu from nu.
+
+    The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
+    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu.
+
+    Raises:
+        InputError: not even the whole population is enough; the message says which epsilon is.
+    """
+    share = (1 + margin) * threshold
+    deviations = float(stats.norm.ppf(1 - error))
+
+    def needed(value: float) -> float:
+        variance = share * (1 - share) + 1 / (4 * math.sinh(value / 2) ** 2)
+        return variance * (deviations / (margin * threshold)) ** 2
+
+    if needed(epsilon) <= people:
+        return math.ceil(needed(epsilon))
+    enough = next((e for e in np.arange(0.05, 40, 0.05) if needed(float(e)) <= people), None)
+    hint = f"at least {enough:.2f}" if enough else "more individuals; no epsilon is enough"
+    raise InputError(
+        f"epsilon {epsilon} is too small for any question to {people} individuals; give {hint}"
+    )
+
+
+@dataclass
+class SampledSearch:
+    """A frequency oracle for each level: a fresh part of the people, one sampled rule each.
+
+    Args:
+        asking: whom to ask.
+        total: epsilon of an individual, all spent on its one answer.
+        threshold: nu.
+        levels: how many levels, and parts of the population.
+        slots: places from which an individual draws one rule: its largest number of rules.
+        most: most templates of one question.
+        seed: draws the public order of the individuals.
+    """
+
+    asking: Asking
+    total: Fraction
+    threshold: float
+    levels: int
+    slots: int
+    most: int = 2000
+    seed: int = 0
+
+    def run(self) -> list[Found]:
+        """Search level by level; estimates are of matching rules, not of their holders."""
+        frontier: list[Symbols] = [()]
+        found: list[Found] = []
+        size = self.asking.people // self.levels
+        for level in range(self.levels):
+            templates = [t for f in frontier for t in self.asking.grammar.continuations(f)]
+            templates = templates[: self.most]
+            if not templates:
+                break
+            try:
+                estimate = self._ask(templates, level * size, (level + 1) * size)
+            except NobodyAnswered:
+                break
+            cut = max(self.threshold, 1.645 * estimate.deviation / size) * size
+            kept = [templates[place] for place in np.flatnonzero(estimate.estimate >= cut)]
+            frontier = [t for t in kept if self.asking.grammar.open(t)]
+            found += [
+                Found(
+                    t,
+                    float(estimate.estimate[templates.index(t)]) / size,
+                    estimate.deviation / size,
+                )
+                for t in kept
+                if not self.asking.grammar.open(t)
+            ]
+        return found
+
+    def _ask(self, templates: list[Symbols], first: int, last: int) -> Counts:
+        """Scale by the number of slots, for a rule is sampled with one chance in so many."""
+        asking = self.asking
+        who = Asked(asking.people, first, last, self.seed + 1)
+        query = SampledRule(who, asking.grammar.digest, tuple(templates), self.slots)
+        estimated = counts(asking.federation.ask(query, spend=self.total).only, who.size)
+        asking.steps.append(
+            Step(len(templates), who.size, float(self.total), float(estimated.estimate[0]))
+        )
+        return Counts(
+            estimated.estimate * self.slots, estimated.deviation * self.slots, estimated.people
+        )

@@ -1,0 +1,74 @@
+"""A population's rules as a classifier, and how well a search covered what could be found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import balanced_accuracy_score, f1_score
+
+from privfed.learners.stl.formula import Formula, show
+from privfed.learners.stl.grammar import Symbols
+from privfed.learners.stl.robustness import robustness
+
+
+@dataclass(frozen=True)
+class WeightedRule:
+    """A rule with the share of individuals that are estimated to hold it."""
+
+    rule: Formula
+    share: float
+
+
+@dataclass(frozen=True)
+class PopulationRules:
+    """A weighted vote: each rule that holds on a trajectory votes for the positive class.
+
+    Args:
+        rules: the rules; weights are their shares, negative ones count as zero.
+        variables: names of the trajectories' last axis.
+        cut: least weighted share of votes for the positive class.
+    """
+
+    rules: tuple[WeightedRule, ...]
+    variables: tuple[str, ...]
+    cut: float = 0.5
+
+    def votes(self, signals: np.ndarray) -> np.ndarray:
+        """Weighted share of the rules that hold, shape (samples,); 0 where there are no rules."""
+        weights = np.array([max(0.0, rule.share) for rule in self.rules])
+        if not weights.sum() > 0:
+            return np.zeros(len(signals))
+        held = [robustness(rule.rule, signals, self.variables) > 0 for rule in self.rules]
+        return np.asarray(weights @ np.array(held) / weights.sum())
+
+    def predict(self, signals: np.ndarray) -> np.ndarray:
+        """Whether each trajectory is of the positive class, shape (samples,)."""
+        return np.asarray(self.votes(signals) >= self.cut)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the rules as text with their shares."""
+        rules = [{"rule": show(r.rule), "share": r.share} for r in self.rules]
+        return {"variables": list(self.variables), "cut": self.cut, "rules": rules}
+
+
+def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Balanced accuracy and F1 of the positive class, on held-out people."""
+    return {
+        "balanced_accuracy": float(balanced_accuracy_score(truth, predicted)),
+        "f1": float(f1_score(truth, predicted, zero_division=0.0)),
+    }
+
+
+def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[float, float]:
+    """Coverage and precision against the truth (DP-RuL equations 6 and 7); a simulation's alone.
+
+    Returns:
+        |found and valid| / |valid| (1 if nothing is valid), and |found and valid| / |found| (1 if
+        nothing was found).
+    """
+    known = set(found)
+    right = len(known & set(valid))
+    return (right / len(valid) if valid else 1.0), (right / len(known) if known else 1.0)

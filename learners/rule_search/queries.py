@@ -1,0 +1,244 @@
+"""What a rule search asks: bits for sibling templates, one sampled rule, and parameters.
+
+Every question names the individuals that it asks by a public draw, so that the charge can fall on
+them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.grammar import Symbols
+from privfed.part import GRID, Bound, Part, PartType, Sensitivity
+from privfed.query import CohortQuery, View
+from privfed.schema import Schema
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whom a question asks: a slice of a public random order of the cohort.
+
+    Args:
+        people: size of the cohort.
+        first: where the slice begins.
+        last: where it ends (not included).
+        seed: draws the order; 0 keeps the cohort's own.
+    """
+
+    people: int
+    first: int
+    last: int
+    seed: int = 0
+
+    @classmethod
+    def everybody(cls, people: int) -> Asked:
+        """The whole cohort, in its own order."""
+        return cls(people, 0, people)
+
+    @property
+    def size(self) -> int:
+        """How many are asked."""
+        return self.last - self.first
+
+    def check(self) -> None:
+        """Hold the slice to the cohort; raises QueryError."""
+        if not (0 <= self.first < self.last <= self.people and 0 <= self.seed < 2**63):
+            raise QueryError("malformed", "a question asks nobody, or people beyond the cohort")
+
+    def positions(self, people: int) -> np.ndarray:
+        """The positions of those asked in a cohort of so many."""
+        self.check()
+        if people != self.people:
+            raise QueryError("malformed", "the cohort has another size")
+        return _order(self.people, self.seed)[self.first : self.last]
+
+
+@lru_cache(maxsize=8)
+def _order(people: int, seed: int) -> np.ndarray:
+    if seed == 0:
+        return np.arange(people)
+    return np.random.default_rng(seed).permutation(people)
+
+
+def check_siblings(templates: Sequence[Symbols]) -> None:
+    """Hold templates to be disjoint: none twice, and none a prefix of another.
+
+    Then a rule, which is one sequence of symbols, matches at most one of them. In sorted order a
+    prefix stands directly before the templates that extend it.
+
+    Raises:
+        QueryError: ``malformed`` for none at all, ``false-partition`` for nested templates, whose
+            answers could be averaged over one rule.
+    """
+    if not templates:
+        raise QueryError("malformed", "a question needs at least one template")
+    ordered = sorted(templates)
+    for one, following in pairwise(ordered):
+        if following[: len(one)] == one:
+            raise QueryError("false-partition", "two templates are nested: one rule matches both")
+
+
+class _RuleQuery(CohortQuery):
+    """What all questions to holders of rules share."""
+
+    who: Asked
+    grammar: str
+
+    def asked(self, people: int) -> np.ndarray:
+        """The slice of the public order."""
+        return self.who.positions(people)
+
+    def _book(self, view: View) -> RuleBook:
+        book = view.records
+        if not isinstance(book, RuleBook) or book.grammar.digest != self.grammar:
+            raise TypeError("this question needs rules of the grammar that it was written for")
+        return book
+
+
+@dataclass(frozen=True)
+class TemplateBits(_RuleQuery):
+    """One bit for each template from each individual: do you hold a rule that matches it?
+
+    Sensitivity: the templates are disjoint, so one rule more or less turns at most one bit of its
+    holder: L1 = 1. A rule in another's place turns at most two (one where there is one template).
+    Other rules altogether turn any bits of one individual: L1 = number of templates.
+    """
+
+    who: Asked
+    grammar: str
+    templates: tuple[Symbols, ...]
+    kind: ClassVar[str] = "rule_search.templates"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``bits``, shape (templates, individuals asked)."""
+        self.who.check()
+        check_siblings(self.templates)
+        number = len(self.templates)
+        two = min(2, number)
+        sensitivity = Sensitivity(Bound(1, 1), Bound(two, two), Bound(number, number))
+        shape = (number, self.who.size)
+        return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Look every template up in the index."""
+        book = self._book(view)
+        asked = self.asked(len(book))
+        bits = np.empty((len(self.templates), len(asked)), dtype=bool)
+        everybody = self.who.seed == 0 and self.who.size == len(book)
+        for row, template in enumerate(self.templates):
+            bits[row] = book.answers(template) if everybody else book.answers(template)[asked]
+        return {"bits": bits}
+
+
+@dataclass(frozen=True)
+class SampledRule(_RuleQuery):
+    """Each individual draws one of its rules in secret, and marks the template that it matches.
+
+    One of ``slots`` equally likely places is drawn; an individual with fewer rules draws an empty
+    place with the remaining probability, one with more is cut to its first ``slots`` rules.
+
+    Sensitivity: at most one bit of an individual is set whatever it holds, so that any change moves
+    at most two: L1 = 2 (one where there is one template), over one rule as well as over anything,
+    for a rule more may put another one in the drawn place.
+    """
+
+    who: Asked
+    grammar: str
+    templates: tuple[Symbols, ...]
+    slots: int
+    kind: ClassVar[str] = "rule_search.sampled"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``bits``, shape (templates, individuals asked): unary encoding."""
+        self.who.check()
+        check_siblings(self.templates)
+        if self.slots < 1:
+            raise QueryError("malformed", "sampling needs at least one slot")
+        two = min(2, len(self.templates))
+        bound = Bound(two, two)
+        shape = (len(self.templates), self.who.size)
+        sensitivity = Sensitivity(bound, bound, bound)
+        return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Mark the rule in each individual's drawn place."""
+        book = self._book(view)
+        asked = self.asked(len(book))
+        drawn = self._drawn(book, view)
+        bits = np.zeros((len(self.templates), len(book)), dtype=bool)
+        for row, template in enumerate(self.templates):
+            low, high = book.span(template)
+            inside = slice(int(book.starts[low]), int(book.starts[high]))
+            people = book.holders[inside]
+            bits[row, people[book_places(book)[inside] == drawn[people]]] = True
+        return {"bits": bits[:, asked]}
+
+    def _drawn(self, book: RuleBook, view: View) -> np.ndarray:
+        """The place that each individual drew, from its own durable secret."""
+        return view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
+
+
+@lru_cache(maxsize=2)
+def book_places(book: RuleBook) -> np.ndarray:
+    """The rank of each rule among those of its holder, in the index's order, shape (rules,)."""
+    order = np.argsort(book.holders, kind="stable")
+    sorted_holders = book.holders[order]
+    first = np.searchsorted(sorted_holders, np.arange(book.people))
+    places = np.empty(len(order), dtype=np.int32)
+    places[order] = np.arange(len(order)) - first[sorted_holders]
+    return places
+
+
+@dataclass(frozen=True)
+class Parameters(_RuleQuery):
+    """The parameters of complete structures: a value each, whether or not there is a match.
+
+    Sensitivity: for each parameter an individual gives a value scaled to [0, 1] by public ranges,
+    or 1/2 where it holds no such rule. The structures are disjoint, so one rule more or less moves
+    the values of one structure, each by at most one: L1 = m and squared L2 = m in whole ranges, m
+    the most parameters of a structure. A rule in another's place may move those of two structures,
+    other rules altogether those of all.
+    """
+
+    who: Asked
+    grammar: str
+    structures: tuple[Symbols, ...]
+    widths: tuple[int, ...]
+    kind: ClassVar[str] = "rule_search.parameters"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``values``, shape (all parameters, individuals asked), in grid units of their ranges."""
+        self.who.check()
+        check_siblings(self.structures)
+        if len(self.widths) != len(self.structures) or not all(0 < w < 1000 for w in self.widths):
+            raise QueryError("malformed", "each structure needs its number of parameters")
+        most, total = max(self.widths), sum(self.widths)
+        sensitivity = Sensitivity(_ranges(most), _ranges(min(2 * most, total)), _ranges(total))
+        shape = (total, self.who.size)
+        return {
+            "values": Part(PartType.SUMS, ("parameter", "individual"), shape, sensitivity, GRID)
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Look the structures up; the number of parameters of each must be its own."""
+        book = self._book(view)
+        asked = self.asked(len(book))
+        each = [
+            book.parameters(structure, width)[:, asked]
+            for structure, width in zip(self.structures, self.widths, strict=True)
+        ]
+        return {"values": np.floor(np.concatenate(each) * int(1 / GRID))}
+
+
+def _ranges(number: int) -> Bound:
+    """A change of so many values by at most their whole ranges."""
+    units = int(1 / GRID)
+    return Bound(number * units, number * units**2)

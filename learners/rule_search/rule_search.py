@@ -1,0 +1,272 @@
+"""Learning a population's rules from what individuals answer under local differential privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from privfed.accountant import Budget
+from privfed.disclosure import Disclosure
+from privfed.errors import InputError, NobodyAnswered
+from privfed.exact import Number, exact
+from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
+from privfed.learners.rule_search.parameters import ask_parameters
+from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
+from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.learners.stl.grammar import Grammar
+from privfed.part import Unit
+from privfed.policy import Guard, Policy
+from privfed.query import Query
+from privfed.schema import Schema
+
+Strategy = Literal["equal", "adaptive", "levels", "parts", "sampled"]
+_UNITS: dict[str, Unit] = {
+    "equal": "individual",
+    "adaptive": "individual",
+    "levels": "rule",
+    "parts": "individual",
+    "sampled": "individual",
+}
+
+
+class RuleSearch(FederatedLearner):
+    """Finds the rules that a share of the individuals hold (DP-RuL).
+
+    Strategies: ``equal`` and ``adaptive`` are the published protocol (a tree search, each question
+    to everybody; one bit to each, so the guarantee is for whole individuals); ``levels`` asks whole
+    levels at once and protects single rules; ``parts`` asks each individual once, and ``sampled``
+    asks each for one rule of its own, drawn in secret.
+
+    Args:
+        strategy: see above.
+        epsilon: what an individual (``levels``: a rule) spends on structures.
+        threshold: nu, the share of individuals that makes a rule valid.
+        error: theta, most probability of wrongly ignoring a subtree (``adaptive``, ``parts``).
+        margin: a subtree worth exploring has (1 + margin) nu N holders.
+        share: see :class:`Exploration`; 0 asks every question at its finest.
+        questions: Q of ``equal``.
+        levels: most symbols of a rule for ``levels`` and ``sampled``.
+        confirm: share of epsilon for the last question of ``levels``.
+        most_templates: most templates of one question.
+        slots: most rules of an individual, for ``sampled``.
+        parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
+            their public ranges.
+        percent: percentile of the individuals' parameters that the population's rule takes.
+        operators: operators of the grammar.
+        most_operators: most operators of a rule.
+        horizon: largest step of an interval.
+        people: individuals behind each client; none asks the federation.
+        most_questions: stop there (tree searches).
+        seed: public randomness: the order of children and of individuals.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, Parameters)
+
+    def __init__(
+        self,
+        strategy: Strategy = "levels",
+        epsilon: Number = "10",
+        threshold: float = 0.01,
+        error: float = 0.05,
+        margin: float = 1.0,
+        share: float = 0.25,
+        questions: int = 1000,
+        levels: int = 5,
+        confirm: Number = "0.4",
+        most_templates: int = 5000,
+        slots: int = 128,
+        parameter_epsilon: Number = 0,
+        percent: float = 50.0,
+        operators: tuple[str, ...] = ("&", "|", "U", "F", "G"),
+        most_operators: int = 4,
+        horizon: int = 10,
+        people: int | None = None,
+        most_questions: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.strategy = strategy
+        self.epsilon = epsilon
+        self.threshold = threshold
+        self.error = error
+        self.margin = margin
+        self.share = share
+        self.questions = questions
+        self.levels = levels
+        self.confirm = confirm
+        self.most_templates = most_templates
+        self.slots = slots
+        self.parameter_epsilon = parameter_epsilon
+        self.percent = percent
+        self.operators = operators
+        self.most_operators = most_operators
+        self.horizon = horizon
+        self.people = people
+        self.most_questions = most_questions
+        self.seed = seed
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Search, then ask for parameters if there is a budget for them.
+
+        Raises:
+            InputError: an unknown strategy, or an epsilon that is too small for any question (the
+                message says what the least would be).
+        """
+        self._check()
+        grammar = self._grammar(federation.schema)
+        people = self._people(federation)
+        asking = Asking(federation, grammar, people * len(federation.clients))
+        self.schema_, self.grammar_ = federation.schema, grammar
+        self.found_ = self._search(asking)
+        self.steps_ = asking.steps
+        parameters = self._parameters(asking, self.found_)
+        rules = (
+            WeightedRule(grammar.formula(found.structure, values), found.share)
+            for found, values in zip(self.found_, parameters, strict=True)
+        )
+        self.rules_ = PopulationRules(tuple(rules), grammar.names)
+        return self
+
+    def _check(self) -> None:
+        if self.strategy not in _UNITS:
+            raise InputError(f"strategy must be one of {', '.join(_UNITS)}, not {self.strategy!r}")
+        exact(self.epsilon, "epsilon")
+        exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
+        if self.questions < 1 or self.levels < 1 or self.slots < 1 or self.most_templates < 1:
+            raise InputError("questions, levels, slots and most_templates must be at least 1")
+
+    def _grammar(self, schema: Schema) -> Grammar:
+        return Grammar.of(schema, self.operators, self.most_operators, self.horizon)
+
+    def _people(self, federation: Disclosure) -> int:
+        people = self.people or getattr(federation, "people", None)
+        if not people or people < 1:
+            raise InputError("say how many individuals stand behind each client: people=...")
+        return int(people)
+
+    def _search(self, asking: Asking) -> list[Found]:
+        total = exact(self.epsilon, "epsilon")
+        answer = min(total, Fraction(MOST))
+        if self.strategy == "levels":
+            plan = LevelPlan(
+                total,
+                self.threshold,
+                self.levels,
+                exact(self.confirm, "confirm", zero=True),
+                most=self.most_templates,
+            )
+            return LevelSearch(asking, plan).run()
+        if self.strategy == "sampled":
+            return SampledSearch(
+                asking,
+                answer,
+                self.threshold,
+                self.levels,
+                self.slots,
+                self.most_templates,
+                self.seed,
+            ).run()
+        return self._tree(asking, total).run(self.most_questions)
+
+    def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
+        if self.strategy == "equal":
+            equal = Equal(total, self.questions, self.threshold)
+            return TreeSearch(asking, equal, seed=self.seed)
+        if self.strategy == "parts":
+            answer = min(total, Fraction(MOST))
+            part = smallest_part(
+                asking.people, float(answer), self.threshold, self.margin, self.error
+            )
+            return TreeSearch(asking, Whole(answer, self.threshold), seed=self.seed, part=part)
+        exploration = Exploration(self.threshold, self.error, self.margin, self.share)
+        self._check_affordable(exploration, asking.people, total)
+        return TreeSearch(asking, Adaptive(exploration), seed=self.seed)
+
+    def _check_affordable(self, exploration: Exploration, people: int, total: Fraction) -> None:
+        """The first question, about the root's children, must fit."""
+        question = exploration.question(people, float(people), exploration.share)
+        least = least_epsilon(question)
+        if least > total:
+            raise InputError(
+                f"epsilon {float(total)} is too small for any question to {people} individuals; "
+                f"the least is {float(least)}"
+            )
+
+    def _parameters(self, asking: Asking, found: Sequence[Found]) -> list[list[float]]:
+        """Each structure's parameters, or the middle of their ranges where nobody answered."""
+        ranges = [asking.grammar.ranges(one.structure) for one in found]
+        spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
+        if found and spend > 0:
+            try:
+                return ask_parameters(asking, found, spend, self.percent)
+            except NobodyAnswered:
+                pass
+        return [[(low + high) / 2 for low, high in one] for one in ranges]
+
+    # --- the fitted rules ----------------------------------------------------------------------
+
+    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """The positive class by weighted vote.
+
+        Args:
+            x: trajectories, shape (samples, steps, variables in the schema's order).
+        """
+        if not hasattr(self, "rules_"):
+            raise NotFittedError("RuleSearch is not fitted; call fit(federation) first")
+        array = np.asarray(x, dtype=float)
+        places = [self.schema_.names.index(name) for name in self.grammar_.names]
+        return self.rules_.predict(array[..., places])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the rules as text with their estimated shares."""
+        if not hasattr(self, "rules_"):
+            raise NotFittedError("RuleSearch is not fitted; call fit(federation) first")
+        return {"learner": "RuleSearch", "strategy": self.strategy, **self.rules_.to_dict()}
+
+    # --- what it costs -------------------------------------------------------------------------
+
+    def published(self) -> Policy:
+        """The paper's protocol: randomized response and Laplace, spending counted, no ceiling."""
+        epsilon = exact(self.epsilon, "epsilon")
+        return Policy(self._guards(epsilon, epsilon), name="published")
+
+    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+        """A ceiling for each unit of the strategy: rules under ``levels``, individuals otherwise.
+
+        Args:
+            epsilon: the ceiling, parameters included.
+            delta: unused; all losses are pure.
+        """
+        total = exact(epsilon, "epsilon")
+        return Policy(
+            self._guards(total, total),
+            unit=_UNITS[self.strategy],
+            budget=Budget(total),
+            name="private",
+            cells=2_000_000_000,
+        )
+
+    def _guards(self, spend: Fraction, cap: Fraction) -> dict[str, tuple[Guard, ...]]:
+        bits = (Guard.of("randomized_response", spend=spend, cap=cap),)
+        values = (Guard.of("laplace", spend=spend, cap=cap),)
+        return {TemplateBits.kind: bits, SampledRule.kind: bits, Parameters.kind: values}
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """One typical question, as often as it will be asked at most."""
+        grammar = self._grammar(schema)
+        who = Asked.everybody(self.people or 1)
+        template = tuple(grammar.continuations(())[0])
+        query = TemplateBits(who, grammar.digest, (template,))
+        times = {"equal": self.questions, "levels": self.levels + 1}.get(self.strategy, 1)
+        return [Planned(query, times)]

@@ -1,0 +1,121 @@
+"""One form for formulas that mean the same, so that a syntactic match is a match of meaning.
+
+Negations move inwards (onto ``U`` and ``=`` at most), implications become disjunctions, and the
+operands of ``&`` and ``|`` are flattened, sorted and nested to the right. Every step keeps the
+quantitative robustness at every signal: De Morgan's laws hold for min and max exactly.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from privfed.learners.stl.formula import (
+    Atom,
+    Connective,
+    Formula,
+    Hole,
+    Not,
+    RuleError,
+    Temporal,
+    Until,
+    children,
+)
+
+_OPPOSITE = {"<=": ">=", ">=": "<=", "&": "|", "|": "&", "F": "G", "G": "F"}
+#: Order of the operators; atoms come before them.
+RANK = {"&": 1, "|": 2, "U": 3, "F": 4, "G": 5, "!": 6}
+#: Orders formulas as their symbols in preorder are ordered; parameters break ties.
+Key = tuple[tuple[int, str, int], ...]
+
+
+def canonical(formula: Formula) -> Formula:
+    """Give the canonical form of a complete formula.
+
+    Raises:
+        RuleError: the formula has open parts.
+    """
+    return _sorted(_inwards(formula, negated=False))
+
+
+def _inwards(formula: Formula, negated: bool) -> Formula:
+    if isinstance(formula, Hole):
+        raise RuleError("a template has no canonical form; give a complete rule")
+    if isinstance(formula, Not):
+        return _inwards(formula.child, not negated)
+    if isinstance(formula, Atom):
+        return _atom(formula, negated)
+    if isinstance(formula, Temporal):
+        operator = _OPPOSITE[formula.operator] if negated else formula.operator
+        return Temporal(operator, formula.interval, _inwards(formula.child, negated))
+    if isinstance(formula, Until):
+        left, right = _inwards(formula.left, False), _inwards(formula.right, False)
+        until = Until(formula.interval, left, right)
+        return Not(until) if negated else until
+    return _connective(formula, negated)
+
+
+def _atom(atom: Atom, negated: bool) -> Formula:
+    if not negated:
+        return atom
+    if atom.relation == "=":
+        return Not(atom)
+    return Atom(atom.variable, _OPPOSITE[atom.relation], atom.threshold)
+
+
+def _connective(formula: Connective, negated: bool) -> Formula:
+    implies = formula.operator == "->"
+    operator = "|" if implies else formula.operator
+    left = _inwards(formula.left, negated != implies)
+    right = _inwards(formula.right, negated)
+    return Connective(_OPPOSITE[operator] if negated else operator, left, right)
+
+
+def _sorted(formula: Formula) -> Formula:
+    if isinstance(formula, Connective):
+        operands = sorted((_sorted(part) for part in _operands(formula, formula.operator)), key=key)
+        return reduce(
+            lambda right, left: Connective(formula.operator, left, right), reversed(operands)
+        )
+    if isinstance(formula, Not):
+        return Not(_sorted(formula.child))
+    if isinstance(formula, Temporal):
+        return Temporal(formula.operator, formula.interval, _sorted(formula.child))
+    if isinstance(formula, Until):
+        return Until(formula.interval, _sorted(formula.left), _sorted(formula.right))
+    return formula
+
+
+def _operands(formula: Formula, operator: str) -> list[Formula]:
+    if isinstance(formula, Connective) and formula.operator == operator:
+        return _operands(formula.left, operator) + _operands(formula.right, operator)
+    return [formula]
+
+
+def key(formula: Formula) -> tuple[Key, tuple[float, ...]]:
+    """The sorting key: symbols in preorder, then parameters in preorder."""
+    return symbols(formula), parameters(formula)
+
+
+def symbols(formula: Formula) -> Key:
+    """The symbols in preorder; atoms come before operators, and sort by name and relation."""
+    if isinstance(formula, Atom):
+        return ((0, formula.variable, ("<=", ">=", "=").index(formula.relation)),)
+    own = (RANK[sign(formula)], "", 0)
+    return (own, *(symbol for child in children(formula) for symbol in symbols(child)))
+
+
+def sign(formula: Formula) -> str:
+    """The operator at the top of a canonical formula."""
+    if isinstance(formula, Connective | Temporal):
+        return formula.operator
+    return "U" if isinstance(formula, Until) else "!"
+
+
+def parameters(formula: Formula) -> tuple[float, ...]:
+    """Thresholds and ends of intervals in preorder; open ones are left out."""
+    own: tuple[float, ...] = ()
+    if isinstance(formula, Atom) and formula.threshold is not None:
+        own = (float(formula.threshold),)
+    if isinstance(formula, Temporal | Until) and formula.interval is not None:
+        own = (float(formula.interval[0]), float(formula.interval[1]))
+    return own + tuple(value for child in children(formula) for value in parameters(child))

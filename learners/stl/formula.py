@@ -1,0 +1,144 @@
+"""Formulas of Signal Temporal Logic over discrete time, as immutable trees.
+
+Grammar (Maler and Nickovic 2004; DP-RuL Section 2.1):
+``phi := x <= c | x >= c | x = c | ! phi | phi & phi | phi | phi | phi -> phi | F[a,b] phi |
+G[a,b] phi | phi U[a,b] phi``. Intervals count steps. In a template a threshold or an interval may
+be open (``None``, written ``?``), and so may a whole subformula (:class:`Hole`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privfed.errors import InputError
+
+RELATIONS = ("<=", ">=", "=")
+CONNECTIVES = ("&", "|", "->")
+#: Steps from now, both ends included.
+Interval = tuple[int, int]
+
+
+class RuleError(InputError):
+    """A rule or template that is outside the grammar; the message holds no parameter of it."""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """An open part of a template."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A comparison of one variable with a threshold."""
+
+    variable: str
+    relation: str
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.relation not in RELATIONS:
+            raise RuleError(f"a relation must be one of {' '.join(RELATIONS)}")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise RuleError("a threshold must be a finite number")
+
+
+@dataclass(frozen=True)
+class Not:
+    """Negation."""
+
+    child: Formula
+
+
+@dataclass(frozen=True)
+class Connective:
+    """Conjunction, disjunction or implication."""
+
+    operator: str
+    left: Formula
+    right: Formula
+
+    def __post_init__(self) -> None:
+        if self.operator not in CONNECTIVES:
+            raise RuleError(f"a connective must be one of {' '.join(CONNECTIVES)}")
+
+
+@dataclass(frozen=True)
+class Temporal:
+    """Eventually (``F``) or always (``G``) within an interval."""
+
+    operator: str
+    interval: Interval | None
+    child: Formula
+
+    def __post_init__(self) -> None:
+        if self.operator not in ("F", "G"):
+            raise RuleError("a temporal operator must be F or G")
+        _check_interval(self.interval)
+
+
+@dataclass(frozen=True)
+class Until:
+    """The right part comes true within the interval, and the left part holds until then."""
+
+    interval: Interval | None
+    left: Formula
+    right: Formula
+
+    def __post_init__(self) -> None:
+        _check_interval(self.interval)
+
+
+Formula = Hole | Atom | Not | Connective | Temporal | Until
+
+
+def _check_interval(interval: Interval | None) -> None:
+    if interval is not None and not 0 <= interval[0] <= interval[1]:
+        raise RuleError("an interval needs whole steps [first,last] with 0 <= first <= last")
+
+
+def children(formula: Formula) -> tuple[Formula, ...]:
+    """The direct subformulas, left to right."""
+    if isinstance(formula, Not | Temporal):
+        return (formula.child,)
+    if isinstance(formula, Connective | Until):
+        return formula.left, formula.right
+    return ()
+
+
+def rebuilt(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
+    """The same formula over other subformulas."""
+    if isinstance(formula, Not):
+        return Not(*parts)
+    if isinstance(formula, Temporal):
+        return Temporal(formula.operator, formula.interval, *parts)
+    if isinstance(formula, Connective):
+        return Connective(formula.operator, *parts)
+    if isinstance(formula, Until):
+        return Until(formula.interval, *parts)
+    return formula
+
+
+def operators(formula: Formula) -> int:
+    """How many connectives, negations and temporal operators a formula has."""
+    own = 0 if isinstance(formula, Atom | Hole) else 1
+    return own + sum(operators(child) for child in children(formula))
+
+
+def show(formula: Formula) -> str:
+    """Write a formula as text that :func:`privfed.learners.stl.parser.parse` reads back."""
+    if isinstance(formula, Hole):
+        return "?"
+    if isinstance(formula, Atom):
+        threshold = "?" if formula.threshold is None else repr(float(formula.threshold))
+        return f"{formula.variable} {formula.relation} {threshold}"
+    if isinstance(formula, Not):
+        return f"!({show(formula.child)})"
+    if isinstance(formula, Temporal):
+        return f"{formula.operator}{_steps(formula.interval)}({show(formula.child)})"
+    middle = f"U{_steps(formula.interval)}" if isinstance(formula, Until) else formula.operator
+    return f"({show(formula.left)}) {middle} ({show(formula.right)})"
+
+
+def _steps(interval: Interval | None) -> str:
+    return "[?]" if interval is None else f"[{interval[0]},{interval[1]}]"

@@ -1,0 +1,271 @@
+"""The public rule grammar: its symbols, the templates over it, and what may follow a template.
+
+A structure is a canonical formula without its parameters, written as symbols in preorder (Polish
+notation). A template is a prefix of a structure: the first symbols are fixed, the rest is open. So
+all structures under a template lie in one range of the sorted structures, the templates that extend
+one template by one symbol share no structure, and a rule matches exactly one template of each
+length: one path from the root to its leaf.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from privfed import wire
+from privfed.learners.stl import canonical
+from privfed.learners.stl.formula import (
+    RELATIONS,
+    Atom,
+    Connective,
+    Formula,
+    Hole,
+    Not,
+    RuleError,
+    Temporal,
+    Until,
+)
+from privfed.schema import Schema
+
+#: Structures and templates: numbers of symbols, from 1.
+Symbols = tuple[int, ...]
+OPERATORS = ("&", "|", "U", "F", "G", "!")
+_ARITY = {"&": 2, "|": 2, "U": 2, "F": 1, "G": 1, "!": 1}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Which rules there can be.
+
+    Args:
+        variables: names and public bounds; kept sorted by name.
+        operators: which of ``& | U F G !``; ``->`` becomes ``|``, and ``!`` is needed only over
+            ``U`` and ``=``.
+        relations: which of ``<= >= =``.
+        most_operators: most operators of one rule.
+        horizon: largest step in an interval.
+    """
+
+    variables: tuple[tuple[str, float, float], ...]
+    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
+    relations: tuple[str, ...] = ("<=", ">=")
+    most_operators: int = 4
+    horizon: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.variables or not self.relations:
+            raise RuleError(
+                "a grammar without variables or relations has no terminals; name at least one each"
+            )
+        object.__setattr__(self, "variables", tuple(sorted(self.variables)))
+        for name, lower, upper in self.variables:
+            if not _NAME.fullmatch(name) or not lower < upper:
+                raise RuleError(
+                    f"variable {name!r} needs a name of letters, digits, '_' and '.', and bounds "
+                    "lower < upper; rename the column in the schema"
+                )
+        unknown = [o for o in self.operators if o not in OPERATORS]
+        unknown += [r for r in self.relations if r not in RELATIONS]
+        if unknown or self.most_operators < 0 or self.horizon < 0:
+            raise RuleError(
+                f"a grammar knows the operators {' '.join(OPERATORS)}, the relations "
+                f"{' '.join(RELATIONS)}, and most_operators and horizon of at least 0"
+            )
+        if self.atoms + len(OPERATORS) > 65535:
+            raise RuleError("a grammar has at most 65535 symbols")
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        operators: Sequence[str] = ("&", "|", "U", "F", "G"),
+        most_operators: int = 4,
+        horizon: int = 1,
+    ) -> Grammar:
+        """The grammar over a schema's features."""
+        variables = tuple((c.name, float(c.bounds[0]), float(c.bounds[1])) for c in schema.features)
+        return cls(variables, tuple(operators), most_operators=most_operators, horizon=horizon)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, sorted."""
+        return tuple(name for name, _, _ in self.variables)
+
+    @property
+    def atoms(self) -> int:
+        """Number of terminal symbols; they come first."""
+        return len(self.variables) * len(self.relations)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of symbols; they are 1 to this."""
+        return self.atoms + len(self._used)
+
+    @cached_property
+    def _used(self) -> tuple[str, ...]:
+        return tuple(o for o in OPERATORS if o in self.operators)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the grammar: two ends that agree on it number the symbols alike."""
+        return wire.digest(wire.encode(self))
+
+    def operator(self, symbol: int) -> str:
+        """The operator that a symbol stands for, or the empty text for an atom."""
+        return "" if symbol <= self.atoms else self._used[symbol - self.atoms - 1]
+
+    def arity(self, symbol: int) -> int:
+        """How many parts follow a symbol."""
+        return _ARITY.get(self.operator(symbol), 0)
+
+    # --- between formulas and symbols ----------------------------------------------------------
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, str, int], int]:
+        """The number of each sorting symbol of :func:`canonical.symbols`."""
+        relations = [RELATIONS.index(r) for r in RELATIONS if r in self.relations]
+        atoms = [(0, name, relation) for name in self.names for relation in relations]
+        signs = [(canonical.RANK[o], "", 0) for o in self._used]
+        return {symbol: number for number, symbol in enumerate([*atoms, *signs], start=1)}
+
+    def structure(self, rule: Formula) -> Symbols:
+        """The structure of a canonical rule.
+
+        Raises:
+            RuleError: the rule uses a variable or operator that the grammar lacks, or too many
+                operators; no parameter is shown.
+        """
+        try:
+            structure = tuple(self._numbers[symbol] for symbol in canonical.symbols(rule))
+        except KeyError:
+            raise RuleError("a rule uses a variable or an operator outside the grammar") from None
+        if sum(symbol > self.atoms for symbol in structure) > self.most_operators:
+            raise RuleError(f"a rule has more than {self.most_operators} operators")
+        return structure
+
+    def formula(self, template: Symbols, parameters: Sequence[float] = ()) -> Formula:
+        """The formula of a template: open parts become holes, parameters are filled in if given."""
+        self.check(template)
+        values = iter(parameters)
+        return self._read(iter(template), values)
+
+    def _read(self, symbols: Iterator[int], values: Iterator[float]) -> Formula:
+        symbol = next(symbols, None)
+        if symbol is None:
+            return Hole()
+        operator = self.operator(symbol)
+        if not operator:
+            name, relation = self.atom(symbol)
+            return Atom(name, relation, next(values, None))
+        interval = _interval(values) if operator in ("F", "G", "U") else None
+        first = self._read(symbols, values)
+        if operator == "!":
+            return Not(first)
+        if operator in ("F", "G"):
+            return Temporal(operator, interval, first)
+        second = self._read(symbols, values)
+        if operator == "U":
+            return Until(interval, first, second)
+        return Connective(operator, first, second)
+
+    def atom(self, symbol: int) -> tuple[str, str]:
+        """Variable and relation of a terminal symbol."""
+        place, relation = divmod(symbol - 1, len(self.relations))
+        return self.names[place], [r for r in RELATIONS if r in self.relations][relation]
+
+    def ranges(self, structure: Symbols) -> list[tuple[float, float]]:
+        """The public range of each parameter, in preorder: steps 0 to horizon, or the bounds."""
+        ranges: list[tuple[float, float]] = []
+        for symbol in structure:
+            if symbol <= self.atoms:
+                ranges.append(self.variables[(symbol - 1) // len(self.relations)][1:])
+            elif self.operator(symbol) in ("F", "G", "U"):
+                ranges += [(0.0, float(self.horizon))] * 2
+        return ranges
+
+    # --- templates -----------------------------------------------------------------------------
+
+    def check(self, template: Symbols) -> None:
+        """Hold a template to the grammar's symbols and to one formula.
+
+        Raises:
+            RuleError: an unknown symbol, or symbols after the formula is complete.
+        """
+        if not all(1 <= symbol <= self.size for symbol in template):
+            raise RuleError("a template names a symbol outside the grammar")
+        if any(self.open(template[:length]) <= 0 for length in range(len(template))):
+            raise RuleError("a template goes on after its formula is complete")
+
+    def open(self, template: Symbols) -> int:
+        """Number of open parts; zero for a complete structure."""
+        return 1 + sum(self.arity(symbol) - 1 for symbol in template)
+
+    def continuations(self, template: Symbols) -> list[Symbols]:
+        """The templates with one more symbol that some canonical rule of the grammar matches."""
+        slots = self._slots(template)
+        if not slots:
+            return []
+        following = [
+            (*template, symbol)
+            for symbol in range(1, self.size + 1)
+            if self._allowed(symbol, slots[-1])
+        ]
+        return [longer for longer in following if longer[-1] <= self.atoms or self._fits(longer)]
+
+    def _fits(self, template: Symbols) -> bool:
+        """Whether the operators so far, and those that open parts must have, are few enough."""
+        due = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))
+        return due + sum(symbol > self.atoms for symbol in template) <= self.most_operators
+
+    def _allowed(self, symbol: int, slot: _Slot) -> bool:
+        operator = self.operator(symbol)
+        if slot.negated:
+            relation = "" if operator else self.atom(symbol)[1]
+            return operator == "U" or relation == "="
+        if operator and operator == slot.banned:
+            return False
+        return symbol >= slot.least or operator == slot.chain != ""
+
+    def _slots(self, template: Symbols) -> list[_Slot]:
+        """The open parts of a template with their constraints; the next to be filled is last."""
+        slots = [_Slot()]
+        for symbol in template:
+            slot = slots.pop()
+            if slot.right is not None:
+                slot.right.least = symbol
+            operator = self.operator(symbol)
+            if operator in ("&", "|"):
+                right = _Slot(chain=operator)
+                least = slot.least if operator == slot.chain else 0
+                slots += [right, _Slot(banned=operator, least=least, right=right)]
+            else:
+                slots += [_Slot(negated=operator == "!") for _ in range(self.arity(symbol))]
+        return slots
+
+
+@dataclass
+class _Slot:
+    """An open part: canonical operands are sorted, and a left operand is no chain of its own."""
+
+    banned: str = ""
+    chain: str = ""
+    least: int = 0
+    negated: bool = False
+    right: _Slot | None = field(default=None, repr=False)
+
+
+def is_prefix(template: Symbols, structure: Symbols) -> bool:
+    """Whether a structure matches a template."""
+    return structure[: len(template)] == template
+
+
+def _interval(values: Iterator[float]) -> tuple[int, int] | None:
+    first = next(values, None)
+    if first is None:
+        return None
+    second = next(values, first)
+    low, high = sorted((max(0, round(first)), max(0, round(second))))
+    return low, high

@@ -1,0 +1,227 @@
+"""A client's own rule learner: genetic search over structures (Nenzi et al. 2018, Section 4).
+
+From trajectories of two classes to rules that tell them apart. Structures evolve by crossover and
+mutation; the parameters of each are tuned by a local search over quantiles of what the trajectories
+hold. Nothing here is private and nothing of it leaves: the rules are the client's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.learners.stl.canonical import canonical
+from privfed.learners.stl.formula import (
+    Atom,
+    Connective,
+    Formula,
+    Temporal,
+    Until,
+    children,
+    operators,
+    rebuilt,
+)
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.robustness import check_signals, trace
+
+#: Points of each variable's distribution that a threshold may take.
+_QUANTILES = np.linspace(0.05, 0.95, 19)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A rule, and how well it tells the classes apart."""
+
+    rule: Formula
+    score: float
+
+
+@dataclass(frozen=True)
+class GeneticRules:
+    """Genetic search for rules that hold on the positive class and fail on the negative one.
+
+    Args:
+        grammar: which rules there can be.
+        rules: most rules to give back, of different structures.
+        population: structures alive in each generation.
+        generations: how often the population is renewed.
+        sweeps: passes of the local search over a rule's parameters.
+        seed: repeats a search exactly.
+    """
+
+    grammar: Grammar
+    rules: int = 10
+    population: int = 24
+    generations: int = 6
+    sweeps: int = 1
+    seed: int = 0
+
+    def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[Scored]:
+        """Learn rules, best first.
+
+        Args:
+            signals: trajectories, shape (samples, steps, variables in the grammar's order).
+            labels: true for the positive class, shape (samples,).
+
+        Returns:
+            canonical rules with positive score; empty where one class is missing.
+
+        Raises:
+            InputError: malformed trajectories or labels.
+        """
+        array = check_signals(signals, self.grammar.names)
+        positive = np.asarray(labels).astype(bool)
+        if positive.shape != array.shape[:1]:
+            raise InputError("labels need one truth value for each trajectory")
+        if positive.all() or not positive.any():
+            return []
+        search = _Search(self, array, positive)
+        return search.run()
+
+
+class _Search:
+    """One run: the trajectories, the randomness, and what was scored so far."""
+
+    def __init__(self, settings: GeneticRules, signals: np.ndarray, positive: np.ndarray) -> None:
+        self._settings, self._grammar = settings, settings.grammar
+        self._signals, self._positive = signals, positive
+        self._rng = np.random.default_rng(settings.seed)
+        self._places = {name: place for place, name in enumerate(self._grammar.names)}
+        self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
+        self._best: dict[tuple[int, ...], Scored] = {}
+
+    def run(self) -> list[Scored]:
+        alive = [
+            self._tuned(self._random(min(2, self._grammar.most_operators)))
+            for _ in range(self._settings.population)
+        ]
+        for _ in range(self._settings.generations):
+            children = [self._tuned(self._child(alive)) for _ in alive]
+            alive = sorted(alive + children, key=lambda s: -s.score)[: self._settings.population]
+        ranked = sorted(self._best.values(), key=lambda s: -s.score)
+        return [scored for scored in ranked if scored.score > 0][: self._settings.rules]
+
+    # --- structures ----------------------------------------------------------------------------
+
+    def _random(self, most: int) -> Formula:
+        """A random formula of at most so many operators."""
+        if most == 0 or self._rng.random() < 0.4 or not self._grammar.operators:
+            return self._atom()
+        operator = self._pick([o for o in self._grammar.operators if o != "!"])
+        if operator in ("F", "G"):
+            return Temporal(operator, self._interval(), self._random(most - 1))
+        left, right = self._random((most - 1) // 2), self._random(most - 1 - (most - 1) // 2)
+        if operator == "U":
+            return Until(self._interval(), left, right)
+        return Connective(operator, left, right)
+
+    def _atom(self) -> Atom:
+        name = self._pick(self._grammar.names)
+        relation = self._pick(self._grammar.relations)
+        return Atom(name, relation, self._level(name))
+
+    def _level(self, name: str) -> float:
+        return float(self._rng.choice(self._levels[:, self._places[name]]))
+
+    def _interval(self) -> tuple[int, int]:
+        longest = min(self._grammar.horizon, self._signals.shape[1] - 1)
+        first, last = sorted(self._rng.integers(0, longest + 1, 2).tolist())
+        return first, last
+
+    def _pick(self, options: tuple[str, ...] | list[str]) -> str:
+        return options[int(self._rng.integers(len(options)))]
+
+    def _child(self, alive: list[Scored]) -> Formula:
+        """Crossover of two winners of small tournaments, or a mutation of one."""
+        mother = self._winner(alive)
+        new = (
+            self._part(self._winner(alive))
+            if self._rng.random() < 0.6
+            else self._random(min(1, self._grammar.most_operators))
+        )
+        child = self._replaced(mother, new)
+        return child if operators(child) <= self._grammar.most_operators else mother
+
+    def _winner(self, alive: list[Scored]) -> Formula:
+        drawn = [alive[place] for place in self._rng.integers(len(alive), size=3)]
+        best: Scored = max(drawn, key=lambda scored: scored.score)
+        return best.rule
+
+    def _part(self, formula: Formula) -> Formula:
+        """A random subformula."""
+        parts = children(formula)
+        if not parts or self._rng.random() < 0.4:
+            return formula
+        return self._part(parts[int(self._rng.integers(len(parts)))])
+
+    def _replaced(self, formula: Formula, new: Formula) -> Formula:
+        """The formula with a random subformula replaced."""
+        parts = list(children(formula))
+        if not parts or self._rng.random() < 0.3:
+            return new
+        place = int(self._rng.integers(len(parts)))
+        parts[place] = self._replaced(parts[place], new)
+        return rebuilt(formula, tuple(parts))
+
+    # --- parameters ----------------------------------------------------------------------------
+
+    def _tuned(self, formula: Formula) -> Scored:
+        """Local search over thresholds, then the canonical form; remembers the best by structure."""
+        best = Scored(formula, self._score(formula))
+        for _ in range(self._settings.sweeps):
+            for place in range(_count_atoms(best.rule)):
+                best = self._improved(best, place)
+        rule = canonical(best.rule)
+        best = Scored(rule, best.score)
+        structure = self._grammar.structure(rule)
+        known = self._best.get(structure)
+        if known is None or best.score > known.score:
+            self._best[structure] = best
+        return best
+
+    def _improved(self, best: Scored, place: int) -> Scored:
+        """Try quantiles for one threshold."""
+        for level in range(0, len(_QUANTILES), 3):
+            tried = _with_threshold(best.rule, place, partial(self._set, level))
+            score = self._score(tried)
+            if score > best.score:
+                best = Scored(tried, score)
+        return best
+
+    def _set(self, level: int, atom: Atom) -> Atom:
+        return Atom(
+            atom.variable, atom.relation, float(self._levels[level, self._places[atom.variable]])
+        )
+
+    def _score(self, formula: Formula) -> float:
+        """(mean robustness of positives - of negatives) / (sum of deviations), minus the size.
+
+        The discrimination function of Nenzi et al. 2018, equation 3, with balanced accuracy added
+        so that a rule must change sign between the classes.
+        """
+        values = trace(formula, self._signals, self._places)[:, 0]
+        values = np.nan_to_num(np.clip(values, -1e6, 1e6))
+        good, bad = values[self._positive], values[~self._positive]
+        gap = (good.mean() - bad.mean()) / (good.std() + bad.std() + 1e-9)
+        accuracy = float((good > 0).mean() + (bad <= 0).mean() - 1)
+        return accuracy + 0.1 * float(np.tanh(gap)) - 0.01 * operators(formula)
+
+
+def _count_atoms(formula: Formula) -> int:
+    return isinstance(formula, Atom) + sum(_count_atoms(child) for child in children(formula))
+
+
+def _with_threshold(formula: Formula, place: int, change: Callable[[Atom], Atom]) -> Formula:
+    """The formula with the atom at a place, counted from the left, changed."""
+    if isinstance(formula, Atom):
+        return change(formula) if place == 0 else formula
+    parts = []
+    for child in children(formula):
+        inside = _count_atoms(child)
+        parts.append(_with_threshold(child, place, change) if 0 <= place < inside else child)
+        place -= inside
+    return rebuilt(formula, tuple(parts))

@@ -1,0 +1,166 @@
+"""Reading formulas and templates from text: a recursive descent over at most a thousand symbols.
+
+Precedence, tightest first: ``!``, ``F`` and ``G``; ``U``; ``&``; ``|``; ``->`` (to the right).
+Errors say where a text leaves the grammar and never repeat a number of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from privfed.learners.stl.formula import (
+    Atom,
+    Connective,
+    Formula,
+    Hole,
+    Interval,
+    Not,
+    RuleError,
+    Temporal,
+    Until,
+)
+
+#: Longest text of one rule, in symbols, and deepest nesting.
+LONGEST, DEEPEST = 1000, 60
+_SYMBOL = re.compile(
+    r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<sign>->|<=|>=|==|[<>=!&|()\[\],?]))"
+)
+_RELATIONS = {"<=": "<=", "<": "<=", ">=": ">=", ">": ">=", "=": "=", "==": "="}
+
+
+def parse(text: str) -> Formula:
+    """Read one formula or template.
+
+    Strict inequalities are read as weak ones: over real values they have the same robustness.
+
+    Raises:
+        RuleError: the text is outside the grammar; the message says at which column.
+    """
+    reader = _Reader(text)
+    formula = reader.implication(0)
+    reader.end()
+    return formula
+
+
+class _Reader:
+    """The symbols of one text, and how far they are read."""
+
+    def __init__(self, text: str) -> None:
+        self._symbols: list[tuple[str, str, int]] = []
+        position, text = 0, text.rstrip()
+        while position < len(text):
+            match = _SYMBOL.match(text, position)
+            if match is None or match.lastgroup is None:
+                raise RuleError(f"column {position + 1}: no symbol of the rule grammar")
+            kind = match.lastgroup
+            self._symbols.append((kind, match[kind], match.start(kind) + 1))
+            position = match.end()
+        if len(self._symbols) > LONGEST:
+            raise RuleError(f"a rule has at most {LONGEST} symbols")
+        self._next = 0
+
+    def implication(self, depth: int) -> Formula:
+        left = self._chain(depth, ("|", "&"))
+        if not self._take("->"):
+            return left
+        return Connective("->", left, self.implication(self._deeper(depth)))
+
+    def _chain(self, depth: int, signs: tuple[str, ...]) -> Formula:
+        """Left-associative connectives, loosest sign first."""
+        if not signs:
+            return self._until(depth)
+        left = self._chain(depth, signs[1:])
+        while self._take(signs[0]):
+            left = Connective(signs[0], left, self._chain(depth, signs[1:]))
+        return left
+
+    def _until(self, depth: int) -> Formula:
+        left = self._unary(depth)
+        if not self._temporal("U"):
+            return left
+        interval = self._interval()
+        return Until(interval, left, self._unary(self._deeper(depth)))
+
+    def _unary(self, depth: int) -> Formula:
+        if self._take("!"):
+            return Not(self._unary(self._deeper(depth)))
+        for operator in ("F", "G"):
+            if self._temporal(operator):
+                interval = self._interval()
+                return Temporal(operator, interval, self._unary(self._deeper(depth)))
+        if self._take("("):
+            inside = self.implication(self._deeper(depth))
+            self._expect(")")
+            return inside
+        return Hole() if self._take("?") else self._atom()
+
+    def _atom(self) -> Atom:
+        kind, variable, column = self._peek()
+        if kind != "name":
+            raise RuleError(f"column {column}: expected a variable, '(', '!', 'F[', 'G[' or '?'")
+        self._next += 1
+        kind, relation, column = self._peek()
+        if relation not in _RELATIONS:
+            raise RuleError(f"column {column}: expected a relation after a variable")
+        self._next += 1
+        return Atom(variable, _RELATIONS[relation], self._threshold())
+
+    def _threshold(self) -> float | None:
+        if self._take("?"):
+            return None
+        kind, number, column = self._peek()
+        if kind != "number":
+            raise RuleError(f"column {column}: expected a number")
+        self._next += 1
+        return float(number)
+
+    def _interval(self) -> Interval | None:
+        self._expect("[")
+        if self._take("?"):
+            self._expect("]")
+            return None
+        first = self._step()
+        self._expect(",")
+        last = self._step()
+        self._expect("]")
+        return first, last
+
+    def _step(self) -> int:
+        kind, number, column = self._peek()
+        if kind != "number" or not number.isdigit() or len(number) > 9:
+            raise RuleError(f"column {column}: an interval counts whole steps")
+        self._next += 1
+        return int(number)
+
+    def _temporal(self, operator: str) -> bool:
+        """An operator's letter counts as such only before an interval."""
+        here = self._symbols[self._next : self._next + 2]
+        found = [symbol for _, symbol, _ in here] == [operator, "["]
+        self._next += found
+        return found
+
+    def _peek(self) -> tuple[str, str, int]:
+        if self._next < len(self._symbols):
+            return self._symbols[self._next]
+        return "end", "", 1 + (self._symbols[-1][2] if self._symbols else 0)
+
+    def _take(self, sign: str) -> bool:
+        found = self._peek()[:2] == ("sign", sign)
+        self._next += found
+        return found
+
+    def _expect(self, sign: str) -> None:
+        if not self._take(sign):
+            raise RuleError(f"column {self._peek()[2]}: expected {sign!r}")
+
+    def end(self) -> None:
+        """Hold the text to one formula."""
+        if self._next < len(self._symbols):
+            raise RuleError(f"column {self._peek()[2]}: expected the end of the rule")
+
+    @staticmethod
+    def _deeper(depth: int) -> int:
+        if depth >= DEEPEST:
+            raise RuleError(f"a rule is nested at most {DEEPEST} deep")
+        return depth + 1

@@ -1,0 +1,119 @@
+"""Quantitative semantics over discrete time (Donze and Maler 2010): how far a formula holds.
+
+Positive robustness means that the formula holds, negative that it fails. Beyond a trajectory's end
+there is nothing: an empty ``F`` or ``U`` gives minus infinity, an empty ``G`` plus infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.learners.stl.formula import (
+    Atom,
+    Formula,
+    Hole,
+    Not,
+    RuleError,
+    Temporal,
+    Until,
+)
+
+
+def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
+    """Hold trajectories to shape (samples, steps, variables) and finite numbers.
+
+    Raises:
+        InputError: another shape, no steps, or a value that is not a finite number.
+    """
+    array = np.asarray(signals, dtype=float)
+    if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] != len(variables):
+        raise InputError(
+            f"trajectories need the shape (samples, steps, {len(variables)}), one column for each "
+            f"of {', '.join(variables)}"
+        )
+    if not np.isfinite(array).all():
+        raise InputError("trajectories hold a value that is no finite number; fill it in first")
+    return array
+
+
+def robustness(formula: Formula, signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
+    """Robustness at the first step.
+
+    Args:
+        formula: a complete formula.
+        signals: trajectories, shape (samples, steps, variables).
+        variables: names of the last axis.
+
+    Returns:
+        shape (samples,); infinite where an interval lies beyond the end.
+    """
+    places = {name: index for index, name in enumerate(variables)}
+    return np.asarray(trace(formula, check_signals(signals, variables), places)[:, 0])
+
+
+def trace(formula: Formula, signals: np.ndarray, places: Mapping[str, int]) -> np.ndarray:
+    """Robustness at every step, shape (samples, steps)."""
+    if isinstance(formula, Atom):
+        return _atom(formula, signals, places)
+    if isinstance(formula, Not):
+        return -trace(formula.child, signals, places)
+    if isinstance(formula, Temporal):
+        return _temporal(formula, trace(formula.child, signals, places))
+    if isinstance(formula, Hole):
+        raise RuleError("a template has no robustness; give a complete rule")
+    left = trace(formula.left, signals, places)
+    right = trace(formula.right, signals, places)
+    if isinstance(formula, Until):
+        return _until(formula, left, right)
+    if formula.operator == "&":
+        return np.asarray(np.minimum(left, right))
+    return np.asarray(np.maximum(-left if formula.operator == "->" else left, right))
+
+
+def _atom(atom: Atom, signals: np.ndarray, places: Mapping[str, int]) -> np.ndarray:
+    if atom.variable not in places:
+        raise RuleError(f"no variable {atom.variable!r} in the trajectories")
+    if atom.threshold is None:
+        raise RuleError("a template has no robustness; give a complete rule")
+    above = signals[:, :, places[atom.variable]] - atom.threshold
+    if atom.relation == "=":
+        return -np.abs(above)
+    return above if atom.relation == ">=" else -above
+
+
+def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
+    if formula.interval is None:
+        raise RuleError("a template has no robustness; give a complete rule")
+    eventually = formula.operator == "F"
+    fill = -np.inf if eventually else np.inf
+    best = np.full(inside.shape, fill)
+    first, last = formula.interval
+    for ahead in range(first, min(last, inside.shape[1] - 1) + 1):
+        shifted = _ahead(inside, ahead, fill)
+        best = np.maximum(best, shifted) if eventually else np.minimum(best, shifted)
+    return best
+
+
+def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """max over k in [a, b] of min(right at t + k, min of left over t .. t + k - 1)."""
+    if formula.interval is None:
+        raise RuleError("a template has no robustness; give a complete rule")
+    first, last = formula.interval
+    best = np.full(left.shape, -np.inf)
+    kept = np.full(left.shape, np.inf)
+    for ahead in range(min(last, left.shape[1] - 1) + 1):
+        if ahead >= first:
+            best = np.maximum(best, np.minimum(_ahead(right, ahead, -np.inf), kept))
+        kept = np.minimum(kept, _ahead(left, ahead, -np.inf))
+    return best
+
+
+def _ahead(values: np.ndarray, steps: int, fill: float) -> np.ndarray:
+    """The values some steps later; what lies beyond the end is ``fill``."""
+    shifted = np.full(values.shape, fill)
+    if steps < values.shape[1]:
+        shifted[:, : values.shape[1] - steps] = values[:, steps:]
+    return shifted

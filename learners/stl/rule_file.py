@@ -1,0 +1,53 @@
+"""Rule files: one formula a line; empty lines and lines that begin with ``#`` are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from privfed.learners.stl.canonical import canonical
+from privfed.learners.stl.formula import Formula, RuleError, show
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.parser import parse
+
+
+def read_rules(path: str | Path, grammar: Grammar) -> list[Formula]:
+    """Read a client's rules in canonical form.
+
+    Raises:
+        RuleError: the file cannot be read, or a line is outside the grammar; the message names the
+            line and shows nothing of it.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"rule file {path}: {type(error).__name__}; give a text file") from None
+    return parse_rules(lines, grammar, f"rule file {path}")
+
+
+def parse_rules(lines: Iterable[str], grammar: Grammar, where: str = "rules") -> list[Formula]:
+    """Read rules from lines of text; see :func:`read_rules`."""
+    rules = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            rule = canonical(parse(line))
+            grammar.structure(rule)
+            check_parameters(rule)
+        except RuleError as error:
+            raise RuleError(f"{where}, line {number}: {error}") from None
+        rules.append(rule)
+    return rules
+
+
+def check_parameters(rule: Formula) -> None:
+    """Hold a client's rule to be complete: no open threshold or interval."""
+    if "?" in show(rule):
+        raise RuleError("a client's rule must be complete, without '?'")
+
+
+def write_rules(path: str | Path, rules: Iterable[Formula]) -> None:
+    """Write rules so that :func:`read_rules` gives them back exactly."""
+    text = "".join(f"{show(rule)}\n" for rule in rules)
+    Path(path).write_text(text, encoding="utf-8")

@@ -1,0 +1,208 @@
+"""A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
+
+A simulation of many phones in one process, and it says so: every individual's answer is protected
+by noise of its own, but one gate reads all of them. A question is charged to those whom it asks and
+to nobody else; it is refused as a whole if it exceeds the budget of any of them. Who is asked is
+public, so whether a budget is spent is public too and never depends on what anybody holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError, QueryError
+from privfed.gate import Gate, Refused, Shield
+from privfed.ledger import Charge, Ledger, Spent
+from privfed.local import LocalDisclosure
+from privfed.loss import Loss
+from privfed.noise import SecureNoise, TestNoise
+from privfed.policy import Policy
+from privfed.query import CohortQuery, Query
+from privfed.release import Envelope, Reason, Request
+
+#: What one individual spends is counted in this many units per one: all proposals to spend are
+#: multiples of it, and totals up to nine million fit.
+UNITS = 10**12
+_MOST = 2**62
+
+
+class Allowances:
+    """What each individual of a cohort has spent, exactly.
+
+    Amounts are whole multiples of 1 / UNITS; a finer one is rounded up.
+
+    Args:
+        people: number of individuals.
+        components: what an accountant's amounts have.
+    """
+
+    def __init__(self, people: int, components: int) -> None:
+        self.spent = np.zeros((people, components), dtype=np.int64)
+
+    def charge(self, asked: np.ndarray | slice, units: np.ndarray) -> None:
+        """Add an amount to those who were asked."""
+        self.spent[asked] += units
+
+    def fits(self, asked: np.ndarray | slice, units: np.ndarray, ceiling: np.ndarray) -> bool:
+        """Whether everyone who is asked stays within the ceiling."""
+        return bool((self.spent[asked] <= ceiling - units).all())
+
+
+class CohortGate(Gate):
+    """Answers for a cohort: see the module, and :class:`privfed.gate.Gate` for the arguments.
+
+    Only a :class:`CohortQuery` can be asked. The state of the budgets is a function of the ledger's
+    rows alone, and is read again whenever the ledger holds rows that this gate did not write.
+
+    Raises:
+        InputError: a cohort of nobody.
+        PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
+            no individual, and each needs a budget of its own.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        records: Any,
+        policy: Policy,
+        ledger: Ledger,
+        **settings: Any,
+    ) -> None:
+        self.people = len(records)
+        if self.people < 1:
+            raise InputError("a cohort needs at least one individual; this one is empty")
+        super().__init__(owner, records, policy, ledger, **settings)
+        self._limit = (
+            None
+            if self._ceiling is None
+            else np.array([min(_MOST, math.floor(part * UNITS)) for part in self._ceiling])
+        )
+        self._seen = -1
+        self._synchronise()
+
+    def allowances(self) -> np.ndarray:
+        """What each individual has spent, shape (people, components), in the accountant's units."""
+        return np.asarray(self._allowances.spent / UNITS)
+
+    def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
+        query = self._decode(request)
+        if not isinstance(query, CohortQuery):
+            raise Refused(Reason.UNSUPPORTED)
+        try:
+            asked = query.asked(self.people)
+        except QueryError:
+            raise Refused(Reason.MALFORMED) from None
+        self._number = len(asked)
+        self._asked = slice(None) if self._number == self.people else asked
+        return super()._prepare(request)
+
+    def _answer(self, request: Request) -> Envelope:
+        envelope = super()._answer(request)
+        self._follow(envelope)
+        return envelope
+
+    def _charge(self, request: Request, shields: list[Shield]) -> Charge:
+        """A charge that says, for the ledger, how many are asked and of how many."""
+        charge = super()._charge(request, shields)
+        asked = {"asked": self._number, "people": self.people}
+        return replace(charge, facts={**charge.facts, **asked})
+
+    def _affordable(self, spent: Spent, charge: Charge) -> bool:
+        if self.ledger.head.seq != self._seen:
+            self._synchronise()
+        self._units = self._amount(charge.loss)
+        if self._limit is None:
+            return True
+        return self._allowances.fits(self._asked, self._units, self._limit)
+
+    def _amount(self, loss: Loss) -> np.ndarray:
+        total = self.accountant.cost(loss)
+        return np.array([math.ceil(part * UNITS) for part in total], dtype=np.int64)
+
+    def _follow(self, envelope: Envelope) -> None:
+        """Keep step with the two rows of an answer (reserved, then released or failed)."""
+        head = envelope.head
+        if head is not None and head.seq == self._seen + 2:
+            self._allowances.charge(self._asked, self._units)
+            self._seen = head.seq
+
+    def _synchronise(self) -> None:
+        """Read all budgets from the ledger's rows."""
+        self._allowances = Allowances(self.people, len(self.accountant.components))
+        for entry in self.ledger.entries():
+            self._seen = entry.seq
+            if entry.event == "reserved" and entry.body["kind"] in self._kinds:
+                query = self._kinds[entry.body["kind"]].from_fields(entry.payload)
+                assert isinstance(query, CohortQuery)
+                units = self._amount(Loss.from_dict(entry.body["loss"]))
+                self._allowances.charge(query.asked(self.people), units)
+
+
+class CohortDisclosure(LocalDisclosure):
+    """A cohort in this process, asked as one client.
+
+    Args:
+        gate: the cohort's gate.
+    """
+
+    def __init__(self, gate: CohortGate) -> None:
+        super().__init__({gate.owner: gate})
+        self.people = gate.people
+        self._gate = gate
+
+    @classmethod
+    def of(
+        cls,
+        records: Any,
+        policy: Policy,
+        queries: Iterable[type[Query]] = (),
+        seed: int | None = None,
+        ledger: str | Path | None = None,
+        name: str = "cohort",
+        study: str = "",
+    ) -> CohortDisclosure:
+        """Put a gate before a cohort's records.
+
+        Args:
+            records: what the individuals hold; has a length and a schema.
+            policy: what everybody allows.
+            queries: query classes that are not installed as plugins.
+            seed: none for secure noise; an integer repeats everything, marked as test noise.
+            ledger: an SQLite file; none keeps it in memory.
+            name: names the cohort.
+            study: a name for the ledger.
+        """
+        noise = SecureNoise() if seed is None else TestNoise(seed)
+        secret = b"" if seed is None else f"test secret {seed}".encode()
+        gate = CohortGate(
+            name,
+            records,
+            policy,
+            Ledger(ledger, name),
+            noise=noise,
+            queries=queries,
+            study=study,
+            secret=secret or np.random.SeedSequence().generate_state(8).tobytes(),
+        )
+        return cls(gate)
+
+    def budget(self) -> pd.DataFrame:
+        """What the individuals have spent: see the base, for the one who spent most.
+
+        Returns:
+            also columns people and least (what the one who spent least has spent).
+        """
+        frame = super().budget()
+        spent = self._gate.allowances()[:, 0]
+        if np.isfinite(frame["spent"]).all() and self._gate.accountant.name == "pure":
+            frame["spent"] = spent.max()
+            limit = self._gate.budget
+            frame["remaining"] = None if limit is None else float(limit.epsilon) - spent.max()
+        return frame.assign(people=self.people, least=spent.min())

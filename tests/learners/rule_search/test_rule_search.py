@@ -1,0 +1,184 @@
+"""Searches find what is held, spend what they may, and repeat themselves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from privfed.cohort import CohortDisclosure
+from privfed.errors import InputError
+from privfed.learners import RuleSearch
+from privfed.learners.rule_search.asking import Asking
+from privfed.learners.rule_search.generator import Profile, generate
+from privfed.learners.rule_search.individual_search import smallest_part
+from privfed.learners.rule_search.least_epsilon import Exploration
+from privfed.learners.rule_search.level_search import LevelPlan, deviation, longest, slack_for
+from privfed.learners.rule_search.population_rules import (
+    PopulationRules,
+    WeightedRule,
+    coverage,
+    utility,
+)
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.parser import parse
+
+PROFILE = Profile(3000, 30_000, 600, 5, 1.6, 3, top=0.5, stems=5)
+BOOK = generate(PROFILE, 2, values=True)
+NU = 0.05
+VALID = BOOK.valid(NU * PROFILE.people)
+COMMON = {"threshold": NU, "most_operators": 3, "horizon": 10}
+
+
+def _fitted(strategy: str, epsilon: str, seed: int = 1, **settings: object) -> RuleSearch:
+    model = RuleSearch(strategy, epsilon=epsilon, seed=seed, **COMMON, **settings)  # type: ignore[arg-type]
+    federation = CohortDisclosure.of(BOOK, model.private("6000"), seed=seed)
+    model.fit(federation)
+    model.spent_ = federation.budget().iloc[0]["spent"]
+    return model
+
+
+def _scored(model: RuleSearch) -> tuple[float, float]:
+    return coverage([one.structure for one in model.found_], VALID)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "epsilon", "settings", "least"),
+    [
+        ("levels", "60", {}, 0.8),
+        ("equal", "3000", {"questions": 300}, 0.3),
+        ("adaptive", "600", {"share": 0.0, "most_questions": 400}, 0.3),
+    ],
+)
+def test_with_a_large_budget_each_strategy_finds_the_valid_rules(
+    strategy: str, epsilon: str, settings: dict[str, object], least: float
+) -> None:
+    """Coverage and precision are high where noise is small, and the budget is kept."""
+    model = _fitted(strategy, epsilon, **settings)
+    right, precise = _scored(model)
+    assert right > least
+    assert precise > least
+    assert model.spent_ <= 6000
+
+
+def test_with_hardly_any_budget_levels_find_noise() -> None:
+    """The power twin: the same search at a hundredth of a nat has no precision."""
+    assert _scored(_fitted("levels", "0.01"))[1] < 0.5
+
+
+def test_levels_spend_the_whole_budget_and_no_more() -> None:
+    """The sum over levels and the last question is the stated epsilon, exactly."""
+    model = _fitted("levels", "10")
+    assert model.spent_ == 10.0
+    assert sum(step.epsilon for step in model.steps_) == pytest.approx(10.0)
+    assert len(model.steps_) <= model.levels + 1
+
+
+def test_parts_ask_each_individual_once() -> None:
+    """Fresh people for each question: nobody spends more than epsilon."""
+    model = _fitted("parts", "8")
+    part = smallest_part(PROFILE.people, 8.0, NU, 1.0, 0.05)
+    assert model.spent_ == 8.0
+    assert {step.asked for step in model.steps_} == {part}
+    assert len(model.steps_) == PROFILE.people // part
+
+
+def test_sampled_rules_are_estimated_without_bias() -> None:
+    """At the first level, the estimate times the slots is near the number of matching rules."""
+    model = _fitted("sampled", "16", slots=40, levels=2)
+    assert model.steps_[0].asked == PROFILE.people // 2
+    assert model.spent_ == 16.0
+
+
+def test_a_search_repeats_itself() -> None:
+    """The same seeds give the same rules."""
+    one, other = (_fitted("levels", "20", seed=4) for _ in range(2))
+    assert one.to_dict() == other.to_dict()
+
+
+def test_searches_stop_when_the_budget_refuses() -> None:
+    """A budget below the learner's wish ends the search, without an error, with what it has."""
+    model = RuleSearch("equal", epsilon="10", questions=10, most_questions=50, **COMMON)  # type: ignore[arg-type]
+    federation = CohortDisclosure.of(BOOK, model.private("5"), seed=1)
+    model.fit(federation)
+    assert len(model.steps_) == 5
+
+
+def test_adaptive_questions_cost_less_below_frequent_parents() -> None:
+    """The first questions, about everybody's rules, are far cheaper than the finest."""
+    exploration = Exploration(NU)
+    federation = CohortDisclosure.of(BOOK, RuleSearch("adaptive").private("1000"), seed=1)
+    asking = Asking(federation, BOOK.grammar, PROFILE.people)
+    TreeSearch(asking, Adaptive(exploration), seed=1).run(60)
+    spent = [step.epsilon for step in asking.steps]
+    assert min(spent) < 0.5 * max(spent)
+
+
+def test_equal_shares_are_equal() -> None:
+    """A Q-th of the budget each, and nu N."""
+    share = Equal(Fraction(10), 1000, NU).question(3000, TreeSearch.__new__(TreeSearch))  # type: ignore[arg-type]
+    assert share == (Fraction(1, 100), NU * 3000)
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "parts"])
+def test_an_epsilon_too_small_for_any_question_names_the_least(strategy: str) -> None:
+    """The message says what would be enough, and that is enough indeed."""
+    with pytest.raises(InputError, match=r"too small .*(least|at least)") as caught:
+        _fitted(strategy, "0.001", share=0.0)
+    enough = str(caught.value).split()[-1]
+    _fitted(strategy, str(float(enough) + 0.01), share=0.0, most_questions=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"strategy": "guess"}, {"epsilon": "nan"}, {"levels": 0}, {"epsilon": 0}, {"slots": 0}],
+)
+def test_settings_that_make_no_sense(settings: dict[str, object]) -> None:
+    """One clear error each, before anything is asked."""
+    model = RuleSearch(**settings)  # type: ignore[arg-type]
+    with pytest.raises(InputError):
+        model.fit(CohortDisclosure.of(BOOK, RuleSearch().private("1"), seed=1))
+
+
+def test_parameters_stay_in_their_public_ranges() -> None:
+    """With a budget for them, thresholds come near the holders'; intervals are whole steps."""
+    model = _fitted("levels", "60", parameter_epsilon="300", most_templates=500)
+    for weighted, found in zip(model.rules_.rules, model.found_, strict=True):
+        assert BOOK.grammar.structure(weighted.rule) == found.structure
+    assert 300 < model.spent_ <= 360
+
+
+def test_the_vote_weighs_rules_by_their_shares() -> None:
+    """Two rules against one, by weight; and no rules vote for nothing."""
+    rules = (WeightedRule(parse("a >= 1"), 0.6), WeightedRule(parse("a >= 3"), 0.3))
+    vote = PopulationRules(rules, ("a",))
+    signals = np.array([[[0.0]], [[2.0]], [[4.0]]])
+    assert vote.votes(signals).tolist() == pytest.approx([0, 2 / 3, 1])
+    assert vote.predict(signals).tolist() == [False, True, True]
+    assert PopulationRules((), ("a",)).votes(signals).tolist() == [0, 0, 0]
+    scores = utility(vote.predict(signals), np.array([False, True, True]))
+    assert scores == {"balanced_accuracy": 1.0, "f1": 1.0}
+
+
+def test_coverage_and_precision() -> None:
+    """Shares of what is valid and of what was found; nothing to find is fully covered."""
+    assert coverage([(1,), (2,), (3,)], {(1,), (4,)}) == (0.5, pytest.approx(1 / 3))
+    assert coverage([], set()) == (1.0, 1.0)
+
+
+def test_level_plans() -> None:
+    """Helpers of a plan, against values worked out by hand; malformed plans are refused."""
+    assert longest(3) == 7
+    assert deviation(10_000, 2 * np.arcsinh(0.5)) == pytest.approx(100.0)
+    assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
+    assert LevelPlan(Fraction(10), NU, 3, Fraction(1, 10)).level == Fraction(3)
+    with pytest.raises(InputError, match="plan"):
+        LevelPlan(Fraction(10), NU, 0)
+
+
+def test_a_grammar_without_terminals_is_refused() -> None:
+    """There is nothing to search."""
+    with pytest.raises(InputError, match="terminals"):
+        Grammar(())

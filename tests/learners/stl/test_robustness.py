@@ -1,0 +1,126 @@
+"""Robustness agrees with an independent monitor on random formulas and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed.errors import InputError
+from privfed.learners.stl.canonical import canonical
+from privfed.learners.stl.formula import (
+    Atom,
+    Connective,
+    Formula,
+    Hole,
+    Not,
+    RuleError,
+    Temporal,
+    Until,
+)
+from privfed.learners.stl.robustness import robustness
+
+VARIABLES = ("a", "b")
+INTERVALS = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda ab: tuple(sorted(ab)))
+ATOMS = st.builds(
+    Atom,
+    st.sampled_from(VARIABLES),
+    st.sampled_from(["<=", ">="]),
+    st.integers(-8, 8).map(lambda k: k / 4),
+)
+
+
+def _grown(parts: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
+    return st.one_of(
+        st.builds(Not, parts),
+        st.builds(Connective, st.sampled_from(["&", "|", "->"]), parts, parts),
+        st.builds(Temporal, st.sampled_from(["F", "G"]), INTERVALS, parts),
+        st.builds(Until, INTERVALS, parts, parts),
+    )
+
+
+FORMULAS = st.recursive(ATOMS, _grown, max_leaves=5)
+SIGNALS = st.integers(0, 2**32 - 1).map(
+    lambda seed: np.round(np.random.default_rng(seed).normal(0, 2, (1, 9, 2)), 3)
+)
+
+
+def _monitored(formula: Formula, signal: np.ndarray) -> list[float]:
+    rtamt = pytest.importorskip("rtamt")
+    with contextlib.redirect_stdout(io.StringIO()):
+        monitor = rtamt.StlDiscreteTimeSpecification()
+        for name in VARIABLES:
+            monitor.declare_var(name, "float")
+        monitor.spec = _spelt(formula)
+        monitor.parse()
+        data = {"time": list(range(signal.shape[0]))}
+        data |= {name: signal[:, i].tolist() for i, name in enumerate(VARIABLES)}
+        return [value for _, value in monitor.evaluate(data)]
+
+
+def _spelt(formula: Formula) -> str:
+    """The formula in the monitor's own language."""
+    if isinstance(formula, Atom):
+        return f"({formula.variable} {formula.relation} {formula.threshold})"
+    if isinstance(formula, Not):
+        return f"(not {_spelt(formula.child)})"
+    if isinstance(formula, Temporal):
+        word = {"F": "eventually", "G": "always"}[formula.operator]
+        return f"({word}[{formula.interval[0]}:{formula.interval[1]}] {_spelt(formula.child)})"
+    left, right = _spelt(formula.left), _spelt(formula.right)
+    if isinstance(formula, Until):
+        return f"({left} until[{formula.interval[0]}:{formula.interval[1]}] {right})"
+    word = {"&": "and", "|": "or", "->": "implies"}[formula.operator]
+    return f"({left} {word} {right})"
+
+
+@settings(max_examples=80, deadline=None)
+@given(FORMULAS, SIGNALS)
+def test_it_agrees_with_rtamt(formula: Formula, signals: np.ndarray) -> None:
+    """The independent monitor computes the same robustness at the first step."""
+    ours = robustness(formula, signals, VARIABLES)[0]
+    assert ours == pytest.approx(_monitored(formula, signals[0])[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(FORMULAS, SIGNALS)
+def test_the_canonical_form_keeps_robustness(formula: Formula, signals: np.ndarray) -> None:
+    """Rewriting into the canonical form changes no value at all."""
+    ours = robustness(formula, signals, VARIABLES)
+    assert np.array_equal(robustness(canonical(formula), signals, VARIABLES), ours)
+
+
+def test_a_known_until() -> None:
+    """(a >= 0) U[0,2] (b >= 1) on a signal worked out by hand."""
+    signals = np.array([[[3.0, -5.0], [2.0, 0.0], [-1.0, 4.0]]])
+    until = Until((0, 2), Atom("a", ">=", 0.0), Atom("b", ">=", 1.0))
+    assert robustness(until, signals, VARIABLES)[0] == 2.0
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [np.zeros((2, 3)), np.zeros((1, 0, 2)), np.full((1, 3, 2), np.nan), np.zeros((1, 3, 5))],
+)
+def test_malformed_trajectories_are_refused(signals: np.ndarray) -> None:
+    """A wrong shape or a value that is no number is one clear error."""
+    with pytest.raises(InputError, match="trajectories"):
+        robustness(Atom("a", ">=", 0.0), signals, VARIABLES)
+
+
+@pytest.mark.parametrize(
+    "formula", [Hole(), Atom("a", "<=", None), Temporal("F", None, Atom("a", "<=", 1.0))]
+)
+def test_templates_have_no_robustness(formula: Formula) -> None:
+    """An open part cannot be monitored."""
+    with pytest.raises(RuleError, match="complete rule"):
+        robustness(formula, np.zeros((1, 2, 2)), VARIABLES)
+
+
+def test_an_unknown_variable_is_named() -> None:
+    """The error names the variable that the trajectories lack."""
+    with pytest.raises(RuleError, match="'speed'"):
+        robustness(Atom("speed", ">=", 1.0), np.zeros((1, 2, 2)), VARIABLES)
