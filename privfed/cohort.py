@@ -203,6 +203,6 @@ class CohortDisclosure(LocalDisclosure):
         spent = self._gate.allowances()[:, 0]
         if np.isfinite(frame["spent"]).all() and self._gate.accountant.name == "pure":
             frame["spent"] = spent.max()
-            limit = self._gate.budget
+            limit = self._gate.policy.budget
             frame["remaining"] = None if limit is None else float(limit.epsilon) - spent.max()
         return frame.assign(people=self.people, least=spent.min())
