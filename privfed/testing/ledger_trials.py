@@ -96,7 +96,8 @@ def killed(path: Path, kills: int, seed: int, longest: float = 0.08) -> Lives:
     """Ask a gate in a process of its own, killing it by SIGKILL at random moments.
 
     After every kill the ledger is verified against the last published head, and what is spent is
-    held against what left; then a new process goes on, and some old requests are asked again.
+    held against what left; then a new process goes on, and some old requests are asked again. On a
+    slow machine lives grow longer, until on average each of them releases something.
 
     Raises:
         LedgerError: a ledger that does not verify after a kill.
@@ -104,6 +105,7 @@ def killed(path: Path, kills: int, seed: int, longest: float = 0.08) -> Lives:
     small_gate(Ledger()).answer(Request.of("warm", QUERY))  # imports happen before the first life
     draw, lives, asked = random.Random(seed), Lives(), 0
     while lives.kills < kills:
+        longest *= 1.25 if len(lives.released) < lives.kills else 1.0
         child, link = _start(path, draw.choice((1, 4)))
         timer = threading.Timer(draw.uniform(0, longest), os.kill, (child, signal.SIGKILL))
         timer.start()

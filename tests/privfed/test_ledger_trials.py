@@ -25,7 +25,7 @@ def test_a_gate_that_is_killed_forgets_nothing(tmp_path: Path) -> None:
     """After SIGKILL at random moments all that left is paid for, and said again alike."""
     lives = killed(tmp_path / "ledger.db", kills=30, seed=7)
     assert lives.kills == 30
-    assert len(lives.released) > 20, "the trial must have released something between the kills"
+    assert len(lives.released) > 5, "the trial must have released something between the kills"
     assert (lives.changed, lives.short) == (0, 0)
 
 
