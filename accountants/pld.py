@@ -13,9 +13,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
@@ -23,7 +24,6 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import log_ndtr
 
 from privfed.accountants import rdp
-from privfed.chain import Entry
 from privfed.errors import UnsupportedLoss
 from privfed.loss import Law, Loss
 
@@ -194,6 +194,18 @@ def _support(distribution: PrivacyLossDistribution) -> int:
     return int(distribution._pmf_remove.size)
 
 
+class Recorded(Protocol):
+    """A ledger's row, as far as it is needed here."""
+
+    @property
+    def event(self) -> str:
+        """What the row says: ``reserved`` or ``drawn`` for a charge."""
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Its public facts, ``loss`` and ``schedule`` among them."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """An (epsilon, delta) statement about all releases of one data owner.
@@ -237,7 +249,7 @@ def retrospective(losses: Sequence[Loss], delta: float, own: float, fixed: bool)
     return best
 
 
-def of_entries(entries: Iterable[Entry], delta: float, own: float) -> Figure:
+def of_entries(entries: Iterable[Recorded], delta: float, own: float) -> Figure:
     """The tightest figure that is valid for what a ledger holds.
 
     Amounts count as fixed in advance unless the asking side ever proposed one.

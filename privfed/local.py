@@ -78,8 +78,7 @@ class LocalDisclosure(ChannelDisclosure):
             ledgers: a folder for one SQLite file a client; none keeps them in memory.
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
-            amend: the owners' choice to put these policies in force where their ledgers hold others.
-            block: how many equal charges each gate reserves at once (see :class:`Gate`).
+            amend, block: see :class:`Gate`.
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
