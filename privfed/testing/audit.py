@@ -17,6 +17,12 @@ from privfed.mechanism import Guarded, Mechanism
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Bound, Part, PartType
 
+#: Least sensitivity, in grid units, at which Gaussian noise is audited. The Gaussian-DP inversion
+#: is for continuous noise: at a deviation s, discrete noise overstates mu by a share of about
+#: 1 / (12 s^2), which would convict honest noise on counts. Sigma is calibrated to any sensitivity
+#: alike, so that a wider one tells as much.
+WIDE = 256
+
 
 def guarded(
     type_: PartType = PartType.COUNTS, steps: int = 1, cells: int = 1
@@ -69,13 +75,14 @@ def audit(
         mechanism: the mechanism; Gaussian noise is recognised by its currency ``rho``.
         spend: what one release spends, in the mechanism's currency.
         delta: where a claim in rho is stated; above 0 for such mechanisms.
-        steps: how far a record moves the cell, in grid units.
+        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for claims in rho.
         trials: outputs in all.
         alpha: how often an innocent mechanism may be convicted.
         noise: where noise comes from; secure unless a test injects its own.
         sample: gives the outputs; the default runs the mechanism on one cell.
     """
     amount, source = exact(spend, "spend"), noise or SecureNoise()
+    steps = max(steps, WIDE) if mechanism.currency == "rho" else steps
     return audit_mechanism(
         lambda runs: sample(mechanism, steps, runs, amount, source, steps),
         lambda runs: sample(mechanism, 0, runs, amount, source, steps),

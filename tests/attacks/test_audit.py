@@ -89,6 +89,13 @@ def test_planted_faults_are_convicted(
     assert found.value > least > (found.of or 0)
 
 
+def test_gaussian_noise_on_counts_is_not_convicted() -> None:
+    """Discrete noise of deviation 0.7 is no Gaussian, and would look worse than it is."""
+    for seed in range(5):
+        found = audit(Gaussian(), "1", delta=1e-5, trials=TRIALS, noise=TestNoise(seed))
+        assert found.severity == "none" and found.value > 0.5 * (found.of or 0)
+
+
 def test_faulty_response_is_as_bad_as_derived() -> None:
     """Its true epsilon is ln(1 + e^eps + e^(2 eps)), and the audit never proves more."""
     for epsilon in (0.001, 0.1, 0.5, 1.0):
