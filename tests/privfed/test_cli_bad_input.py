@@ -56,15 +56,15 @@ TABLES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("fault", TABLES)
 def test_a_bad_table_is_one_line(
     fault: str,
-    write: Callable[..., Path],
-    table: pd.DataFrame,
+    write_study: Callable[..., Path],
+    small_table: pd.DataFrame,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Exit 2, what and where and what to write instead, nothing written, no raw value."""
     change, told = TABLES[fault]
-    noted = change(table).assign(note=float(SECRET))
-    arguments = ["audit", str(write(table=noted)), "--out", str(tmp_path / "out")]
+    noted = change(small_table).assign(note=float(SECRET))
+    arguments = ["audit", str(write_study(table=noted)), "--out", str(tmp_path / "out")]
     _refused(capsys, arguments, told)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
@@ -95,7 +95,7 @@ POLICIES = {
 @pytest.mark.parametrize("fault", POLICIES)
 def test_a_bad_policy_is_one_line(
     fault: str,
-    write: Callable[..., Path],
+    write_study: Callable[..., Path],
     study_text: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -104,7 +104,7 @@ def test_a_bad_policy_is_one_line(
     (old, new), told = POLICIES[fault]
     (tmp_path / "own.toml").write_text(POLICY.replace(old, new))
     study = study_text.replace('name = "published"', 'name = "own"\nbase = "own.toml"')
-    _refused(capsys, ["audit", str(write(study)), "--out", str(tmp_path / "out")], told)
+    _refused(capsys, ["audit", str(write_study(study)), "--out", str(tmp_path / "out")], told)
     assert not (tmp_path / "out").exists()
 
 
@@ -136,7 +136,7 @@ STUDIES = {
 @pytest.mark.parametrize("fault", STUDIES)
 def test_a_bad_study_is_one_line(
     fault: str,
-    write: Callable[..., Path],
+    write_study: Callable[..., Path],
     study_text: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -144,33 +144,36 @@ def test_a_bad_study_is_one_line(
     """Every slip in a study file ends before anything is in the output folder."""
     (old, new), told = STUDIES[fault]
     assert old in study_text
-    study = write(study_text.replace(old, new))
+    study = write_study(study_text.replace(old, new))
     _refused(capsys, ["audit", str(study), "--out", str(tmp_path / "out")], told)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_a_column_that_stands_twice_is_one_line(
-    write: Callable[..., Path], schema_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_study: Callable[..., Path],
+    schema_text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In the table, and in the schema."""
-    study = write()
+    study = write_study()
     text = (tmp_path / "table.csv").read_text().replace("weight", "age", 1)
     (tmp_path / "table.csv").write_text(text)
     _refused(capsys, ["run", str(study), "--out", str(tmp_path / "out")], "'age' stands twice")
-    study = write(schema=schema_text.replace('"weight"', '"age"'))
+    study = write_study(schema=schema_text.replace('"weight"', '"age"'))
     _refused(capsys, ["run", str(study), "--out", str(tmp_path / "out")], "'age' .*twice")
 
 
 def test_values_outside_the_bounds_are_clipped_counted_and_not_told(
-    write: Callable[..., Path],
-    table: pd.DataFrame,
+    write_study: Callable[..., Path],
+    small_table: pd.DataFrame,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The run goes on; the report tells how many cells, never which value."""
-    table.loc[range(20), "age"] = float(SECRET)
+    small_table.loc[range(20), "age"] = float(SECRET)
     out = tmp_path / "out"
-    assert status(["run", str(write(table=table)), "--out", str(out)]) == FINE
+    assert status(["run", str(write_study(table=small_table)), "--out", str(out)]) == FINE
     clipped = json.loads((out / "private" / "metrics.json").read_text())["clipped"]
     assert 0 < sum(clipped.values()) <= 20
     printed = capsys.readouterr()
@@ -180,15 +183,15 @@ def test_values_outside_the_bounds_are_clipped_counted_and_not_told(
 
 
 def test_an_earlier_output_is_not_overwritten_unasked(
-    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ledgers are the record of what was spent; other folders are never touched."""
     study = str(tmp_path / "study.toml")
-    before = (done / "private" / "heads.json").read_bytes()
-    _refused(capsys, ["run", study, "--out", str(done)], "add --overwrite")
-    assert (done / "private" / "heads.json").read_bytes() == before
-    assert status(["run", study, "--out", str(done), "--overwrite"]) == FINE
-    assert (done / "private" / "heads.json").read_bytes() != before
+    before = (finished / "private" / "heads.json").read_bytes()
+    _refused(capsys, ["run", study, "--out", str(finished)], "add --overwrite")
+    assert (finished / "private" / "heads.json").read_bytes() == before
+    assert status(["run", study, "--out", str(finished), "--overwrite"]) == FINE
+    assert (finished / "private" / "heads.json").read_bytes() != before
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "letter.txt").write_text("keep me")
@@ -224,7 +227,7 @@ def test_a_bad_argument_is_one_line(
 
 
 def test_a_fault_of_its_own_shows_no_data_and_leaves_nothing(
-    write: Callable[..., Path],
+    write_study: Callable[..., Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -236,14 +239,14 @@ def test_a_fault_of_its_own_shows_no_data_and_leaves_nothing(
 
     monkeypatch.setattr(simulation, "attack", fails)
     monkeypatch.delenv("PRIVFED_TRACEBACK", raising=False)
-    assert status(["audit", str(write()), "--out", str(tmp_path / "out")]) == FAULT
+    assert status(["audit", str(write_study()), "--out", str(tmp_path / "out")]) == FAULT
     printed = capsys.readouterr().err
     assert "RuntimeError" in printed and SECRET not in printed
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_an_interrupted_run_leaves_nothing(
-    write: Callable[..., Path],
+    write_study: Callable[..., Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -254,6 +257,6 @@ def test_an_interrupted_run_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(assembly, "write_report", stop)
-    assert status(["run", str(write()), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert status(["run", str(write_study()), "--out", str(tmp_path / "out")]) == BAD_INPUT
     assert "interrupted" in capsys.readouterr().err
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

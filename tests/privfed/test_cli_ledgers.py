@@ -15,53 +15,61 @@ from privfed.cli import BREACH, FINE, status
 from privfed.finding import Finding
 
 
-def test_ledger_shows_exports_and_sums(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows on lines, as JSON lines and as CSV; what each client spent."""
     capsys.readouterr()
-    assert status(["ledger", "show", str(done), "--policy", "private", "--client", "north"]) == FINE
+    assert (
+        status(["ledger", "show", str(finished), "--policy", "private", "--client", "north"])
+        == FINE
+    )
     shown = capsys.readouterr().out.splitlines()
     assert any("reserved" in line and "rho" in line for line in shown)
-    assert status(["ledger", "export", str(done)]) == FINE
+    assert status(["ledger", "export", str(finished)]) == FINE
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["event"] for row in rows} >= {"begun", "policy", "reserved", "released", "refused"}
-    assert status(["ledger", "export", str(done), "--format", "csv"]) == FINE
+    assert status(["ledger", "export", str(finished), "--format", "csv"]) == FINE
     assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
-    assert status(["ledger", "budget", str(done)]) == FINE
+    assert status(["ledger", "budget", str(finished)]) == FINE
     assert re.search(r"private +north +everything +\d+ +0 +4\.0000 +4", capsys.readouterr().out)
-    assert status(["ledger", "budget", str(done), "--by", "kind"]) == FINE
+    assert status(["ledger", "budget", str(finished), "--by", "kind"]) == FINE
     assert "fuzzy_tree.leaves" in capsys.readouterr().out
 
 
-def test_a_rewritten_ledger_is_a_breach(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rewritten_ledger_is_a_breach(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Verification names the ledger, the report says so, and both exit with 1."""
-    path = done / "private" / "ledgers" / "south.db"
+    path = finished / "private" / "ledgers" / "south.db"
     with sqlite3.connect(path) as database:
         database.execute("UPDATE entries SET time = '2001-01-01' WHERE seq = 3")
     database.close()
-    assert status(["ledger", "verify", str(done)]) == BREACH
+    assert status(["ledger", "verify", str(finished)]) == BREACH
     assert "BROKEN private, south" in capsys.readouterr().err
-    assert status(["report", str(done)]) == BREACH
-    assert "does not verify" in (done / "report.html").read_text()
+    assert status(["report", str(finished)]) == BREACH
+    assert "does not verify" in (finished / "report.html").read_text()
 
 
-def test_a_ledger_that_is_gone_is_a_breach(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ledger_that_is_gone_is_a_breach(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The server saw its head, so its absence is noticed; so is one that is no ledger any more."""
-    (done / "private" / "ledgers" / "south.db").unlink()
-    (done / "published" / "ledgers" / "north.db").write_bytes(b"no database")
-    assert status(["ledger", "verify", str(done)]) == BREACH
+    (finished / "private" / "ledgers" / "south.db").unlink()
+    (finished / "published" / "ledgers" / "north.db").write_bytes(b"no database")
+    assert status(["ledger", "verify", str(finished)]) == BREACH
     told = capsys.readouterr().err
     assert "BROKEN private, south" in told and "BROKEN published, north" in told
     assert "intact private, north" not in told
 
 
 def test_a_finding_against_a_finite_guarantee_is_a_breach(
-    write: Callable[..., Path], study_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_study: Callable[..., Path],
+    study_text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same finding against a policy that claims nothing is none."""
     convicting = Finding("planted", "a planted breach", "records", 9, severity="breach")
     monkeypatch.setattr(simulation, "attack", lambda *_: [convicting])
     secure = study_text.replace('noise = "test"\n', "")
     out = tmp_path / "out"
-    assert status(["audit", str(write(secure)), "--out", str(out)]) == BREACH
+    assert status(["audit", str(write_study(secure)), "--out", str(out)]) == BREACH
     report = json.loads((out / "report.json").read_text())
     assert report["breaches"] == ["private: planted broke a finite guarantee"]

@@ -16,11 +16,11 @@ from privfed.cli import FINE, status
 
 
 def test_audit_writes_everything_that_it_promises(
-    write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Study, ledgers, heads, metrics, findings, model, policy, report as page and as data."""
     out = tmp_path / "out"
-    assert status(["audit", str(write()), "--out", str(out)]) == FINE
+    assert status(["audit", str(write_study()), "--out", str(out)]) == FINE
     for name in ("published", "private"):
         for file in ("metrics.json", "findings.json", "model.json", "heads.json"):
             json.loads((out / name / file).read_text())
@@ -52,9 +52,9 @@ def test_the_built_in_study_runs(tmp_path: Path) -> None:
     assert len(private["clients"]) == 5
 
 
-def test_the_report_page_stands_alone(done: Path) -> None:
+def test_the_report_page_stands_alone(finished: Path) -> None:
     """No element loads anything, every tag is closed, and the red words are there."""
-    page = (done / "report.html").read_text()
+    page = (finished / "report.html").read_text()
 
     class Reader(HTMLParser):
         open_: list[str] = []  # noqa: RUF012
@@ -83,10 +83,10 @@ def test_the_report_page_stands_alone(done: Path) -> None:
 
 
 def test_the_output_of_one_seed_of_test_noise_repeats(
-    write: Callable[..., Path], tmp_path: Path
+    write_study: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Models are equal to the byte; test noise is seeded and marked."""
-    study = str(write())
+    study = str(write_study())
     for out in ("one", "two"):
         assert status(["run", study, "--out", str(tmp_path / out)]) == FINE
     for name in ("published", "private"):
@@ -94,21 +94,23 @@ def test_the_output_of_one_seed_of_test_noise_repeats(
         assert one == two
 
 
-def test_attack_and_report_work_on_a_finished_folder(done: Path) -> None:
+def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
     """Both rewrite the report in place; the ledgers stay byte for byte."""
-    before = (done / "private" / "heads.json").read_bytes()
-    (done / "report.html").unlink()
-    assert status(["report", str(done)]) == FINE
-    assert (done / "report.html").is_file()
-    assert not (done / "private" / "findings.json").exists()
-    assert status(["attack", str(done)]) == FINE
-    assert isinstance(json.loads((done / "private" / "findings.json").read_text()), list)
-    assert (done / "private" / "heads.json").read_bytes() == before
-    assert status(["ledger", "verify", str(done)]) == FINE
+    before = (finished / "private" / "heads.json").read_bytes()
+    (finished / "report.html").unlink()
+    assert status(["report", str(finished)]) == FINE
+    assert (finished / "report.html").is_file()
+    assert not (finished / "private" / "findings.json").exists()
+    assert status(["attack", str(finished)]) == FINE
+    assert isinstance(json.loads((finished / "private" / "findings.json").read_text()), list)
+    assert (finished / "private" / "heads.json").read_bytes() == before
+    assert status(["ledger", "verify", str(finished)]) == FINE
 
 
 def test_price_reads_no_records(
-    write: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    write_study: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Costs come from plan, schema and policy: nothing is divided, encoded or asked."""
 
@@ -117,18 +119,18 @@ def test_price_reads_no_records(
 
     for name in ("prepare", "run"):
         monkeypatch.setattr(simulation, name, never)
-    assert status(["price", str(write())]) == FINE
+    assert status(["price", str(write_study())]) == FINE
     printed = capsys.readouterr().out
     assert "published: NO FINITE GUARANTEE" in printed
     assert re.search(r"private: at most epsilon 4\.0000 at delta 1e-05", printed)
 
 
 def test_sweep_writes_a_tidy_table_and_a_picture(
-    write: Callable[..., Path], tmp_path: Path
+    write_study: Callable[..., Path], tmp_path: Path
 ) -> None:
     """One row a run: published under each seed, private at each epsilon and seed."""
     out = tmp_path / "sweep"
-    arguments = ["sweep", str(write()), "--epsilon", "1,8", "--seeds", "2", "--out", str(out)]
+    arguments = ["sweep", str(write_study()), "--epsilon", "1,8", "--seeds", "2", "--out", str(out)]
     assert status(arguments) == FINE
     table = pd.read_csv(out / "sweep.csv")
     counted = table.groupby("policy").size().to_dict()
