@@ -68,7 +68,7 @@ def test_one_constant_failure(watched: Callable[..., Gate], behave: Any, capfd: 
     assert events(gate) == ["reserved", "failed"]
     assert gate.ledger.spent(gate.accountant).total[0] == Fraction("0.1")
     printed = capfd.readouterr()
-    assert b"7318" not in first + b"".join(e.payload for e in gate.ledger.entries())
+    assert b"7318.25" not in first + b"".join(e.payload for e in gate.ledger.entries())
     assert "7318" not in printed.out + printed.err
 
 
