@@ -1,0 +1,208 @@
+"""Federated RuleFit where clients drop out, are odd, or the input is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.metrics import roc_auc_score
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.bare import BareDisclosure
+from privfed.disclosure import Disclosure
+from privfed.errors import InputError, NobodyAnswered
+from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.query import Query
+from privfed.release import Absent, Reply
+
+NAMES = ("age", "GCS", "noise", "sex")
+FEATURES = (
+    Column("age", "number", 0, 100),
+    Column("GCS", "integer", 3, 15),
+    Column("noise", "number", -4, 4),
+    Column("sex", "category", categories=("male", "female")),
+)
+BINARY = Schema(FEATURES, Column("died", "integer", 0, 1))
+NUMERIC = Schema(FEATURES, Column("days", "number", 0, 60))
+QUICK: dict[str, Any] = {"trees": 40, "rounds": 40, "local_steps": 5, "random_state": 0}
+
+
+def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:
+    """Patients of three hospitals; death hangs on GCS, then age, by rules."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, records),
+            "GCS": rng.integers(3, 16, records),
+            "noise": rng.normal(size=records),
+            "sex": rng.choice(["male", "female"], records),
+            "hospital": rng.choice(["A", "B", "C"], records, p=[0.2, 0.3, 0.5]),
+        }
+    )
+    score = 4.0 * (frame["GCS"] < 7) + 2.0 * (frame["age"] >= 60) - 2.5
+    frame["died"] = (rng.random(records) < expit(score)).astype(int)
+    frame["days"] = np.clip(20 + 6 * score + rng.normal(0, 2, records), 0, 60)
+    return frame
+
+
+def gates(
+    frame: pd.DataFrame, policy: Any, schema: Schema = BINARY, seed: int = 1
+) -> LocalDisclosure:
+    """A federation of hospitals with repeatable noise."""
+    return LocalDisclosure.from_frame(
+        frame[[*NAMES, "hospital", schema.columns[-1].name]],
+        target=schema.columns[-1].name,
+        client="hospital",
+        schema=schema,
+        policy=policy,
+        seed=seed,
+    )
+
+
+class Flaky(Disclosure):
+    """A federation in which some clients stop answering, by a rule of (query, client)."""
+
+    def __init__(self, inner: Disclosure, silent: Callable[[Query, str], bool]) -> None:
+        self.clients, self.schema = inner.clients, inner.schema
+        self._inner, self._silent = inner, silent
+
+    def _ask(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        replies = self._inner._ask(queries, clients, spend)
+        return {
+            client: [
+                Absent(client, "gone") if self._silent(query, client) else reply
+                for query, reply in zip(queries, replies[client], strict=True)
+            ]
+            for client in clients
+        }
+
+
+@pytest.mark.parametrize("kind", ["rules", "supports", "increment", "objective"])
+def test_a_client_that_drops_out_between_the_steps(kind: str) -> None:
+    """The others' answers are enough, whichever step it misses."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    flaky = Flaky(inner, lambda query, client: query.kind == f"rulefit.{kind}" and client == "A")
+    model = RuleFitClassifier(**QUICK).fit(flaky)
+    assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
+
+
+def test_a_federation_that_falls_silent_leaves_what_was_learnt() -> None:
+    """After some rounds nobody answers: the model has those rounds, and no objective."""
+    asked: list[str] = []
+
+    def silent(query: Query, client: str) -> bool:
+        asked.append(query.kind)
+        return query.kind == "rulefit.objective" or asked.count("rulefit.increment") > 30
+
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    model = RuleFitClassifier(**QUICK).fit(Flaky(inner, silent))
+    assert model.rounds_ == 10
+    assert np.isnan(model.objective_)
+    with pytest.raises(NobodyAnswered):
+        RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda query, client: True))
+
+
+def test_nobody_tells_rules_or_gradients() -> None:
+    """Linear terms without rules; a constant with a warning without a single round."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    linear = RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda q, c: q.kind == "rulefit.rules"))
+    assert linear.rules_ == []
+    assert roc_auc_score(patients()["died"], linear.decision_function(patients())) > 0.8
+    with pytest.warns(UserWarning, match="predicts a constant"):
+        RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda q, c: q.kind == "rulefit.increment"))
+
+
+def test_partial_participation() -> None:
+    """One client a round learns nearly as well, and no round asks more."""
+    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    counted: list[str] = []
+
+    def count(query: Query, client: str) -> bool:
+        counted.append(query.kind)
+        return False
+
+    model = RuleFitClassifier(clients_per_round=1, **QUICK).fit(Flaky(inner, count))
+    assert counted.count("rulefit.increment") == QUICK["rounds"]
+    assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
+
+
+def test_awkward_clients_do_no_harm() -> None:
+    """One class only, fewer records than a leaf, a covariate that is constant."""
+    frame = patients()
+    frame.loc[frame["hospital"] == "A", "died"] = 1
+    frame.loc[frame["hospital"] == "B", "noise"] = 0.5
+    tiny = frame.head(2).assign(hospital="tiny")
+    model = RuleFitClassifier(**QUICK)
+    model.fit(gates(pd.concat([frame, tiny]), model.published()))
+    own = frame[frame["hospital"] == "C"]
+    assert roc_auc_score(own["died"], model.decision_function(own)) > 0.8
+
+
+def test_a_covariate_constant_everywhere_gets_no_term() -> None:
+    """Its cut-offs collapse to one at most, and it has no linear term."""
+    frame = patients().assign(noise=0.5)
+    bare = BareDisclosure.from_frame(frame, BINARY, "hospital")
+    model = RuleFitClassifier(**QUICK).fit(bare)
+    assert len(model.cutoffs_.cuts[2]) <= 1
+    assert model.feature_importances_[2] < 0.01
+
+
+def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
+    """All counts drowned: cut-offs are defined, the warning says why."""
+    model = RuleFitClassifier(bins=500, random_state=0)
+    federation = gates(patients(60), model.private("0.001"), seed=2)
+    with pytest.warns(UserWarning, match="budget is too small"):
+        model.fit(federation)
+    assert np.isfinite(model.decision_function(patients(10))).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bins": 1},
+        {"bins": float("nan")},
+        {"bins": 20.5},
+        {"rounds": 30.0},
+        {"cutoffs": 0},
+        {"cutoffs": 251},
+        {"trees": 0},
+        {"leaves": 1.5},
+        {"shrinkage": 0},
+        {"shrinkage": float("nan")},
+        {"subsample": 1.5},
+        {"min_leaf": 0},
+        {"max_rules": 0},
+        {"penalty": -0.1},
+        {"penalty": float("nan")},
+        {"rounds": 0},
+        {"local_steps": 0},
+        {"server_step": float("nan")},
+        {"client_step": 0},
+        {"clients_per_round": 4},
+        {"ridge": 0},
+        {"threshold": float("nan")},
+        {"reference_rounds": -1},
+        {"clip": float("nan")},
+    ],
+)
+def test_wrong_parameters_are_one_clear_error(wrong: dict[str, Any]) -> None:
+    """Named, and before anybody is asked."""
+    bare = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        RuleFitClassifier(**wrong).fit(bare)
+
+
+def test_targets_of_the_wrong_kind_are_one_clear_error() -> None:
+    """A number for the classifier, no target at all for the regressor."""
+    frame = patients()
+    with pytest.raises(InputError, match="two values"):
+        RuleFitClassifier().fit(BareDisclosure.from_frame(frame, NUMERIC, "hospital"))
+    with pytest.raises(InputError, match="numeric target"):
+        RuleFitRegressor().fit(BareDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))
