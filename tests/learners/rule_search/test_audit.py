@@ -20,7 +20,7 @@ from privfed.noise import TestNoise
 from privfed.part import PartType
 from privfed.policy import Guard, Policy
 from privfed.testing.audit import guarded
-from privfed.testing.faulty import PublishedRandomizedResponse
+from privfed.testing.published import PublishedRandomizedResponse
 
 GRAMMAR: Grammar = Profile(1, 1, 1, 40, 1.0, 3).grammar
 
