@@ -10,12 +10,16 @@ import numpy as np
 
 from privfed.attacks.audit import audit_mechanism
 from privfed.attacks.bounds import gaussian_epsilon
+from privfed.conversion import to_epsilon
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.finding import Finding
 from privfed.mechanism import Guarded, Mechanism
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Bound, Part, PartType
+
+#: Least deviation, in grid units, at which discrete Gaussian noise is judged by the continuous law.
+SMOOTH = 1.0
 
 
 def guarded(
@@ -49,7 +53,21 @@ def claim(mechanism: Mechanism, spend: Fraction, delta: float, steps: int = 1) -
         return float(loss.epsilon)
     if loss.rho is None:
         return math.inf
-    return gaussian_epsilon(math.sqrt(2 * float(loss.rho)), delta) if loss.rho else 0.0
+    if not loss.rho:
+        return 0.0
+    if not smooth(mechanism, spend, steps):
+        return to_epsilon(float(loss.rho), delta)
+    return gaussian_epsilon(math.sqrt(2 * float(loss.rho)), delta)
+
+
+def smooth(mechanism: Mechanism, spend: Fraction, steps: int = 1) -> bool:
+    """Whether noise is Gaussian and wide enough for the curve of the continuous law.
+
+    On the integers narrow noise tells neighbours apart better than a continuous one of the same
+    rho: at sigma 0.71 and delta 1e-5 its epsilon is 6.85, and not 6.57.
+    """
+    laws = mechanism.noised(guarded(steps=steps), spend).values()
+    return any("gaussian" in law.law and law.parameter >= SMOOTH for law in laws)
 
 
 def audit(
@@ -66,7 +84,7 @@ def audit(
     """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``.
 
     Args:
-        mechanism: the mechanism; Gaussian noise is recognised by its currency ``rho``.
+        mechanism: the mechanism; Gaussian noise is recognised by its published law.
         spend: what one release spends, in the mechanism's currency.
         delta: where a claim in rho is stated; above 0 for such mechanisms.
         steps: how far a record moves the cell, in grid units.
@@ -83,6 +101,6 @@ def audit(
         delta=delta,
         trials=trials,
         alpha=alpha,
-        gaussian=mechanism.currency == "rho",
+        gaussian=smooth(mechanism, amount, steps),
         name=mechanism.name,
     )
