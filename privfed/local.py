@@ -90,13 +90,11 @@ class LocalDisclosure(ChannelDisclosure):
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
-        gates = {}
+        gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
-            gate = Gate(
-                name,
-                records,
-                policies[name],
-                _ledger(folder, name),
+            ledger = _ledger(folder, name)
+            gates[name] = Gate(
+                *(name, records, policies[name], ledger),
                 noise=_noise(seed, number),
                 queries=queries,
                 study=study,
@@ -105,8 +103,7 @@ class LocalDisclosure(ChannelDisclosure):
                 block=block,
             )
             if schema is None:
-                _record_inferred(gate, known)
-            gates[name] = gate
+                _record_inferred(gates[name], known)
         return cls(gates)
 
     def transcript(self) -> Transcript:

@@ -31,7 +31,7 @@ def _policy(counts: str | Mechanism, sums: str | Mechanism, spend: str = "1") ->
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_honest_noise_is_not_convicted(mechanism: str) -> None:
     """Both mechanisms prove most of their claim and no more than it."""
-    found = audit_guards(PLAN, SCHEMA, _policy(mechanism, mechanism), TestNoise(3))
+    found = audit_guards(PLAN, SCHEMA, _policy(mechanism, mechanism, "0.5"), TestNoise(3))
     assert [finding.releases for finding in found] == [(COUNTS.kind,), (SUMS.kind,)]
     for finding in found:
         assert finding.severity == "none"
