@@ -212,7 +212,7 @@ def run(
     folder = output.policy(choice.name)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    federation = _federation(prepared, adopted, folder / "ledgers")
+    federation = _federation(prepared, adopted, folder / "ledgers", choice.block)
     try:
         metrics = _learn(prepared, model, Watched(federation, progress))
         heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
@@ -265,7 +265,9 @@ def _learn(prepared: Prepared, model: FederatedLearner, federation: Watched) -> 
     }
 
 
-def _federation(prepared: Prepared, adopted: Policy, ledgers: Path) -> LocalDisclosure:
+def _federation(
+    prepared: Prepared, adopted: Policy, ledgers: Path, block: int
+) -> LocalDisclosure:
     study = prepared.study
     return LocalDisclosure.from_frame(
         prepared.train,
@@ -277,6 +279,7 @@ def _federation(prepared: Prepared, adopted: Policy, ledgers: Path) -> LocalDisc
         seed=study.seed if study.noise == "test" else None,
         ledgers=ledgers,
         study=study.name,
+        block=block,
     )
 
 

@@ -83,6 +83,8 @@ class PolicyChoice:
         epsilon: the whole budget of ``private``.
         delta: its delta.
         params: further arguments of the learner's own policy, such as ``depth``.
+        block: how many equal charges a ledger reserves at once; long trainings wait less for their
+            disks, and what is left of the last block counts as spent.
     """
 
     name: str
@@ -90,6 +92,7 @@ class PolicyChoice:
     epsilon: str | int | float | None = None
     delta: str | int | float = "1e-5"
     params: dict[str, Any] = field(default_factory=dict)
+    block: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -274,6 +277,8 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
             f"{where}: policy {policy.name!r} needs base = one of published, strict, private, or "
             "the path of a policy file ending in .toml"
         )
+    if policy.block < 1:
+        raise StudyError(f"{where}: policy {policy.name!r}: block must be at least 1")
     if policy.params and policy.base.endswith(".toml"):
         raise StudyError(f"{where}: policy {policy.name!r} is a file; write its params there")
     if policy.base == "private":

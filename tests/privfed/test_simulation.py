@@ -105,3 +105,19 @@ def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
     assert simulation.learner(study).get_params()["random_state"] == study.seed
     fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
     assert simulation.learner(fixed).get_params()["random_state"] == 5
+
+
+def test_a_policy_may_reserve_its_charges_in_blocks(study: Study, tmp_path: Path) -> None:
+    """The study's block reaches every ledger, and the model is the same as without."""
+    models = []
+    for block in (1, 4):
+        output = Output(tmp_path / f"by {block}")
+        output.folder.mkdir()
+        choice = replace(study.policies[0], block=block)
+        simulation.run(prepare(study), choice, output)
+        with output.ledgers(choice.name) as ledgers:
+            for ledger in ledgers.values():
+                reserved = [e.event for e in ledger.entries() if e.event in ("block", "reserved")]
+                assert ("block" in reserved) == (block > 1)
+        models.append(output.read(choice.name, "model.json"))
+    assert models[0] == models[1]

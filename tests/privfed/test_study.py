@@ -75,6 +75,7 @@ def test_the_built_in_study_is_the_one_promised() -> None:
         ('"tight"', '"published"', "two policies are called 'published'"),
         ('"tight"', '"../tight"', "must be letters, digits"),
         ('"tight"', '""', "must be letters, digits"),
+        ('"tight"', '"tight"\nblock = 0', "policy 'tight': block must be at least 1"),
         ('base = "private"', 'base = "privat"', "needs base = one of published, strict, private"),
         ('source = "iris"', 'source = "iris"\ntest = 1', "test must lie between 0 and 1"),
         ('source = "iris"', 'source = "iris"\ntest = nan', "test must lie between 0 and 1"),
