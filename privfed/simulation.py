@@ -265,9 +265,7 @@ def _learn(prepared: Prepared, model: FederatedLearner, federation: Watched) -> 
     }
 
 
-def _federation(
-    prepared: Prepared, adopted: Policy, ledgers: Path, block: int
-) -> LocalDisclosure:
+def _federation(prepared: Prepared, adopted: Policy, ledgers: Path, block: int) -> LocalDisclosure:
     study = prepared.study
     return LocalDisclosure.from_frame(
         prepared.train,
