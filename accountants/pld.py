@@ -205,7 +205,7 @@ class Recorded(Protocol):
 
     @property
     def event(self) -> str:
-        """What the row says: ``reserved`` or ``drawn`` for a charge."""
+        """What the row says: ``reserved`` or ``block`` for charges."""
 
     @property
     def body(self) -> Mapping[str, Any]:
@@ -258,17 +258,43 @@ def retrospective(losses: Sequence[Loss], delta: float, own: float, fixed: bool)
 def of_entries(entries: Iterable[Recorded], delta: float, own: float) -> Figure:
     """The tightest figure that is valid for what a ledger holds.
 
-    Amounts count as fixed in advance unless the asking side ever proposed one.
+    Noise counts as fixed in advance where one policy held from the beginning, the asking side never
+    proposed an amount, every kind of query always lost the same, and was charged exactly as often
+    as the policy's guards allow: a training that stopped early, or changed its questions' laws, may
+    have done so because of what it saw.
 
     Args:
         entries: the ledger's rows.
         delta: where to state epsilon.
         own: the epsilon at this delta by the ledger's accountant.
     """
-    bodies = [entry.body for entry in entries if entry.event in ("reserved", "drawn")]
-    losses = [Loss.from_dict(body["loss"]) for body in bodies]
-    fixed = all(body.get("schedule") == "fixed" for body in bodies)
+    rows = list(entries)
+    charges = [row.body for row in rows if row.event in ("reserved", "block")]
+    losses = [Loss.from_dict(body["loss"]) for body in charges for _ in range(body.get("count", 1))]
+    policies = [row.body["policy"] for row in rows if row.event == "policy"]
+    fixed = len(policies) == 1 and _carried_out(policies[0], charges)
     return retrospective(losses, delta, own, fixed and all(loss.finite for loss in losses))
+
+
+def _carried_out(policy: Mapping[str, Any], charges: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether every kind was charged as often as it may be, alike, at the policy's own amounts."""
+    times: Counter[str] = Counter()
+    losses: dict[str, Any] = {}
+    for body in charges:
+        alike = losses.setdefault(body["kind"], body["loss"]) == body["loss"]
+        if body.get("schedule") != "fixed" or not alike:
+            return False
+        times[body["kind"]] += body.get("count", 1)
+    return all(times[kind] == most for kind, most in _allowed(policy).items())
+
+
+def _allowed(policy: Mapping[str, Any]) -> dict[str, int | None]:
+    """How often a policy as plain data lets each kind be answered; none is no limit."""
+    allowed: dict[str, int | None] = {}
+    for guard in policy["guard"]:
+        known = [x for x in (allowed.get(guard["query"]), guard.get("times")) if x is not None]
+        allowed[guard["query"]] = min(known, default=None)
+    return allowed
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:

@@ -2,22 +2,29 @@
 
 All figures come from one trade-off curve: the least share of members missed, f(alpha), by any test
 that accuses at most alpha of the others (Wasserman and Zhou 2010; Dong, Roth and Su 2022). A curve is
-the upper envelope of the lines that each (epsilon, delta) statement of a guarantee gives.
+the upper envelope of the lines that each (epsilon, delta) statement of a guarantee gives; a zCDP
+statement also bounds the Renyi divergence of any test's two outcomes, which rules out some more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.optimize import brentq
+from scipy.special import expit, log_expit, logit
 
+from privfed.accountant import Accountant, Amount
 from privfed.conversion import to_delta
 from privfed.errors import InputError
 
 #: Gives delta at each epsilon.
 Deltas = Callable[[np.ndarray], np.ndarray]
+_DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
+_ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +34,12 @@ class Tradeoff:
     Args:
         epsilon: at least 0, increasing, shape (statements,).
         delta: the guarantee's delta at each of them.
+        concentrated: rho and delta of a zCDP statement that holds besides, or none.
     """
 
     epsilon: np.ndarray
     delta: np.ndarray
+    concentrated: tuple[float, float] | None = None
 
     @classmethod
     def pure(cls, epsilon: float) -> Tradeoff:
@@ -43,10 +52,21 @@ class Tradeoff:
         return cls(np.array([float(epsilon)]), np.array([float(delta)]))
 
     @classmethod
-    def zcdp(cls, rho: float) -> Tradeoff:
-        """Of rho-zCDP, by its conversion at many epsilon."""
-        grid = _grid(rho + 12 * np.sqrt(rho))
-        return cls(grid, np.array([to_delta(rho, value) for value in grid]))
+    def zcdp(cls, rho: float, delta: float = 0.0) -> Tradeoff:
+        """Of rho-zCDP except with probability delta: its conversion at many epsilon, and its orders."""
+        if rho == 0:
+            return cls.approximate(0.0, delta)
+        grid = _grid(rho + 12 * np.sqrt(rho), 400)
+        lines = np.array([to_delta(rho, value) for value in grid]) + delta
+        return cls(grid, np.minimum(lines, 1.0), (rho, delta) if delta < 1 else None)
+
+    @classmethod
+    def of_total(cls, accountant: Accountant, total: Amount) -> Tradeoff:
+        """Of what an accountant has added up."""
+        if accountant.components == ("rho", "delta"):
+            return cls.zcdp(*map(float, total))
+        stated = [accountant.guarantee(total, delta) for delta in (Fraction(0), *_DELTAS)]
+        return cls(*np.array(sorted((float(e), float(d)) for e, d in stated)).T)
 
     @classmethod
     def of(cls, distribution: PrivacyLossDistribution, top: float | None = None) -> Tradeoff:
@@ -58,9 +78,14 @@ class Tradeoff:
     def missed(self, accused: float | np.ndarray) -> np.ndarray:
         """f(alpha): the least share of members that is missed when alpha of the others are accused."""
         alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
-        weight = np.exp(-self.epsilon)
+        weight = np.exp(-np.minimum(self.epsilon, 700.0))
         lines = np.maximum(1 - self.delta - alpha / weight, (1 - self.delta - alpha) * weight)
-        return np.asarray(np.maximum(0.0, lines.max(axis=1)))
+        missed = np.maximum(0.0, lines.max(axis=1))
+        if self.concentrated is not None:
+            rho, delta = self.concentrated  # beside an event of probability delta
+            accused_else = np.minimum(1.0, alpha[:, 0] / (1 - delta))
+            missed = np.maximum(missed, (1 - delta) * (1 - _concentrated(rho, accused_else)))
+        return np.asarray(missed)
 
     def found(self, accused: float) -> float:
         """The best possible true-positive rate of membership inference at a false-positive rate."""
@@ -72,7 +97,7 @@ class Tradeoff:
 
         The curve is its own mirror image, so that it is greatest where f(alpha) = alpha.
         """
-        return float(1 - 2 * np.max((1 - self.delta) / (1 + np.exp(self.epsilon))))
+        return 1 - 2 * float(brentq(lambda a: a - self.missed(a)[0], 0.0, 1.0))
 
     def posterior(self, prior: float, accused: float | None = None) -> float:
         """How sure the best test can be of a member, from a prior.
@@ -95,8 +120,38 @@ class Tradeoff:
         return self.found(prior)
 
 
-def _grid(top: float) -> np.ndarray:
-    return np.linspace(0.0, max(float(top), 1e-3), 4001)
+def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
+    """The highest true-positive rates under rho-zCDP, shape of ``accused``.
+
+    A test turns the two outputs into two coins; no processing raises a Renyi divergence, so the
+    coins' divergence of order a is at most rho * a, in both directions and for every a > 1
+    (van Erven and Harremoes 2014, Theorem 9). The largest rate that all orders allow is found by
+    bisection of its log odds, and rounded up.
+    """
+    low = logit(np.clip(accused, 1e-300, 1 - 1e-12))
+    high = np.full_like(low, logit(1 - 1e-12))
+    base = _coin(low)
+    for _ in range(60):
+        middle = (low + high) / 2
+        rate = _coin(middle)
+        over = np.maximum(_excess(rate, base, rho), _excess(base, rate, rho)) > 0
+        low, high = np.where(over, low, middle), np.where(over, middle, high)
+    return np.asarray(np.minimum(1.0, expit(high) + 1e-8))
+
+
+def _coin(odds: np.ndarray) -> np.ndarray:
+    """Log probabilities of a coin's two sides, shape (2, coins, 1)."""
+    return np.stack([log_expit(odds), log_expit(-odds)])[:, :, None]
+
+
+def _excess(p: np.ndarray, q: np.ndarray, rho: float) -> np.ndarray:
+    """By how much the worst order's divergence of coins p from coins q exceeds rho-zCDP."""
+    told = np.logaddexp.reduce(_ORDERS * p + (1 - _ORDERS) * q, axis=0) / (_ORDERS - 1)
+    return np.asarray((told - rho * _ORDERS).max(axis=1))
+
+
+def _grid(top: float, points: int = 4000) -> np.ndarray:
+    return np.linspace(0.0, max(float(top), 1e-3), points + 1)
 
 
 def _check_share(name: str, value: float) -> None:

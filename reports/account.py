@@ -10,13 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import Accountant, Amount
+from privfed.accountant import STATED, Accountant, Amount
+from privfed.accountants import pld
+from privfed.accountants.risk import Risk, Tradeoff
 from privfed.errors import LedgerError, PluginError
 from privfed.ledger import Entry, Ledger
 from privfed.loss import Loss
 from privfed.policy import Policy
 from privfed.release import EXPLANATIONS, Head, Reason
-from privfed.reports.risk import detection
 
 #: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
 CHARGING = ("reserved", "block", "drawn")
@@ -52,7 +53,8 @@ class ClientAccount:
         epsilon: what is spent, nats, at ``delta``; none without a finite guarantee.
         delta: the delta it holds at.
         ceiling: the budget's epsilon, or none.
-        detection: best membership detection at 1 % false positives; one without a guarantee.
+        tight: the tightest figure that is valid for all releases, or none without a guarantee.
+        risk: what an attacker can do at best, or none without a guarantee.
         secure: whether all noise was secure; test noise protects nobody.
         head: the ledger's head, number and hash.
         over: whether the total exceeds the budget (compared exactly, before any conversion).
@@ -70,13 +72,19 @@ class ClientAccount:
     epsilon: float | None = None
     delta: float = 0.0
     ceiling: float | None = None
-    detection: float = 1.0
+    tight: pld.Figure | None = None
+    risk: Risk | None = None
     secure: bool = True
     head: tuple[int, str] = (0, "")
     over: bool = False
     intact: bool = True
     steps: list[Step] = field(default_factory=list)
     principals: set[str] = field(default_factory=set)
+
+    @property
+    def detection(self) -> float:
+        """Best membership detection at 1 % false positives; one without a guarantee."""
+        return 1.0 if self.risk is None else self.risk.found[0.01]
 
 
 @dataclass(frozen=True)
@@ -159,11 +167,17 @@ class _Gauge:
     accountant: Accountant
     delta: Fraction
     known: dict[Amount, float] = field(default_factory=dict)
+    risks: dict[Amount, Risk] = field(default_factory=dict)
 
     def epsilon(self, total: Amount) -> float:
         if total not in self.known:
             self.known[total] = float(self.accountant.guarantee(total, self.delta)[0])
         return self.known[total]
+
+    def risk(self, total: Amount) -> Risk:
+        if total not in self.risks:
+            self.risks[total] = Risk.of(Tradeoff.of_total(self.accountant, total))
+        return self.risks[total]
 
 
 def _client(
@@ -188,7 +202,8 @@ def _client(
         account.over = not accountant.fits(total, accountant.ceiling(policy.budget))
     if account.unprotected == 0:
         account.epsilon = gauge.epsilon(total)
-        account.detection = detection(accountant, total, gauge.delta)
+        account.risk = gauge.risk(total)
+        account.tight = pld.of_entries(rows, float(gauge.delta or STATED), account.epsilon)
     return account
 
 

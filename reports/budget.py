@@ -73,6 +73,12 @@ class PolicyReport:
         return max(client.detection for client in self.clients) if self.finite else 1.0
 
     @property
+    def worst_off(self) -> ClientAccount | None:
+        """The data owner that spent the most, among those with a stated risk."""
+        stated = [client for client in self.clients if client.risk is not None]
+        return max(stated, key=lambda client: client.epsilon or 0.0, default=None)
+
+    @property
     def worst(self) -> str:
         """The gravest severity of any finding."""
         found = [finding.severity for finding in self.findings]
@@ -153,7 +159,12 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "unprotected": report.unprotected,
         "secure_noise": report.secure,
         "clients": [
-            {**asdict(client), "principals": sorted(client.principals)} for client in report.clients
+            {
+                **asdict(client),
+                "detection": client.detection,
+                "principals": sorted(client.principals),
+            }
+            for client in report.clients
         ],
         "kinds": [asdict(line) for line in report.account.kinds],
         "findings": [found.to_dict() for found in report.findings],

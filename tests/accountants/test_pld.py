@@ -195,17 +195,33 @@ def test_renyi_figures_are_above_and_near_the_distributions(make, times: int) ->
         rdp.epsilon_at([Loss.open("why")], 1e-5)
 
 
-def test_a_ledgers_figure_is_tight_unless_amounts_were_proposed() -> None:
-    """Fifty counts at a fixed spend; one proposal among them, and the filter's figure stands."""
-    policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="0.1"),)})
+def _counted(times: int | None, asked: int, proposed: bool = False, block: int = 1) -> pld.Figure:
+    """The figure of a ledger that charged some counts at a tenth each, of so many allowed."""
+    policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="0.1", times=times),)})
     records = Records(SMALL, np.array([[1.0], [70.0]]))
-    gate = Gate("c", records, policy, Ledger(), queries=(Histogram,))
-    for number in range(50):
+    gate = Gate("c", records, policy, Ledger(), queries=(Histogram,), block=block)
+    for number in range(asked - proposed):
         gate.answer(Request.of(f"r{number}", QUERY))
-    figure = pld.of_entries(gate.ledger.entries(), 1e-6, 5.0)
-    assert figure.method == "pld" and 2.5 < figure.epsilon < 4
-    gate.answer(Request.of("proposed", QUERY, spend=Fraction(1, 20)))
-    assert pld.of_entries(gate.ledger.entries(), 1e-6, 5.05).method == "filter"
+    if proposed:
+        gate.answer(Request.of("proposed", QUERY, spend=Fraction(1, 20)))
+    return pld.of_entries(gate.ledger.entries(), 1e-6, 5.0)
+
+
+@pytest.mark.parametrize("block", [1, 10])
+def test_a_ledgers_figure_is_tight_where_its_schedule_was_carried_out(block: int) -> None:
+    """Fifty counts at a fixed spend, of the fifty that the policy allows, reserved in any blocks."""
+    figure = _counted(50, 50, block=block)
+    assert (figure.method, figure.label) == ("pld", pld.FIXED) and 2.5 < figure.epsilon < 4
+
+
+@pytest.mark.parametrize(
+    ("times", "asked", "proposed"), [(None, 50, False), (51, 50, False), (50, 50, True)]
+)
+def test_a_ledgers_figure_is_the_filters_where_anything_was_adaptive(
+    times: int | None, asked: int, proposed: bool
+) -> None:
+    """No limit on the number, a schedule that stopped early, one amount that was proposed."""
+    assert _counted(times, asked, proposed).method == "filter"
 
 
 @pytest.mark.parametrize("sigma", [3.0, 5.0, 20.0])

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
+from privfed.accountant import Accountant, Amount
 from privfed.accountants import pld
+from privfed.accountants.approximate import ApproximateZeroConcentrated
+from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.risk import Risk, Tradeoff
+from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError
 from privfed.loss import Loss
 
@@ -67,7 +74,41 @@ def test_zcdp_risks_bound_those_of_the_gaussian(rho: float) -> None:
     bound, mu = Tradeoff.zcdp(rho), math.sqrt(2 * rho)
     for rate in RATES:
         exact = norm.cdf(norm.ppf(rate) + mu)
-        assert exact - 1e-9 <= bound.found(rate) <= min(1.0, 6 * exact)
+        assert exact - 1e-9 <= bound.found(rate) < 2 * exact
+        assert Tradeoff.zcdp(rho / 4).found(rate) < exact  # a rho stated too small is caught
+    assert 2 * norm.cdf(mu / 2) - 1 <= bound.advantage
+
+
+def test_zcdp_says_far_less_risk_than_its_conversion_to_one_statement() -> None:
+    """At epsilon 8 and 1e-5 the curve of all statements and orders, against the single one."""
+    total = (Fraction(12, 10), Fraction(0))
+    epsilon = float(ZeroConcentrated().guarantee(total, Fraction(1, 10**5))[0])
+    assert Tradeoff.of_total(ZeroConcentrated(), total).found(0.01) < 0.4
+    assert Tradeoff.approximate(epsilon, 1e-5).found(0.01) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("accountant", "total", "found"),
+    [
+        (PureEpsilon(), (Fraction(1), Fraction(0)), 0.01 * math.e),
+        (ApproximateZeroConcentrated(), (Fraction(0), Fraction(1, 1000)), 0.011),
+        (ZeroConcentrated(), (Fraction(0), Fraction(0)), 0.01),
+        (ZeroConcentrated(), (Fraction(10**6), Fraction(0)), 1.0),
+    ],
+)
+def test_every_accountants_total_has_a_curve(
+    accountant: Accountant, total: Amount, found: float
+) -> None:
+    """Pure, approximate, nothing at all, and as good as no guarantee."""
+    assert Tradeoff.of_total(accountant, total).found(0.01) == pytest.approx(found, abs=1e-6)
+
+
+@given(st.floats(1e-4, 5), st.floats(0.001, 0.3), st.floats(1.0, 4.0))
+@settings(max_examples=25, deadline=None)
+def test_more_loss_is_never_less_risk(rho: float, rate: float, factor: float) -> None:
+    """The bound rises with rho, and stays above Gaussian noise's."""
+    one, other = Tradeoff.zcdp(rho).found(rate), Tradeoff.zcdp(rho * factor).found(rate)
+    assert norm.cdf(norm.ppf(rate) + math.sqrt(2 * rho)) - 1e-9 <= one <= other + 1e-7
 
 
 def test_posteriors_follow_bayes() -> None:

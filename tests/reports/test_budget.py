@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from privfed.accountant import Budget
+from privfed.accountants.pld import Figure
+from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.finding import Finding
 from privfed.policy import Policy
@@ -37,7 +39,8 @@ def _client(**changes: Any) -> ClientAccount:
         "epsilon": 2.5,
         "delta": 1e-5,
         "ceiling": 8.0,
-        "detection": 0.2,
+        "tight": Figure(2.0, 1e-5, "pld", "fixed in advance"),
+        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
         "steps": [Step("small.level", True, 2.5)],
         "principals": {"server"},
     }
@@ -55,11 +58,21 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     assert "a chance of 1 in 100,000" in text
     assert "20.0 %" in text
     assert "Unprotected</p>" not in text
+    assert "Composed tightly (PLD), north spent" in text and "fixed in advance" in text
+    assert "accuses 1 % of those who took no part finds at most 20 %" in text
+
+
+def test_without_a_tighter_figure_the_page_says_why() -> None:
+    """An adaptive training keeps its accountant's own figure."""
+    own = Figure(2.5, 1e-5, "filter", "valid whatever the amounts depended on")
+    text = _page(_policy(_client(tight=own)))
+    assert "Composed tightly" not in text
+    assert "valid whatever the amounts depended on" in text
 
 
 def test_one_unprotected_release_is_loud() -> None:
     """No epsilon is shown beside it, whatever the rest cost."""
-    text = _page(_policy(_client(unprotected=1, epsilon=None, detection=1.0)))
+    text = _page(_policy(_client(unprotected=1, epsilon=None, risk=None, tight=None)))
     assert '<p class="big">Unprotected</p>' in text
     assert "nothing rules it out" in text
     assert "ε&nbsp;=" not in text
