@@ -6,7 +6,7 @@ from privfed.ledger import Entry
 from privfed.loss import Loss
 from privfed.price import Price
 from privfed.reports.account import in_words
-from privfed.reports.budget import Report
+from privfed.reports.budget import PolicyReport, Report
 from privfed.statement import Line
 
 
@@ -19,10 +19,14 @@ def summary(report: Report) -> str:
         utility = "no model" if worth is None else f"{policy.metrics['measure']} {worth:.4g}"
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {utility} (simulation); "
-            f"{len(policy.broken)} of {len(policy.findings)} attacks beat their guess"
+            f"{policy.unprotected} unprotected; {utility} (simulation){_attacked(policy)}"
         )
     return "\n".join(lines)
+
+
+def _attacked(policy: PolicyReport) -> str:
+    tried = len(policy.findings)
+    return f"; {len(policy.broken)} of {tried} attacks beat their guess" if tried else ""
 
 
 #: Heads of the columns that :func:`spending` fills.
