@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from privfed import plugins, wire
-from privfed.accountant import Accountant
+from privfed import wire
 from privfed.errors import (
     LedgerError,
-    PluginError,
     PolicyError,
     QueryError,
     UnsupportedLoss,
@@ -27,11 +26,12 @@ from privfed.errors import (
 )
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism
+from privfed.mechanism import Guarded
 from privfed.memory import Memory
+from privfed.named import accountant_of, kinds_of, mechanism_of
 from privfed.noise import Noise, SecureNoise
 from privfed.part import Part
-from privfed.policy import Guard, Policy
+from privfed.policy import Policy
 from privfed.query import Query, View
 from privfed.release import (
     Envelope,
@@ -106,7 +106,7 @@ class Gate:
         self.schema: Schema = records.schema if schema is None else schema
         self.accountant = accountant_of(policy)
         self._noise = noise or SecureNoise()
-        self._kinds = _kinds(policy, queries)
+        self._kinds = kinds_of(policy, queries)
         self._mechanisms = {
             kind: [mechanism_of(g) for g in guards] for kind, guards in policy.guards.items()
         }
@@ -114,6 +114,8 @@ class Gate:
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
         self._terms = terms_digest(policy)
         self._view = View(capped(records, policy), self.schema, secret)
+        #: What local effects kept for the owner; no question with an answer can read it.
+        self.shelf: dict[str, Any] = {}
         self._lock = threading.Lock()
         ledger.adopt(policy, study, amend)
         self._memory = Memory(ledger, chain(*self._mechanisms.values()), self._noise.secure)
@@ -296,17 +298,30 @@ class Gate:
 
     def _evaluate(self, request: Request, query: Query, shields: list[Shield]) -> Envelope:
         """Give the sealed release, or one constant failure whatever went wrong."""
+        if not shields:
+            return self._take_effect(request, query)
         try:
             exact = query.evaluate(self._view)
             released: dict[str, ReleasedPart] = {}
             for shield in shields:
                 released |= self._protect(query, exact, shield)
-            secure = self._noise.secure
-            return Envelope.seal(
-                Release(self.owner, request.id, query.kind, request.digest, released, secure)
-            )
+            return self._sealed(request, released)
         except Exception:
             return Envelope.seal(Failure(self.owner, request.id))
+
+    def _take_effect(self, request: Request, query: Query) -> Envelope:
+        """Let a query without parts work on the shelf; its acknowledgement is always the same."""
+        try:
+            query.evaluate(replace(self._view, shelf=self.shelf))
+        except Exception:
+            self.shelf["failed"] = query.kind
+        return self._sealed(request, {})
+
+    def _sealed(self, request: Request, released: dict[str, ReleasedPart]) -> Envelope:
+        secure = self._noise.secure
+        return Envelope.seal(
+            Release(self.owner, request.id, request.kind, request.digest, released, secure)
+        )
 
     def _protect(
         self, query: Query, exact: Mapping[str, np.ndarray], shield: Shield
@@ -342,53 +357,6 @@ def _check_names(request: Request) -> None:
     names = (request.id, request.principal, request.kind, request.round)
     if not request.id or max(map(len, names)) > NAME_LIMIT:
         raise Refused(Reason.MALFORMED)
-
-
-def accountant_of(policy: Policy) -> Accountant:
-    """Build the accountant that a policy names."""
-    if isinstance(policy.accountant, Accountant):
-        return policy.accountant
-    accountant: Accountant = plugins.load("accountants", policy.accountant)()
-    return accountant
-
-
-def mechanism_of(guard: Guard) -> Mechanism:
-    """Build the mechanism that a guard names; wrong options or no spend are a PolicyError."""
-    mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
-    if mechanism.currency is not None and guard.spend is None:
-        raise PolicyError(
-            f'mechanism {guard.called!r} needs spend = "..." (in {mechanism.currency}) in its guard'
-        )
-    return mechanism
-
-
-def _built(guard: Guard) -> Mechanism:
-    build = plugins.load("mechanisms", guard.called)
-    try:
-        mechanism: Mechanism = build(**guard.options)
-        return mechanism
-    except TypeError:
-        known = ", ".join(guard.options) or "none"
-        raise PolicyError(
-            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins`"
-        ) from None
-
-
-def _kinds(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
-    """The query classes that the policy names, and no others."""
-    given = {query.kind: query for query in queries}
-    kinds: dict[str, type[Query]] = {}
-    for kind in policy.guards:
-        if kind in given:
-            kinds[kind] = given[kind]
-            continue
-        try:
-            kinds[kind] = plugins.load("queries", kind)
-        except PluginError as error:
-            raise PolicyError(f"the policy names a query that is not installed: {error}") from None
-        if kinds[kind].kind != kind:
-            raise PluginError(f"the query installed as {kind!r} calls itself {kinds[kind].kind!r}")
-    return kinds
 
 
 def open_reply(data: bytes) -> Reply:

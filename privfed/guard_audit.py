@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from privfed.finding import Finding
-from privfed.gate import mechanism_of
 from privfed.learners.base import Planned
 from privfed.mechanism import Guarded, Mechanism, joint
+from privfed.named import mechanism_of
 from privfed.noise import Noise
 from privfed.policy import Guard, Policy
 from privfed.price import guarded_under

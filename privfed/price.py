@@ -13,10 +13,10 @@ from typing import Any
 
 from privfed.accountant import Accountant, Amount
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.gate import accountant_of, mechanism_of
 from privfed.learners.base import Planned
 from privfed.loss import Loss
 from privfed.mechanism import Guarded
+from privfed.named import accountant_of, mechanism_of
 from privfed.part import Part
 from privfed.policy import Guard, Policy
 from privfed.schema import Schema

@@ -23,11 +23,11 @@ from privfed.data import Dataset, load
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, PolicyError, StudyError
 from privfed.finding import Finding
-from privfed.gate import mechanism_of
 from privfed.guard_audit import audit_guards
 from privfed.learners.base import FederatedLearner
 from privfed.local import LocalDisclosure
 from privfed.metrics import measure
+from privfed.named import mechanism_of
 from privfed.noise import TestNoise
 from privfed.output import Output
 from privfed.policy import Guard, Policy

@@ -183,6 +183,6 @@ def test_a_cap_is_applied(watched: Callable[..., Gate]) -> None:
 
 def test_a_query_under_a_false_name(make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plugin that installs a query under another kind is refused at the start."""
-    monkeypatch.setattr("privfed.gate.plugins.load", lambda group, name: Histogram)
+    monkeypatch.setattr("privfed.named.plugins.load", lambda group, name: Histogram)
     with pytest.raises((PluginError, PolicyError), match="calls itself"):
         make_gate({"other.kind": (Guard(Open()),)}, accountant=PureEpsilon())
