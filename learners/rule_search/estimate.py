@@ -87,7 +87,7 @@ def counts(answer: Answer, asked: int | None = None) -> Counts:
             f"{people} individuals answered a question to {asked}: somebody answered twice or not "
             "at all; count each individual once"
         )
-    flips = {_flip(part) for part in parts}
+    flips = {flip_of(part) for part in parts}
     if len(flips) != 1:
         raise AnswerError("the answers carry different noise; estimate them apart")
     flip = flips.pop()
@@ -97,7 +97,8 @@ def counts(answer: Answer, asked: int | None = None) -> Counts:
     return Counts(np.asarray((yes - people * flip) / scale), deviation, people, flip)
 
 
-def _flip(part: ReleasedPart) -> float:
+def flip_of(part: ReleasedPart) -> float:
+    """The probability that a bit of a released part is the opposite of the truth."""
     return 0.0 if part.noise is None else part.noise.parameter
 
 
