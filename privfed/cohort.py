@@ -62,7 +62,8 @@ class CohortGate(Gate):
     rows alone, and is read again whenever the ledger holds rows that this gate did not write.
 
     Raises:
-        InputError: a cohort of nobody.
+        InputError: a cohort of nobody, or charges reserved in blocks: a block is charged before it
+            is known whom its questions ask.
         PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
             no individual, and each needs a budget of its own.
     """
@@ -78,6 +79,8 @@ class CohortGate(Gate):
         self.people = len(records)
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
+        if settings.get("block", 1) != 1:
+            raise InputError("a cohort charges each question to those it asks; leave block at 1")
         super().__init__(owner, records, policy, ledger, **settings)
         self._limit = (
             None
@@ -167,6 +170,7 @@ class CohortDisclosure(LocalDisclosure):
         ledger: str | Path | None = None,
         name: str = "cohort",
         study: str = "",
+        block: int = 1,
     ) -> CohortDisclosure:
         """Put a gate before a cohort's records.
 
@@ -178,6 +182,7 @@ class CohortDisclosure(LocalDisclosure):
             ledger: an SQLite file; none keeps it in memory.
             name: names the cohort.
             study: a name for the ledger.
+            block: 1; see :class:`CohortGate`.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         secret = b"" if seed is None else f"test secret {seed}".encode()
@@ -189,6 +194,7 @@ class CohortDisclosure(LocalDisclosure):
             noise=noise,
             queries=queries,
             study=study,
+            block=block,
             secret=secret or np.random.SeedSequence().generate_state(8).tobytes(),
         )
         return cls(gate)
