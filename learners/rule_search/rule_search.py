@@ -159,14 +159,7 @@ class RuleSearch(FederatedLearner):
         total = exact(self.epsilon, "epsilon")
         answer = min(total, Fraction(MOST))
         if self.strategy == "levels":
-            plan = LevelPlan(
-                total,
-                self.threshold,
-                self.levels,
-                exact(self.confirm, "confirm", zero=True),
-                most=self.most_templates,
-            )
-            return LevelSearch(asking, plan).run()
+            return LevelSearch(asking, self._level_plan(total)).run()
         if self.strategy == "sampled":
             return SampledSearch(
                 asking,
@@ -178,6 +171,10 @@ class RuleSearch(FederatedLearner):
                 self.seed,
             ).run()
         return self._tree(asking, total).run(self.most_questions)
+
+    def _level_plan(self, total: Fraction) -> LevelPlan:
+        confirm = exact(self.confirm, "confirm", zero=True)
+        return LevelPlan(total, self.threshold, self.levels, confirm, most=self.most_templates)
 
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
@@ -263,10 +260,25 @@ class RuleSearch(FederatedLearner):
         return {TemplateBits.kind: bits, SampledRule.kind: bits, Parameters.kind: values}
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """One typical question, as often as it will be asked at most."""
-        grammar = self._grammar(schema)
-        who = Asked.everybody(self.people or 1)
-        template = tuple(grammar.continuations(())[0])
-        query = TemplateBits(who, grammar.digest, (template,))
-        times = {"equal": self.questions, "levels": self.levels + 1}.get(self.strategy, 1)
-        return [Planned(query, times)]
+        """Every question at what it spends; where the search decides, one that spends it all."""
+        grammar, who = self._grammar(schema), Asked.everybody(self.people or 1)
+        atom, spend = (1,), exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
+        bits: Query = TemplateBits(who, grammar.digest, (atom,))
+        if self.strategy == "sampled":
+            bits = SampledRule(who, grammar.digest, (atom,), self.slots)
+        planned = [Planned(bits, times, each) for times, each in self._spends() if each > 0]
+        if spend > 0:
+            query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
+            planned.append(Planned(query, 1, spend))
+        return planned
+
+    def _spends(self) -> list[tuple[int, Fraction]]:
+        """How often the structures are asked for, and at which epsilon."""
+        total = exact(self.epsilon, "epsilon")
+        if self.strategy == "levels":
+            level = self._level_plan(total).level
+            return [(self.levels, level), (1, min(total - self.levels * level, Fraction(MOST)))]
+        if self.strategy == "equal":
+            return [(self.questions, Equal(total, self.questions, self.threshold).share)]
+        once = self.strategy in ("parts", "sampled")
+        return [(1, min(total, Fraction(MOST)) if once else total)]
