@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,16 @@ def test_a_cohort_s_study_runs_and_is_reported(
     assert 12 < private["epsilon"] <= 20
     assert status(["ledger", "verify", str(out)]) == FINE
     assert "coverage" in capsys.readouterr().out
+
+
+def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path) -> None:
+    """The schema and the study of the documentation, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    schema, study = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = cohort(study, schema, people=400)
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
+    assert len(model["rules"]) == 2
 
 
 def test_the_output_s_study_runs_again(cohort: Callable[..., Path], tmp_path: Path) -> None:
