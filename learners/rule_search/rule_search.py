@@ -132,7 +132,7 @@ class RuleSearch(FederatedLearner):
         self.steps_ = asking.steps
         parameters = self._parameters(asking, self.found_)
         rules = (
-            WeightedRule(grammar.formula(found.structure, values), found.share)
+            WeightedRule(grammar.formula(found.structure, values), found.share, found.deviation)
             for found, values in zip(self.found_, parameters, strict=True)
         )
         self.rules_ = PopulationRules(tuple(rules), grammar.names)
