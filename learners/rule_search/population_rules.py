@@ -22,7 +22,8 @@ class WeightedRule:
     Args:
         rule: the rule.
         share: the estimate, unbiased before the rule was chosen for being large.
-        deviation: its standard deviation, of the noise and of whom a question asked.
+        deviation: standard deviation of the noise in it; where a question asks only a part of the
+            people, who was drawn adds to that.
     """
 
     rule: Formula
