@@ -172,10 +172,6 @@ class RuleSearch(FederatedLearner):
             ).run()
         return self._tree(asking, total).run(self.most_questions)
 
-    def _level_plan(self, total: Fraction) -> LevelPlan:
-        confirm = exact(self.confirm, "confirm", zero=True)
-        return LevelPlan(total, self.threshold, self.levels, confirm, most=self.most_templates)
-
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
             equal = Equal(total, self.questions, self.threshold)
@@ -271,6 +267,10 @@ class RuleSearch(FederatedLearner):
             query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
             planned.append(Planned(query, 1, spend))
         return planned
+
+    def _level_plan(self, total: Fraction) -> LevelPlan:
+        confirm = exact(self.confirm, "confirm", zero=True)
+        return LevelPlan(total, self.threshold, self.levels, confirm, most=self.most_templates)
 
     def _spends(self) -> list[tuple[int, Fraction]]:
         """How often the structures are asked for, and at which epsilon."""
