@@ -277,6 +277,8 @@ def test_the_report_counts_the_one_who_spent_most() -> None:
         federation.ask(_question(0, 5 * quarter, 5 * quarter + 5), spend=Fraction(1))
     ledger = federation.gates["cohort"].ledger
     account = read(_policy("1"), {"cohort": ledger}, {}).clients[0]
+    (line,) = ledger.budget()
+    assert (line.epsilon, line.remaining, line.releases) == (1, 0, 4)
     assert (account.epsilon, account.over, account.released) == (1.0, False, 4)
     assert [step.spent for step in account.steps] == [1.0] * 4
 
