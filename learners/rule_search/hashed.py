@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from privfed.part import Bound, Part, PartType, Sensitivity
 from privfed.query import View
 from privfed.release import Answer
 from privfed.schema import Schema
+
+#: How a frequency oracle's answer is written.
+Encoding = Literal["unary", "hashed"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number, exact
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.hashed import Encoding, HashedRule
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
@@ -59,6 +60,8 @@ class RuleSearch(FederatedLearner):
         confirm: share of epsilon for the last question of ``levels``.
         most_templates: most templates of one question.
         slots: most rules of an individual, for ``sampled``.
+        encoding: of an answer to ``sampled``: ``unary``, a bit for each template, or ``hashed``, one
+            bit in all, with more noise.
         parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
             their public ranges.
         percent: percentile of the individuals' parameters that the population's rule takes.
@@ -70,7 +73,7 @@ class RuleSearch(FederatedLearner):
         seed: public randomness: the order of children and of individuals.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, HashedRule, Parameters)
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class RuleSearch(FederatedLearner):
         confirm: Number = "0.4",
         most_templates: int = 5000,
         slots: int = 128,
+        encoding: Encoding = "unary",
         parameter_epsilon: Number = 0,
         percent: float = 50.0,
         operators: tuple[str, ...] = ("&", "|", "U", "F", "G"),
@@ -105,6 +109,7 @@ class RuleSearch(FederatedLearner):
         self.confirm = confirm
         self.most_templates = most_templates
         self.slots = slots
+        self.encoding = encoding
         self.parameter_epsilon = parameter_epsilon
         self.percent = percent
         self.operators = operators
@@ -141,6 +146,8 @@ class RuleSearch(FederatedLearner):
     def _check(self) -> None:
         if self.strategy not in _UNITS:
             raise InputError(f"strategy must be one of {', '.join(_UNITS)}, not {self.strategy!r}")
+        if self.encoding not in get_args(Encoding):
+            raise InputError(f"encoding must be unary or hashed, not {self.encoding!r}")
         exact(self.epsilon, "epsilon")
         exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if self.questions < 1 or self.levels < 1 or self.slots < 1 or self.most_templates < 1:
@@ -169,6 +176,7 @@ class RuleSearch(FederatedLearner):
                 self.slots,
                 self.most_templates,
                 self.seed,
+                self.encoding,
             ).run()
         return self._tree(asking, total).run(self.most_questions)
 
@@ -253,7 +261,10 @@ class RuleSearch(FederatedLearner):
     def _guards(self, spend: Fraction, cap: Fraction) -> dict[str, tuple[Guard, ...]]:
         bits = (Guard.of("randomized_response", spend=spend, cap=cap),)
         values = (Guard.of("laplace", spend=spend, cap=cap),)
-        return {TemplateBits.kind: bits, SampledRule.kind: bits, Parameters.kind: values}
+        return {
+            **dict.fromkeys((TemplateBits.kind, SampledRule.kind, HashedRule.kind), bits),
+            Parameters.kind: values,
+        }
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Every question at what it spends; where the search decides, one that spends it all."""
@@ -261,7 +272,8 @@ class RuleSearch(FederatedLearner):
         atom, spend = (1,), exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         bits: Query = TemplateBits(who, grammar.digest, (atom,))
         if self.strategy == "sampled":
-            bits = SampledRule(who, grammar.digest, (atom,), self.slots)
+            sampled = HashedRule if self.encoding == "hashed" else SampledRule
+            bits = sampled(who, grammar.digest, (atom,), self.slots)
         planned = [Planned(bits, times, each) for times, each in self._spends() if each > 0]
         if spend > 0:
             query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))

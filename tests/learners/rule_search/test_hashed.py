@@ -10,8 +10,10 @@ import pytest
 
 from privfed.accountant import Budget
 from privfed.cohort import CohortDisclosure
+from privfed.errors import InputError
+from privfed.learners import RuleSearch
 from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
-from privfed.learners.rule_search.hashed import HashedRule, hashed_counts, parity
+from privfed.learners.rule_search.hashed import Encoding, HashedRule, hashed_counts, parity
 from privfed.learners.rule_search.queries import Asked, SampledRule
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
@@ -130,3 +132,30 @@ def test_one_bit_stands_for_thousands_of_templates() -> None:
     assert part.shape == (1, PEOPLE)
     (unary,) = UNARY.parts(BOOK.schema).values()
     assert unary.shape == (len(TEMPLATES), PEOPLE)
+
+
+@pytest.mark.parametrize("encoding", ["unary", "hashed"])
+def test_a_search_over_sampled_rules_finds_the_common_ones(encoding: Encoding) -> None:
+    """Four thousand individuals with one rule each: both held by more than a fifth are found."""
+    entries = [(ATOMS[0], person, []) for person in range(1600)]
+    entries += [(ATOMS[1], person, []) for person in range(1600, 2800)]
+    book = RuleBook.indexed(GRAMMAR, 4000, entries)
+    model = RuleSearch(
+        "sampled", epsilon="8", threshold=0.2, levels=1, slots=1, encoding=encoding,
+        operators=("&", "F"), most_operators=2, horizon=3,
+    )  # fmt: skip
+    federation = CohortDisclosure.of(book, model.private("8"), seed=2)
+    model.fit(federation)
+    shares = {found.structure: found.share for found in model.found_}
+    assert shares == pytest.approx({ATOMS[0]: 0.4, ATOMS[1]: 0.3}, abs=0.07)
+    assert federation.budget().iloc[0]["spent"] == 8
+    kinds = {entry.body["kind"] for entry in federation.gates["cohort"].ledger.entries()
+             if entry.event == "reserved"}  # fmt: skip
+    assert kinds == {HASHED.kind if encoding == "hashed" else UNARY.kind}
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    """One clear error before anything is asked."""
+    model = RuleSearch("sampled", encoding="morse")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unary or hashed"):
+        model.fit(CohortDisclosure.of(BOOK, model.private("1"), seed=1))
