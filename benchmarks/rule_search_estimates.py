@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from privfed.learners.rule_search.estimate import Counts, naive_percentile, percentile
-from privfed.learners.rule_search.hashed import parity
+from privfed.learners.rule_search.queries import parity
 
 PEOPLE, REPEATS = 20_000, 20
 

@@ -14,84 +14,11 @@ every epsilon, and above 3 by far. What hashing saves is the answer's size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import ClassVar, Literal
-
 import numpy as np
 
-from privfed.errors import QueryError
 from privfed.learners.rule_search.estimate import AnswerError, Counts, flip_of
-from privfed.learners.rule_search.queries import (
-    Asked,
-    RuleQuery,
-    check_siblings,
-    sampled_templates,
-)
-from privfed.learners.stl.grammar import Symbols
-from privfed.part import Bound, Part, PartType, Sensitivity
-from privfed.query import View
+from privfed.learners.rule_search.queries import HashedRule
 from privfed.release import Answer
-from privfed.schema import Schema
-
-#: How a frequency oracle's answer is written.
-Encoding = Literal["unary", "hashed"]
-
-
-@dataclass(frozen=True)
-class HashedRule(RuleQuery):
-    """Each individual draws one of its rules in secret, and gives a public hash of its template.
-
-    Who drew a rule that matches no template, or an empty place, gives the hash of code 0.
-
-    Sensitivity: one bit for each individual, whatever it holds: L1 = 1, over one rule as well as
-    over anything.
-    """
-
-    who: Asked
-    grammar: str
-    templates: tuple[Symbols, ...]
-    slots: int
-    kind: ClassVar[str] = "rule_search.hashed"
-
-    def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bits``, shape (1, individuals asked)."""
-        self.who.check()
-        check_siblings(self.templates)
-        if self.slots < 1:
-            raise QueryError("malformed", "sampling needs at least one slot")
-        one = Bound(1, 1)
-        shape = (1, self.who.size)
-        sensitivity = Sensitivity(one, one, one)
-        return {"bits": Part(PartType.BITS, ("hash", "individual"), shape, sensitivity)}
-
-    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """The parity of each individual's mask and its template's code."""
-        book = self._book(view)
-        asked = self.asked(len(book))
-        codes = 1 + sampled_templates(book, view, self.templates, self.slots, self.who.seed)
-        return {"bits": parity(self.masks() & codes[asked].astype(np.uint32))[None]}
-
-    def masks(self) -> np.ndarray:
-        """The public mask of each individual asked, shape (individuals,)."""
-        return _masks(self.digest, self.who.size, self.width)
-
-    @property
-    def width(self) -> int:
-        """Bits of a mask, enough for all codes."""
-        return len(self.templates).bit_length()
-
-
-@lru_cache(maxsize=4)
-def _masks(digest: str, size: int, width: int) -> np.ndarray:
-    rng = np.random.default_rng(int(digest[:16], 16))
-    return rng.integers(0, 2**width, size, dtype=np.uint32)
-
-
-def parity(numbers: np.ndarray) -> np.ndarray:
-    """Whether each number has an odd number of set bits."""
-    return np.asarray(np.bitwise_count(numbers) % 2 == 1)
 
 
 def hashed_counts(answer: Answer) -> Counts:

@@ -18,8 +18,8 @@ from scipy import stats
 from privfed.errors import InputError, NobodyAnswered
 from privfed.learners.rule_search.asking import Asking, Found, Step
 from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.hashed import Encoding, HashedRule, hashed_counts
-from privfed.learners.rule_search.queries import Asked, SampledRule
+from privfed.learners.rule_search.hashed import hashed_counts
+from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule
 from privfed.learners.rule_search.tree_search import Allocation, Node
 from privfed.learners.stl.grammar import Symbols
 

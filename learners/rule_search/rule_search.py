@@ -16,13 +16,19 @@ from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number, exact
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.hashed import Encoding, HashedRule
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
-from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
+from privfed.learners.rule_search.queries import (
+    Asked,
+    Encoding,
+    HashedRule,
+    Parameters,
+    SampledRule,
+    TemplateBits,
+)
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.part import Unit
@@ -166,7 +172,14 @@ class RuleSearch(FederatedLearner):
         total = exact(self.epsilon, "epsilon")
         answer = min(total, Fraction(MOST))
         if self.strategy == "levels":
-            return LevelSearch(asking, self._level_plan(total)).run()
+            plan = LevelPlan(
+                total,
+                self.threshold,
+                self.levels,
+                exact(self.confirm, "confirm", zero=True),
+                most=self.most_templates,
+            )
+            return LevelSearch(asking, plan).run()
         if self.strategy == "sampled":
             return SampledSearch(
                 asking,
@@ -280,16 +293,9 @@ class RuleSearch(FederatedLearner):
             planned.append(Planned(query, 1, spend))
         return planned
 
-    def _level_plan(self, total: Fraction) -> LevelPlan:
-        confirm = exact(self.confirm, "confirm", zero=True)
-        return LevelPlan(total, self.threshold, self.levels, confirm, most=self.most_templates)
-
     def _spends(self) -> list[tuple[int, Fraction]]:
         """How often the structures are asked for, and at which epsilon."""
         total = exact(self.epsilon, "epsilon")
-        if self.strategy == "levels":
-            level = self._level_plan(total).level
-            return [(self.levels, level), (1, min(total - self.levels * level, Fraction(MOST)))]
         if self.strategy == "equal":
             return [(self.questions, Equal(total, self.questions, self.threshold).share)]
         once = self.strategy in ("parts", "sampled")

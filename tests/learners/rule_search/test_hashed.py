@@ -13,8 +13,8 @@ from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
-from privfed.learners.rule_search.hashed import Encoding, HashedRule, hashed_counts, parity
-from privfed.learners.rule_search.queries import Asked, SampledRule
+from privfed.learners.rule_search.hashed import hashed_counts
+from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule, parity
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.mechanism import Noised

@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import InputError, QueryError
-from privfed.learners.rule_search.hashed import HashedRule
-from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
+from privfed.learners.rule_search.queries import (
+    Asked,
+    HashedRule,
+    Parameters,
+    SampledRule,
+    TemplateBits,
+)
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.part import GRID
