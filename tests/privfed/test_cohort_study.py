@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.errors import InputError
+from privfed.learners.rule_search.local_rules import write_cohort
 
 STUDY = """
 name = "phones"
@@ -91,6 +94,39 @@ def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
     model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
     assert len(model["rules"]) == 2
+
+
+def test_trajectories_become_a_cohort_s_files_and_a_model(
+    cohort: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The documented code, on a fever that the positive class has: its shape is found."""
+    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    path = cohort(people=0)
+    rng = np.random.default_rng(3)
+    people, labels = np.repeat(np.arange(60), 6), np.tile([True, False], 180)
+    signals = rng.normal([100, 80], 4, (360, 8, 2))
+    signals[labels, :, 0] += 40
+    given = {"signals": signals, "labels": labels, "people": people}
+    code = code.replace('"rules"', repr(str(tmp_path / "rules")))
+    code = code.replace(
+        "GeneticRules(grammar)", "GeneticRules(grammar, population=6, generations=1)"
+    )
+    exec(compile(code, "docs", "exec"), given)  # noqa: S102 - the documentation's own code
+    assert len(list((tmp_path / "rules").glob("*.stl"))) == 60
+    study = STUDY.replace("most_operators = 1", "most_operators = 2").replace('"12"', '"40"')
+    path.write_text(study.replace('"20"', '"60"'))
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
+    assert any(rule["rule"].startswith("hr >=") for rule in model["rules"])
+
+
+def test_names_that_are_no_files_are_refused(tmp_path: Path) -> None:
+    """Nothing is written outside the folder."""
+    for name in ("../eve", "", ".hidden", "a/b"):
+        with pytest.raises(InputError, match="cannot name a file"):
+            write_cohort(tmp_path / "rules", {name: []})
+    assert not (tmp_path / "rules").exists()
 
 
 def test_the_output_s_study_runs_again(cohort: Callable[..., Path], tmp_path: Path) -> None:
