@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -28,10 +29,12 @@ class Planned:
     Args:
         query: a question of the kind that will be asked, as costly as any of them.
         times: the most often it will be asked.
+        spend: what the learner proposes to spend on each; none leaves it to the policy's guard.
     """
 
     query: Query
     times: int
+    spend: Fraction | None = None
 
 
 class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from privfed.policy import Policy
 from privfed.price import Price, price
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.simulation import Prepared
+from privfed.simulation import AnyPrepared
 from privfed.study import PolicyChoice, Study
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def attack(output: Output) -> Report:
     return write_report(output)
 
 
-def _attack(prepared: Prepared, output: Output) -> None:
+def _attack(prepared: AnyPrepared, output: Output) -> None:
     study = prepared.study
     for choice in tqdm(study.policies, desc="attacks", unit=" policy", disable=None):
         found = simulation.attack(prepared, output.transcript(choice.name))

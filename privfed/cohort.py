@@ -8,7 +8,6 @@ public, so whether a budget is spent is public too and never depends on what any
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, QueryError
+from privfed.accountant import STATED, Amount
+from privfed.allowances import (
+    UNITS,
+    Allowances,
+    ceiling_in_units,
+    in_units,
+)
+from privfed.errors import InputError, PolicyError, QueryError
 from privfed.gate import Gate, Refused, Shield
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.local import LocalDisclosure
@@ -27,33 +33,6 @@ from privfed.policy import Policy
 from privfed.query import CohortQuery, Query
 from privfed.release import Envelope, Reason, Request
 
-#: What one individual spends is counted in this many units per one: all proposals to spend are
-#: multiples of it, and totals up to nine million fit.
-UNITS = 10**12
-_MOST = 2**62
-
-
-class Allowances:
-    """What each individual of a cohort has spent, exactly.
-
-    Amounts are whole multiples of 1 / UNITS; a finer one is rounded up.
-
-    Args:
-        people: number of individuals.
-        components: what an accountant's amounts have.
-    """
-
-    def __init__(self, people: int, components: int) -> None:
-        self.spent = np.zeros((people, components), dtype=np.int64)
-
-    def charge(self, asked: np.ndarray | slice, units: np.ndarray) -> None:
-        """Add an amount to those who were asked."""
-        self.spent[asked] += units
-
-    def fits(self, asked: np.ndarray | slice, units: np.ndarray, ceiling: np.ndarray) -> bool:
-        """Whether everyone who is asked stays within the ceiling."""
-        return bool((self.spent[asked] <= ceiling - units).all())
-
 
 class CohortGate(Gate):
     """Answers for a cohort: see the module, and :class:`privfed.gate.Gate` for the arguments.
@@ -62,7 +41,8 @@ class CohortGate(Gate):
     rows alone, and is read again whenever the ledger holds rows that this gate did not write.
 
     Raises:
-        InputError: a cohort of nobody.
+        InputError: a cohort of nobody, or charges reserved in blocks: a block is charged before it
+            is known whom its questions ask.
         PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
             no individual, and each needs a budget of its own.
     """
@@ -78,18 +58,26 @@ class CohortGate(Gate):
         self.people = len(records)
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
+        if settings.get("block", 1) != 1:
+            raise InputError("a cohort charges each question to those it asks; leave block at 1")
+        if policy.limits:
+            raise PolicyError(
+                "a cohort keeps one budget for each individual and no sub-budgets; leave limit out "
+                "of its policy"
+            )
         super().__init__(owner, records, policy, ledger, **settings)
-        self._limit = (
-            None
-            if self._ceiling is None
-            else np.array([min(_MOST, math.floor(part * UNITS)) for part in self._ceiling])
-        )
+        self._limit = None if self._ceiling is None else ceiling_in_units(self._ceiling)
         self._seen = -1
         self._synchronise()
 
     def allowances(self) -> np.ndarray:
         """What each individual has spent, shape (people, components), in the accountant's units."""
         return np.asarray(self._allowances.spent / UNITS)
+
+    @property
+    def most(self) -> Amount:
+        """The total of the individual who spent most."""
+        return self._allowances.most
 
     def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)
@@ -123,8 +111,7 @@ class CohortGate(Gate):
         return self._allowances.fits(self._asked, self._units, self._limit)
 
     def _amount(self, loss: Loss) -> np.ndarray:
-        total = self.accountant.cost(loss)
-        return np.array([math.ceil(part * UNITS) for part in total], dtype=np.int64)
+        return in_units(self.accountant.cost(loss))
 
     def _follow(self, envelope: Envelope) -> None:
         """Keep step with the two rows of an answer (reserved, then released or failed)."""
@@ -138,11 +125,7 @@ class CohortGate(Gate):
         self._allowances = Allowances(self.people, len(self.accountant.components))
         for entry in self.ledger.entries():
             self._seen = entry.seq
-            if entry.event == "reserved" and entry.body["kind"] in self._kinds:
-                query = self._kinds[entry.body["kind"]].from_fields(entry.payload)
-                assert isinstance(query, CohortQuery)
-                units = self._amount(Loss.from_dict(entry.body["loss"]))
-                self._allowances.charge(query.asked(self.people), units)
+            self._allowances.follow(entry, self.accountant, self._kinds)
 
 
 class CohortDisclosure(LocalDisclosure):
@@ -167,6 +150,7 @@ class CohortDisclosure(LocalDisclosure):
         ledger: str | Path | None = None,
         name: str = "cohort",
         study: str = "",
+        block: int = 1,
     ) -> CohortDisclosure:
         """Put a gate before a cohort's records.
 
@@ -178,6 +162,7 @@ class CohortDisclosure(LocalDisclosure):
             ledger: an SQLite file; none keeps it in memory.
             name: names the cohort.
             study: a name for the ledger.
+            block: 1; see :class:`CohortGate`.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         secret = b"" if seed is None else f"test secret {seed}".encode()
@@ -189,6 +174,7 @@ class CohortDisclosure(LocalDisclosure):
             noise=noise,
             queries=queries,
             study=study,
+            block=block,
             secret=secret or np.random.SeedSequence().generate_state(8).tobytes(),
         )
         return cls(gate)
@@ -197,12 +183,15 @@ class CohortDisclosure(LocalDisclosure):
         """What the individuals have spent: see the base, for the one who spent most.
 
         Returns:
-            also columns people and least (what the one who spent least has spent).
+            also columns people and least (what the one who spent least has spent, in the
+            accountant's own unit).
         """
-        frame = super().budget()
-        spent = self._gate.allowances()[:, 0]
-        if np.isfinite(frame["spent"]).all() and self._gate.accountant.name == "pure":
-            frame["spent"] = spent.max()
-            limit = self._gate.policy.budget
-            frame["remaining"] = None if limit is None else float(limit.epsilon) - spent.max()
-        return frame.assign(people=self.people, least=spent.min())
+        frame, gate = super().budget(), self._gate
+        limit, accountant = gate.policy.budget, gate.accountant
+        if np.isfinite(frame["spent"]).all():
+            delta = STATED if limit is None else limit.delta
+            state = accountant.odometer if limit is None else accountant.guarantee
+            most = float(state(gate.most, delta)[0])
+            frame["spent"] = most
+            frame["remaining"] = None if limit is None else max(0.0, float(limit.epsilon) - most)
+        return frame.assign(people=self.people, least=gate.allowances()[:, 0].min())

@@ -76,13 +76,14 @@ def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> list[tuple
         parts = planned.query.parts(schema)
         for guard, names in zip(guards, assign(guards, parts), strict=True):
             group = {name: guarded_under(parts[name], policy) for name in names}
-            found += [(use, planned.query.kind) for use in _use(guard, group)]
+            spend = guard.amount(planned.spend)
+            found += [(use, planned.query.kind) for use in _use(guard, spend, group)]
     return found
 
 
-def _use(guard: Guard, group: Mapping[str, Guarded]) -> list[Use]:
+def _use(guard: Guard, spend: Fraction, group: Mapping[str, Guarded]) -> list[Use]:
     """The guard's use, if it is one of noise."""
-    mechanism, spend = mechanism_of(guard), guard.amount(None)
+    mechanism = mechanism_of(guard)
     if not group or mechanism.currency is None or not mechanism.supports(group):
         return []
     bound = joint(group)

@@ -113,14 +113,15 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
     parts = query.parts(schema)
     guards = policy.guards[query.kind]
     return [
-        _line(query.kind, times, guard, {name: parts[name] for name in names}, policy)
+        _line(planned, guard, {name: parts[name] for name in names}, policy)
         for guard, names in zip(guards, assign(guards, parts), strict=True)
         if names
     ]
 
 
-def _line(kind: str, times: int, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
-    mechanism, amount = mechanism_of(guard), guard.amount(None)
+def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
+    kind, times = planned.query.kind, planned.times
+    mechanism, amount = mechanism_of(guard), guard.amount(planned.spend)
     times = times if guard.times is None else min(times, guard.times)
     group = {name: guarded_under(part, policy) for name, part in parts.items()}
     if mechanism.name == "refuse":

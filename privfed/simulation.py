@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients, plugins
+from privfed import clients, cohort_study, plugins
+from privfed.cohort import CohortDisclosure
+from privfed.cohort_study import PreparedCohort
 from privfed.data import Dataset, load
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, PolicyError, StudyError
 from privfed.finding import Finding
 from privfed.guard_audit import audit_guards
 from privfed.learners.base import FederatedLearner
+from privfed.learners.rule_search import RuleSearch
 from privfed.local import LocalDisclosure
 from privfed.metrics import measure
 from privfed.named import mechanism_of
@@ -67,6 +70,34 @@ class Prepared:
         columns = [column for column in self.train.columns if column not in beside]
         return Schema.infer(self.train[columns], self.dataset.target)
 
+    def federate(self, adopted: Policy, ledgers: Path, block: int) -> LocalDisclosure:
+        """Put a gate before each client's records, with a ledger each."""
+        return LocalDisclosure.from_frame(
+            self.train,
+            target=self.dataset.target,
+            client=self.owner,
+            individual=self.study.data.individual,
+            schema=self.dataset.schema,
+            policy=adopted,
+            seed=self.study.seed if self.study.noise == "test" else None,
+            ledgers=ledgers,
+            study=self.study.name,
+            block=block,
+        )
+
+    def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
+        """Utility on the held-out records."""
+        return measure(model, self.train, self.test, schema)
+
+    def facts(self) -> dict[str, Any]:
+        """How much each client holds, and how much of it lay beyond the schema's bounds."""
+        sizes = self.train[self.owner].value_counts(sort=False)
+        clipped = {name: records.clipped for name, records in self.truth().items()}
+        return {
+            "records": {str(name): int(size) for name, size in sizes.items()},
+            "clipped": {name: count for name, count in clipped.items() if count},
+        }
+
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
         return {
@@ -75,8 +106,28 @@ class Prepared:
         }
 
 
-def prepare(study: Study) -> Prepared:
-    """Load a study's table, divide it among the clients and hold a part of each out."""
+#: What a study can be about: a divided table, or a cohort's rules.
+AnyPrepared = Prepared | PreparedCohort
+
+
+def prepare(study: Study) -> AnyPrepared:
+    """Load what a study is about: a cohort's rules, or a table with its owners."""
+    if study.clients.partition == "cohort":
+        return cohort_study.prepare(study, learner(study))
+    return divide(study)
+
+
+def divide(study: Study) -> Prepared:
+    """Load a study's table, divide it among the clients and hold a part of each out.
+
+    Raises:
+        StudyError: the learner does not learn from tables.
+    """
+    if isinstance(learner(study), RuleSearch):
+        raise StudyError(
+            f"learner {study.learner.name!r} learns from a cohort's rules; write "
+            'source = "rules/" under [data] and partition = "cohort" under [clients]'
+        )
     dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
@@ -96,6 +147,8 @@ def public_schema(study: Study) -> Schema:
     Raises:
         StudyError: there is none, and only the data could give one away.
     """
+    if study.clients.partition == "cohort":
+        return cohort_study.public_schema(study)
     dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
     if dataset.schema is None:
         raise StudyError(
@@ -191,6 +244,7 @@ class Watched(Disclosure):
 
     def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
         self.clients, self.schema = inner.clients, inner.schema
+        self.people = inner.people if isinstance(inner, CohortDisclosure) else None
         self.asked = self.rounds = 0
         self._inner, self._progress = inner, progress
 
@@ -204,7 +258,7 @@ class Watched(Disclosure):
 
 
 def run(
-    prepared: Prepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
+    prepared: AnyPrepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study)
@@ -212,7 +266,7 @@ def run(
     folder = output.policy(choice.name)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    federation = _federation(prepared, adopted, folder / "ledgers", choice.block)
+    federation = prepared.federate(adopted, folder / "ledgers", choice.block)
     try:
         metrics = _learn(prepared, model, Watched(federation, progress))
         heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
@@ -224,7 +278,7 @@ def run(
         output.write(choice.name, "model.json", model.to_dict())
 
 
-def attack(prepared: Prepared, transcript: Transcript) -> list[Finding]:
+def attack(prepared: AnyPrepared, transcript: Transcript) -> list[Finding]:
     """Put every attack that a study names to a transcript."""
     truth, found = prepared.truth(), []
     for tried in _attacks(prepared.study):
@@ -233,7 +287,7 @@ def attack(prepared: Prepared, transcript: Transcript) -> list[Finding]:
     return found
 
 
-def audit(prepared: Prepared, choice: PolicyChoice) -> list[Finding]:
+def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     """Audit the noise mechanisms that one policy relies on; no record is read."""
     study, model = prepared.study, learner(prepared.study)
     noise = TestNoise(study.seed) if study.noise == "test" else None
@@ -246,39 +300,20 @@ def _attacks(study: Study) -> list[Any]:
     return [plugins.load("attacks", name)() for name in names]
 
 
-def _learn(prepared: Prepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
+def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
     before = perf_counter()
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
-        metrics |= measure(model, prepared.train, prepared.test, federation.schema)
+        metrics |= prepared.score(model, federation.schema)
     except NobodyAnswered as silence:
         metrics["stopped"] = str(silence)
-    sizes = prepared.train[prepared.owner].value_counts(sort=False)
-    clipped = {name: records.clipped for name, records in prepared.truth().items()}
     return metrics | {
         "seconds": perf_counter() - before,
         "questions": federation.asked,
         "rounds": federation.rounds,
-        "records": {str(name): int(size) for name, size in sizes.items()},
-        "clipped": {name: count for name, count in clipped.items() if count},
+        **prepared.facts(),
     }
-
-
-def _federation(prepared: Prepared, adopted: Policy, ledgers: Path, block: int) -> LocalDisclosure:
-    study = prepared.study
-    return LocalDisclosure.from_frame(
-        prepared.train,
-        target=prepared.dataset.target,
-        client=prepared.owner,
-        individual=study.data.individual,
-        schema=prepared.dataset.schema,
-        policy=adopted,
-        seed=study.seed if study.noise == "test" else None,
-        ledgers=ledgers,
-        study=study.name,
-        block=block,
-    )
 
 
 def _with_schema(study: Study, dataset: Dataset) -> Dataset:

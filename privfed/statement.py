@@ -13,6 +13,7 @@ from typing import Any
 
 from privfed import plugins
 from privfed.accountant import STATED, Accountant, Amount, Budget
+from privfed.allowances import Allowances, asked_in, in_units, people_of
 from privfed.chain import Entry
 from privfed.errors import InputError
 from privfed.exact import text
@@ -73,12 +74,16 @@ class Line:
 
 
 class _Sums:
-    """Totals of answered and unanswered charges, by name."""
+    """Totals of answered and unanswered charges, by name.
+
+    Of a cohort's charges the total is that of the individual who was charged most.
+    """
 
     def __init__(self) -> None:
         self.spent: dict[str, Total] = {}
         self.reserved: dict[str, Total] = {}
         self.accountant = ""
+        self._each: dict[tuple[str, int], Allowances] = {}
 
     def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
         """Count one charging row, a block's answered and unanswered parts apart."""
@@ -87,7 +92,18 @@ class _Sums:
         self.accountant = entry.body.get("accountant", self.accountant)
         for name in names:
             for sums, count in ((self.spent, answered), (self.reserved, open_)):
-                sums[name] = sums.get(name, Total(())).plus(cost, finite, count)
+                total = sums.get(name, Total(())).plus(cost, finite, count)
+                if people_of(entry) is not None and count:
+                    most = self._most((name, id(sums)), entry, cost, count)
+                    total = Total(most, total.unprotected, total.times)
+                sums[name] = total
+
+    def _most(self, key: tuple[str, int], entry: Entry, cost: Amount, count: int) -> Amount:
+        """Charge those whom a question asked, and give the total of the one charged most."""
+        people = people_of(entry) or 1
+        each = self._each.setdefault(key, Allowances(people, len(cost)))
+        each.charge(asked_in(entry), in_units(cost) * count)
+        return each.most
 
 
 def statement(

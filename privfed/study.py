@@ -21,7 +21,7 @@ from privfed.errors import StudyError
 from privfed.exact import exact
 
 T = TypeVar("T")
-Partition = Literal["iid", "column", "dirichlet", "quantity"]
+Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
 BUILT_IN = "diabetes"
 
 
@@ -30,7 +30,8 @@ class DataChoice:
     """The table: ``[data]``.
 
     Args:
-        source: a bundled set's name, a path ending in ``.csv``, or ``openml:NAME``.
+        source: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a
+            folder ending in ``/`` with one file of rules for each individual.
         target: the column to predict, where the source does not say it.
         schema: path of a schema file, where the source has none; without one the bounds are read
             off the data, which every ledger records as an unprotected release.
@@ -50,7 +51,8 @@ class ClientsChoice:
     """Who owns which record: ``[clients]``.
 
     Args:
-        partition: ``column``, ``iid``, ``dirichlet`` (uneven mixtures) or ``quantity`` (uneven sizes).
+        partition: ``column``, ``iid``, ``dirichlet`` (uneven mixtures), ``quantity`` (uneven sizes),
+            or ``cohort``: each individual owns one file of rules, and one gate simulates them all.
         column: the column that names the owners (``column``).
         count: how many clients (the other three), or
         names: what they are called.
@@ -178,13 +180,14 @@ class Study:
         )
         _check_data(study.data, where)
         _check_clients(study.clients, where)
+        _check_cohort(study, where)
         return study
 
     def to_dict(self) -> dict[str, Any]:
         """Give the study as plain data, the form of its file, with its paths made absolute."""
         data = replace(
             self.data,
-            source=self._absolute(self.data.source, ".csv"),
+            source=self._absolute(self.data.source, ".csv", "/"),
             schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
         )
         policies = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
@@ -210,8 +213,10 @@ class Study:
         )
         return replace(self, policies=policies, seed=seed)
 
-    def _absolute(self, text: str, ending: str) -> str:
-        return str((self.folder / text).resolve()) if text.endswith(ending) else text
+    def _absolute(self, text: str, *endings: str) -> str:
+        if not text.endswith(endings):
+            return text
+        return str((self.folder / text).resolve()) + "/" * text.endswith("/")
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,24 @@ def _check_clients(clients: ClientsChoice, where: str) -> None:
         raise StudyError(f'{where}, [clients]: column goes with partition = "column"')
     if by_column and (clients.count is not None or clients.names is not None):
         raise StudyError(f"{where}, [clients]: the column names the clients; leave count and names")
+
+
+def _check_cohort(study: Study, where: str) -> None:
+    cohort, data = study.clients.partition == "cohort", study.data
+    if cohort != data.source.endswith("/"):
+        raise StudyError(
+            f'{where}: partition = "cohort" goes with a folder of rule files; write both '
+            'source = "rules/" under [data] and partition = "cohort" under [clients], or neither'
+        )
+    if cohort and data.schema is None:
+        raise StudyError(
+            f'{where}, [data]: rules need the public bounds of their variables; write schema = "...toml"'
+        )
+    if cohort and replace(study.clients, partition="cohort") != ClientsChoice("cohort"):
+        raise StudyError(
+            f"{where}, [clients]: every individual of a cohort owns one file; leave "
+            "column, count, names and alpha out"
+        )
 
 
 def _plain(choice: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from privfed import plugins
 from privfed.accountant import STATED, Accountant, Amount
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
+from privfed.allowances import Allowances, people_of
 from privfed.errors import LedgerError, PluginError
 from privfed.ledger import Entry, Ledger
 from privfed.loss import Loss
@@ -185,10 +186,12 @@ def _client(
 ) -> ClientAccount:
     account = ClientAccount(name, intact=intact, head=(rows[-1].seq, rows[-1].hash))
     accountant, total = gauge.accountant, gauge.accountant.nothing
+    people = next((count for count in map(people_of, rows) if count is not None), None)
+    each = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
     for row in rows:
         if row.event in CHARGING:
-            total = _step(account, row, gauge, total)
+            total = _step(account, row, gauge, total, each)
         elif row.event == "released":
             account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
         elif row.event == "failed":
@@ -214,11 +217,20 @@ def _delta(policy: Policy, accountant: Accountant) -> Fraction:
     return Fraction(0) if accountant.components[0] == "epsilon" else Fraction(1, 10**5)
 
 
-def _step(account: ClientAccount, row: Entry, gauge: _Gauge, total: Amount) -> Amount:
-    """Count one row; a block is many charges and no question, a draw a question and no charge."""
+def _step(
+    account: ClientAccount, row: Entry, gauge: _Gauge, total: Amount, each: Allowances | None
+) -> Amount:
+    """Count one row; a block is many charges and no question, a draw a question and no charge.
+
+    Of a cohort the total is that of the individual who spent most.
+    """
     loss = Loss.from_dict(row.body["loss"])
-    for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
-        total = gauge.accountant.add(total, loss)
+    if each is not None and loss.finite:
+        each.follow(row, gauge.accountant)
+        total = each.most
+    else:
+        for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
+            total = gauge.accountant.add(total, loss)
     account.secure = account.secure and bool(row.body["secure"])
     if row.event != "block":
         account.unprotected += not loss.finite

@@ -18,7 +18,8 @@ from scipy import stats
 from privfed.errors import InputError, NobodyAnswered
 from privfed.learners.rule_search.asking import Asking, Found, Step
 from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.queries import Asked, SampledRule
+from privfed.learners.rule_search.hashed import hashed_counts
+from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule
 from privfed.learners.rule_search.tree_search import Allocation, Node
 from privfed.learners.stl.grammar import Symbols
 
@@ -79,6 +80,8 @@ class SampledSearch:
         slots: places from which an individual draws one rule: its largest number of rules.
         most: most templates of one question.
         seed: draws the public order of the individuals.
+        encoding: of an answer, ``unary`` (a bit for each template) or ``hashed`` (one bit, and more
+            noise above epsilon 1 or so: see ``hashed.py``).
     """
 
     asking: Asking
@@ -88,6 +91,7 @@ class SampledSearch:
     slots: int
     most: int = 2000
     seed: int = 0
+    encoding: Encoding = "unary"
 
     def run(self) -> list[Found]:
         """Search level by level; estimates are of matching rules, not of their holders."""
@@ -121,8 +125,11 @@ class SampledSearch:
         """Scale by the number of slots, for a rule is sampled with one chance in so many."""
         asking = self.asking
         who = Asked(asking.people, first, last, self.seed + 1)
-        query = SampledRule(who, asking.grammar.digest, tuple(templates), self.slots)
-        estimated = counts(asking.federation.ask(query, spend=self.total).only, who.size)
+        hashed = self.encoding == "hashed"
+        kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
+        query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
+        answer = asking.federation.ask(query, spend=self.total).only
+        estimated = hashed_counts(answer) if hashed else counts(answer, who.size)
         asking.steps.append(
             Step(len(templates), who.size, float(self.total), float(estimated.estimate[0]))
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from privfed.errors import InputError
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.formula import Formula
 from privfed.learners.stl.learner import GeneticRules
+from privfed.learners.stl.rule_file import write_rules
 
 
-def learn_rules(
+def learn_each(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
-) -> RuleBook:
+) -> dict[str, list[Formula]]:
     """Let each individual learn from its own trajectories; nobody sees another's.
 
     Args:
@@ -24,14 +26,38 @@ def learn_rules(
         people: whose each trajectory is, shape (samples,).
         settings: the learner; each individual gets a seed of its own.
 
+    Returns:
+        everybody's canonical rules by name; an individual of one class alone has none.
+
     Raises:
         InputError: arrays of different lengths.
     """
     if not len(signals) == len(labels) == len(people):
         raise InputError("trajectories, labels and people need one entry for each trajectory")
-    rules: dict[str, Sequence[Formula]] = {}
+    rules: dict[str, list[Formula]] = {}
     for number, person in enumerate(np.unique(people)):
         own = np.asarray(people) == person
         seeded = replace(settings, seed=settings.seed + number)
         rules[str(person)] = [found.rule for found in seeded.learn(signals[own], labels[own])]
-    return RuleBook.of(rules, settings.grammar)
+    return rules
+
+
+def learn_rules(
+    signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
+) -> RuleBook:
+    """Let each individual learn, and index what they hold: see :func:`learn_each`."""
+    return RuleBook.of(learn_each(signals, labels, people, settings), settings.grammar)
+
+
+def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:
+    """Write one file of rules for each individual, as a cohort's study reads them.
+
+    Raises:
+        InputError: a name that cannot be a file's.
+    """
+    for name in rules:
+        if not name or Path(name).name != name or name.startswith("."):
+            raise InputError(f"an individual called {name!r} cannot name a file; rename it")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, held in rules.items():
+        write_rules(Path(folder) / f"{name}.stl", held)

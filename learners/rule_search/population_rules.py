@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from privfed.learners.stl.formula import Formula, show
@@ -16,10 +17,28 @@ from privfed.learners.stl.robustness import robustness
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """A rule with the share of individuals that are estimated to hold it."""
+    """A rule with the share of individuals that are estimated to hold it.
+
+    Args:
+        rule: the rule.
+        share: the estimate, unbiased before the rule was chosen for being large.
+        deviation: standard deviation of the noise in it; where a question asks only a part of the
+            people, who was drawn adds to that.
+    """
 
     rule: Formula
     share: float
+    deviation: float = 0.0
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Confidence limits of the share by the normal law, within [0, 1]."""
+        reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
+        return max(0.0, self.share - reach), min(1.0, self.share + reach)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the rule as text with its share and 95 % limits."""
+        low, high = self.interval()
+        return {"rule": show(self.rule), "share": self.share, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class PopulationRules:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the rules as text with their shares."""
-        rules = [{"rule": show(r.rule), "share": r.share} for r in self.rules]
+        rules = [rule.to_dict() for rule in self.rules]
         return {"variables": list(self.variables), "cut": self.cut, "rules": rules}
 
 

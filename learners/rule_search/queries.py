@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from privfed.learners.stl.grammar import Symbols
 from privfed.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.query import CohortQuery, View
 from privfed.schema import Schema
+
+#: How a frequency oracle's answer is written.
+Encoding = Literal["unary", "hashed"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
             raise QueryError("false-partition", "two templates are nested: one rule matches both")
 
 
-class _RuleQuery(CohortQuery):
+class RuleQuery(CohortQuery):
     """What all questions to holders of rules share."""
 
     who: Asked
@@ -104,7 +107,7 @@ class _RuleQuery(CohortQuery):
 
 
 @dataclass(frozen=True)
-class TemplateBits(_RuleQuery):
+class TemplateBits(RuleQuery):
     """One bit for each template from each individual: do you hold a rule that matches it?
 
     Sensitivity: the templates are disjoint, so one rule more or less turns at most one bit of its
@@ -139,7 +142,7 @@ class TemplateBits(_RuleQuery):
 
 
 @dataclass(frozen=True)
-class SampledRule(_RuleQuery):
+class SampledRule(RuleQuery):
     """Each individual draws one of its rules in secret, and marks the template that it matches.
 
     One of ``slots`` equally likely places is drawn; an individual with fewer rules draws an empty
@@ -169,21 +172,83 @@ class SampledRule(_RuleQuery):
         return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Mark the rule in each individual's drawn place."""
+        """Mark the template of each individual's drawn rule."""
         book = self._book(view)
         asked = self.asked(len(book))
-        drawn = self._drawn(book, view)
-        bits = np.zeros((len(self.templates), len(book)), dtype=bool)
-        for row, template in enumerate(self.templates):
-            low, high = book.span(template)
-            inside = slice(int(book.starts[low]), int(book.starts[high]))
-            people = book.holders[inside]
-            bits[row, people[book_places(book)[inside] == drawn[people]]] = True
-        return {"bits": bits[:, asked]}
+        drawn = sampled_templates(book, view, self.templates, self.slots, self.who.seed)[asked]
+        return {"bits": drawn[None] == np.arange(len(self.templates))[:, None]}
 
-    def _drawn(self, book: RuleBook, view: View) -> np.ndarray:
-        """The place that each individual drew, from its own durable secret."""
-        return view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
+
+def sampled_templates(
+    book: RuleBook, view: View, templates: Sequence[Symbols], slots: int, seed: int
+) -> np.ndarray:
+    """Which template the rule in each individual's drawn place matches, or -1, shape (people,).
+
+    The place comes from the client's own durable secret, one for each public seed.
+    """
+    places = view.rng(f"sampled rule {seed}").integers(0, slots, len(book))
+    drawn = np.full(len(book), -1, dtype=np.int64)
+    for row, template in enumerate(templates):
+        low, high = book.span(template)
+        inside = slice(int(book.starts[low]), int(book.starts[high]))
+        people = book.holders[inside]
+        drawn[people[book_places(book)[inside] == places[people]]] = row
+    return drawn
+
+
+@dataclass(frozen=True)
+class HashedRule(RuleQuery):
+    """Each individual draws one of its rules in secret, and gives a public hash of its template.
+
+    Who drew a rule that matches no template, or an empty place, gives the hash of code 0.
+
+    Sensitivity: one bit for each individual, whatever it holds: L1 = 1, over one rule as well as
+    over anything.
+    """
+
+    who: Asked
+    grammar: str
+    templates: tuple[Symbols, ...]
+    slots: int
+    kind: ClassVar[str] = "rule_search.hashed"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``bits``, shape (1, individuals asked)."""
+        self.who.check()
+        check_siblings(self.templates)
+        if self.slots < 1:
+            raise QueryError("malformed", "sampling needs at least one slot")
+        one = Bound(1, 1)
+        shape = (1, self.who.size)
+        sensitivity = Sensitivity(one, one, one)
+        return {"bits": Part(PartType.BITS, ("hash", "individual"), shape, sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """The parity of each individual's mask and its template's code."""
+        book = self._book(view)
+        asked = self.asked(len(book))
+        codes = 1 + sampled_templates(book, view, self.templates, self.slots, self.who.seed)
+        return {"bits": parity(self.masks() & codes[asked].astype(np.uint32))[None]}
+
+    def masks(self) -> np.ndarray:
+        """The public mask of each individual asked, shape (individuals,)."""
+        return _masks(self.digest, self.who.size, self.width)
+
+    @property
+    def width(self) -> int:
+        """Bits of a mask, enough for all codes."""
+        return len(self.templates).bit_length()
+
+
+@lru_cache(maxsize=4)
+def _masks(digest: str, size: int, width: int) -> np.ndarray:
+    rng = np.random.default_rng(int(digest[:16], 16))
+    return rng.integers(0, 2**width, size, dtype=np.uint32)
+
+
+def parity(numbers: np.ndarray) -> np.ndarray:
+    """Whether each number has an odd number of set bits."""
+    return np.asarray(np.bitwise_count(numbers) % 2 == 1)
 
 
 @lru_cache(maxsize=2)
@@ -198,7 +263,7 @@ def book_places(book: RuleBook) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Parameters(_RuleQuery):
+class Parameters(RuleQuery):
     """The parameters of complete structures: a value each, whether or not there is a match.
 
     Sensitivity: for each parameter an individual gives a value scaled to [0, 1] by public ranges,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,14 @@ from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilo
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
-from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
+from privfed.learners.rule_search.queries import (
+    Asked,
+    Encoding,
+    HashedRule,
+    Parameters,
+    SampledRule,
+    TemplateBits,
+)
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.part import Unit
@@ -59,6 +66,8 @@ class RuleSearch(FederatedLearner):
         confirm: share of epsilon for the last question of ``levels``.
         most_templates: most templates of one question.
         slots: most rules of an individual, for ``sampled``.
+        encoding: of an answer to ``sampled``: ``unary``, a bit for each template, or ``hashed``, one
+            bit in all, with more noise.
         parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
             their public ranges.
         percent: percentile of the individuals' parameters that the population's rule takes.
@@ -70,7 +79,7 @@ class RuleSearch(FederatedLearner):
         seed: public randomness: the order of children and of individuals.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, HashedRule, Parameters)
 
     def __init__(
         self,
@@ -85,6 +94,7 @@ class RuleSearch(FederatedLearner):
         confirm: Number = "0.4",
         most_templates: int = 5000,
         slots: int = 128,
+        encoding: Encoding = "unary",
         parameter_epsilon: Number = 0,
         percent: float = 50.0,
         operators: tuple[str, ...] = ("&", "|", "U", "F", "G"),
@@ -105,6 +115,7 @@ class RuleSearch(FederatedLearner):
         self.confirm = confirm
         self.most_templates = most_templates
         self.slots = slots
+        self.encoding = encoding
         self.parameter_epsilon = parameter_epsilon
         self.percent = percent
         self.operators = operators
@@ -132,7 +143,7 @@ class RuleSearch(FederatedLearner):
         self.steps_ = asking.steps
         parameters = self._parameters(asking, self.found_)
         rules = (
-            WeightedRule(grammar.formula(found.structure, values), found.share)
+            WeightedRule(grammar.formula(found.structure, values), found.share, found.deviation)
             for found, values in zip(self.found_, parameters, strict=True)
         )
         self.rules_ = PopulationRules(tuple(rules), grammar.names)
@@ -141,6 +152,8 @@ class RuleSearch(FederatedLearner):
     def _check(self) -> None:
         if self.strategy not in _UNITS:
             raise InputError(f"strategy must be one of {', '.join(_UNITS)}, not {self.strategy!r}")
+        if self.encoding not in get_args(Encoding):
+            raise InputError(f"encoding must be unary or hashed, not {self.encoding!r}")
         exact(self.epsilon, "epsilon")
         exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if self.questions < 1 or self.levels < 1 or self.slots < 1 or self.most_templates < 1:
@@ -176,6 +189,7 @@ class RuleSearch(FederatedLearner):
                 self.slots,
                 self.most_templates,
                 self.seed,
+                self.encoding,
             ).run()
         return self._tree(asking, total).run(self.most_questions)
 
@@ -260,13 +274,29 @@ class RuleSearch(FederatedLearner):
     def _guards(self, spend: Fraction, cap: Fraction) -> dict[str, tuple[Guard, ...]]:
         bits = (Guard.of("randomized_response", spend=spend, cap=cap),)
         values = (Guard.of("laplace", spend=spend, cap=cap),)
-        return {TemplateBits.kind: bits, SampledRule.kind: bits, Parameters.kind: values}
+        return {
+            **dict.fromkeys((TemplateBits.kind, SampledRule.kind, HashedRule.kind), bits),
+            Parameters.kind: values,
+        }
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """One typical question, as often as it will be asked at most."""
-        grammar = self._grammar(schema)
-        who = Asked.everybody(self.people or 1)
-        template = tuple(grammar.continuations(())[0])
-        query = TemplateBits(who, grammar.digest, (template,))
-        times = {"equal": self.questions, "levels": self.levels + 1}.get(self.strategy, 1)
-        return [Planned(query, times)]
+        """Every question at what it spends; where the search decides, one that spends it all."""
+        grammar, who = self._grammar(schema), Asked.everybody(self.people or 1)
+        atom, spend = (1,), exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
+        bits: Query = TemplateBits(who, grammar.digest, (atom,))
+        if self.strategy == "sampled":
+            sampled = HashedRule if self.encoding == "hashed" else SampledRule
+            bits = sampled(who, grammar.digest, (atom,), self.slots)
+        planned = [Planned(bits, times, each) for times, each in self._spends() if each > 0]
+        if spend > 0:
+            query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
+            planned.append(Planned(query, 1, spend))
+        return planned
+
+    def _spends(self) -> list[tuple[int, Fraction]]:
+        """How often the structures are asked for, and at which epsilon."""
+        total = exact(self.epsilon, "epsilon")
+        if self.strategy == "equal":
+            return [(self.questions, Equal(total, self.questions, self.threshold).share)]
+        once = self.strategy in ("parts", "sampled")
+        return [(1, min(total, Fraction(MOST)) if once else total)]

@@ -94,8 +94,12 @@ class Equal(Allocation):
 
     def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
         """A Q-th of the budget, and nu N."""
-        share = Fraction(math.floor(self.total / self.questions * 10**9), 10**9)
-        return share, self.threshold * people
+        return self.share, self.threshold * people
+
+    @property
+    def share(self) -> Fraction:
+        """Epsilon of one question."""
+        return Fraction(math.floor(self.total / self.questions * 10**9), 10**9)
 
 
 class Adaptive(Allocation):

@@ -17,6 +17,8 @@ RELATIONS = ("<=", ">=", "=")
 CONNECTIVES = ("&", "|", "->")
 #: Steps from now, both ends included.
 Interval = tuple[int, int]
+#: Where a part of a formula stands: which child, from the top down.
+Path = tuple[int, ...]
 
 
 class RuleError(InputError):
@@ -117,6 +119,28 @@ def rebuilt(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
     if isinstance(formula, Until):
         return Until(formula.interval, *parts)
     return formula
+
+
+def paths(formula: Formula) -> list[Path]:
+    """Where all parts of a formula stand, itself first, in preorder."""
+    below = enumerate(children(formula))
+    return [(), *((place, *path) for place, child in below for path in paths(child))]
+
+
+def at(formula: Formula, path: Path) -> Formula:
+    """The part of a formula at a place."""
+    for place in path:
+        formula = children(formula)[place]
+    return formula
+
+
+def put(formula: Formula, path: Path, part: Formula) -> Formula:
+    """The formula with another part at a place."""
+    if not path:
+        return part
+    parts = list(children(formula))
+    parts[path[0]] = put(parts[path[0]], path[1:], part)
+    return rebuilt(formula, tuple(parts))
 
 
 def operators(formula: Formula) -> int:

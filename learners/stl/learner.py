@@ -7,9 +7,7 @@ hold. Nothing here is private and nothing of it leaves: the rules are the client
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,10 +17,14 @@ from privfed.learners.stl.formula import (
     Atom,
     Connective,
     Formula,
+    Path,
     Temporal,
     Until,
+    at,
     children,
     operators,
+    paths,
+    put,
     rebuilt,
 )
 from privfed.learners.stl.grammar import Grammar
@@ -30,6 +32,10 @@ from privfed.learners.stl.robustness import check_signals, trace
 
 #: Points of each variable's distribution that a threshold may take.
 _QUANTILES = np.linspace(0.05, 0.95, 19)
+#: Robustness is cut off here, where an interval lies beyond a trajectory's end.
+_FAR = 1e6
+#: Intervals tried for each temporal operator of a rule, in one sweep.
+_INTERVALS = 6
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class GeneticRules:
     Args:
         grammar: which rules there can be.
         rules: most rules to give back, of different structures.
+        least: least score of such a rule, at most about 1.1 (balanced accuracy from -1 to 1, a tenth
+            for the gap between the classes, a hundredth off for each operator); above 0.
         population: structures alive in each generation.
         generations: how often the population is renewed.
         sweeps: passes of the local search over a rule's parameters.
@@ -55,10 +63,19 @@ class GeneticRules:
 
     grammar: Grammar
     rules: int = 10
+    least: float = 0.5
     population: int = 24
     generations: int = 6
     sweeps: int = 1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = (self.rules, self.population, self.generations + 1, self.sweeps + 1)
+        if min(sizes) < 1 or not 0 < self.least < 2:
+            raise InputError(
+                "a genetic search needs rules and a population of at least 1, generations and "
+                "sweeps of at least 0, and a least score above 0 and below 2"
+            )
 
     def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[Scored]:
         """Learn rules, best first.
@@ -68,7 +85,7 @@ class GeneticRules:
             labels: true for the positive class, shape (samples,).
 
         Returns:
-            canonical rules with positive score; empty where one class is missing.
+            canonical rules; empty where one class is missing or nothing tells the two apart.
 
         Raises:
             InputError: malformed trajectories or labels.
@@ -88,7 +105,8 @@ class _Search:
 
     def __init__(self, settings: GeneticRules, signals: np.ndarray, positive: np.ndarray) -> None:
         self._settings, self._grammar = settings, settings.grammar
-        self._signals, self._positive = signals, positive
+        self._signals = signals
+        self._classes = np.array([positive / positive.sum(), ~positive / (~positive).sum()])
         self._rng = np.random.default_rng(settings.seed)
         self._places = {name: place for place, name in enumerate(self._grammar.names)}
         self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
@@ -103,15 +121,17 @@ class _Search:
             children = [self._tuned(self._child(alive)) for _ in alive]
             alive = sorted(alive + children, key=lambda s: -s.score)[: self._settings.population]
         ranked = sorted(self._best.values(), key=lambda s: -s.score)
-        return [scored for scored in ranked if scored.score > 0][: self._settings.rules]
+        good = [scored for scored in ranked if scored.score >= self._settings.least]
+        return good[: self._settings.rules]
 
     # --- structures ----------------------------------------------------------------------------
 
     def _random(self, most: int) -> Formula:
         """A random formula of at most so many operators."""
-        if most == 0 or self._rng.random() < 0.4 or not self._grammar.operators:
+        usable = [operator for operator in self._grammar.operators if operator != "!"]
+        if most == 0 or self._rng.random() < 0.4 or not usable:
             return self._atom()
-        operator = self._pick([o for o in self._grammar.operators if o != "!"])
+        operator = self._pick(usable)
         if operator in ("F", "G"):
             return Temporal(operator, self._interval(), self._random(most - 1))
         left, right = self._random((most - 1) // 2), self._random(most - 1 - (most - 1) // 2)
@@ -170,11 +190,11 @@ class _Search:
     # --- parameters ----------------------------------------------------------------------------
 
     def _tuned(self, formula: Formula) -> Scored:
-        """Local search over thresholds, then the canonical form; remembers the best by structure."""
+        """Local search over parameters, then the canonical form; remembers the best by structure."""
         best = Scored(formula, self._score(formula))
         for _ in range(self._settings.sweeps):
-            for place in range(_count_atoms(best.rule)):
-                best = self._improved(best, place)
+            for path in paths(best.rule):
+                best = self._improved(best, path)
         rule = canonical(best.rule)
         best = Scored(rule, best.score)
         structure = self._grammar.structure(rule)
@@ -183,19 +203,23 @@ class _Search:
             self._best[structure] = best
         return best
 
-    def _improved(self, best: Scored, place: int) -> Scored:
-        """Try quantiles for one threshold."""
-        for level in range(0, len(_QUANTILES), 3):
-            tried = _with_threshold(best.rule, place, partial(self._set, level))
+    def _improved(self, best: Scored, path: Path) -> Scored:
+        """Try other parameters of one part."""
+        for part in self._variants(at(best.rule, path)):
+            tried = put(best.rule, path, part)
             score = self._score(tried)
             if score > best.score:
                 best = Scored(tried, score)
         return best
 
-    def _set(self, level: int, atom: Atom) -> Atom:
-        return Atom(
-            atom.variable, atom.relation, float(self._levels[level, self._places[atom.variable]])
-        )
+    def _variants(self, part: Formula) -> list[Formula]:
+        """The part with other thresholds (some quantiles) or with other, random intervals."""
+        if isinstance(part, Atom):
+            levels = self._levels[::3, self._places[part.variable]].tolist()
+            return [replace(part, threshold=level) for level in levels]
+        if isinstance(part, Temporal | Until):
+            return [replace(part, interval=self._interval()) for _ in range(_INTERVALS)]
+        return []
 
     def _score(self, formula: Formula) -> float:
         """(mean robustness of positives - of negatives) / (sum of deviations), minus the size.
@@ -203,25 +227,9 @@ class _Search:
         The discrimination function of Nenzi et al. 2018, equation 3, with balanced accuracy added
         so that a rule must change sign between the classes.
         """
-        values = trace(formula, self._signals, self._places)[:, 0]
-        values = np.nan_to_num(np.clip(values, -1e6, 1e6))
-        good, bad = values[self._positive], values[~self._positive]
-        gap = (good.mean() - bad.mean()) / (good.std() + bad.std() + 1e-9)
-        accuracy = float((good > 0).mean() + (bad <= 0).mean() - 1)
-        return accuracy + 0.1 * float(np.tanh(gap)) - 0.01 * operators(formula)
-
-
-def _count_atoms(formula: Formula) -> int:
-    return isinstance(formula, Atom) + sum(_count_atoms(child) for child in children(formula))
-
-
-def _with_threshold(formula: Formula, place: int, change: Callable[[Atom], Atom]) -> Formula:
-    """The formula with the atom at a place, counted from the left, changed."""
-    if isinstance(formula, Atom):
-        return change(formula) if place == 0 else formula
-    parts = []
-    for child in children(formula):
-        inside = _count_atoms(child)
-        parts.append(_with_threshold(child, place, change) if 0 <= place < inside else child)
-        place -= inside
-    return rebuilt(formula, tuple(parts))
+        values = np.clip(trace(formula, self._signals, self._places)[:, 0], -_FAR, _FAR)
+        good, bad = self._classes @ values
+        spreads = np.sqrt(np.maximum(self._classes @ values**2 - (good**2, bad**2), 0.0))
+        gap = (good - bad) / (spreads.sum() + 1e-9)
+        held, mistaken = self._classes @ (values > 0)
+        return float(held - mistaken + 0.1 * np.tanh(gap) - 0.01 * operators(formula))

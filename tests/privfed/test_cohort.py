@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,14 +16,16 @@ from privfed.accountant import Budget
 from privfed.cohort import CohortDisclosure, CohortGate
 from privfed.errors import InputError, NobodyAnswered, PolicyError
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import Asked, Parameters, TemplateBits
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.ledger import Ledger
+from privfed.limit import Limit
 from privfed.noise import TestNoise
 from privfed.part import Unit
 from privfed.policy import Guard, Policy
 from privfed.query import Query
-from privfed.release import Reason, Refusal, Release, Request
+from privfed.release import Failure, Reason, Refusal, Release, Request
+from privfed.reports.account import read
 from privfed.testing.queries import AboveMiddle
 
 BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
@@ -199,6 +202,99 @@ def test_refusals_do_not_depend_on_the_rules_held() -> None:
     assert kinds[0] == kinds[1]
 
 
+PLANS = st.lists(
+    st.tuples(st.integers(0, 19), st.integers(1, 20), st.integers(1, 9), st.integers(0, 5)),
+    max_size=10,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(PLANS)
+def test_who_is_refused_when_some_are_exhausted_is_public(
+    plan: list[tuple[int, int, int, int]],
+) -> None:
+    """Whoever is asked in whatever order, rules held by all or none change no refusal."""
+    everything = [(t, person, []) for t in sorted(TEMPLATES[:3]) for person in range(20)]
+    seen = []
+    for entries in ([], everything):
+        book = RuleBook.indexed(BOOK.grammar, 20, entries)
+        gate = CohortGate("cohort", book, _policy("1"), Ledger(None, "cohort"), noise=TestNoise(1))
+        replies = [
+            _ask(gate, _question(template, first, min(20, first + size), number), f"0.{tenths}")
+            for number, (first, size, tenths, template) in enumerate(plan)
+        ]
+        reasons = [reply.reason if isinstance(reply, Refusal) else None for reply in replies]
+        seen.append((reasons, gate.allowances().tolist()))
+    assert seen[0] == seen[1]
+
+
+def test_a_nested_template_is_another_charge() -> None:
+    """A template and its extension are two truths about one rule: each costs, none is remembered."""
+    gate = _gate(_policy("1"))
+    parent = next(t for t in TEMPLATES if BOOK.grammar.open(t))
+    who = Asked.everybody(20)
+    for number, template in enumerate((parent, BOOK.grammar.continuations(parent)[0]), start=1):
+        query = TemplateBits(who, BOOK.grammar.digest, (template,))
+        assert isinstance(_ask(gate, query, "0.4"), Release)
+        assert gate.allowances()[:, 0].tolist() == [0.4 * number] * 20
+    both = TemplateBits(who, BOOK.grammar.digest, tuple(sorted(TEMPLATES[:2])))
+    assert isinstance(_ask(gate, both, "0.4"), Refusal)
+
+
+def test_a_failed_question_is_paid_for() -> None:
+    """A structure that the grammar lacks fails after the charge, for every individual alike."""
+    guard = Guard.of("laplace", spend="0.3")
+    gate = _gate(Policy({Parameters.kind: (guard,)}, unit="individual", budget=Budget.of("0.5")))
+    false = Parameters(Asked.everybody(20), BOOK.grammar.digest, ((999,),), (1,))
+    assert isinstance(_ask(gate, false, "0.3"), Failure)
+    assert gate.allowances()[:, 0].tolist() == [0.3] * 20
+    assert isinstance(_ask(gate, false, "0.3", "again"), Refusal)
+
+
+def test_charges_of_a_kind_that_is_gone_are_not_forgotten() -> None:
+    """A policy that no longer names a kind still counts what was spent on it."""
+    ledger = Ledger(None, "cohort")
+    _ask(_gate(_policy("1"), ledger), _question(0, 0, 10), "0.7")
+    guard = Guard.of("laplace", spend="0.3", cap="1")
+    other = Policy({Parameters.kind: (guard,)}, unit="individual", budget=Budget.of("1"))
+    amended = CohortGate("cohort", BOOK, other, ledger, noise=TestNoise(2), amend=True)
+    assert sorted(Counter(amended.allowances()[:, 0].tolist()).items()) == [(0.0, 10), (0.7, 10)]
+
+
+def test_budgets_that_no_individual_could_keep_are_refused() -> None:
+    """Charges in blocks, and sub-budgets: one clear error before anything is asked."""
+    with pytest.raises(InputError, match="block at 1"):
+        CohortGate("cohort", BOOK, _policy(), Ledger(None, "cohort"), block=5)
+    limited = replace(_policy(), limits=(Limit(("study",), Budget.of("0.5")),))
+    with pytest.raises(PolicyError, match="no sub-budgets"):
+        CohortGate("cohort", BOOK, limited, Ledger(None, "cohort"))
+
+
+def test_the_report_counts_the_one_who_spent_most() -> None:
+    """Four questions to a quarter each cost everybody one answer, not four."""
+    federation = CohortDisclosure.of(BOOK, _policy("1"), seed=4)
+    for quarter in range(4):
+        federation.ask(_question(0, 5 * quarter, 5 * quarter + 5), spend=Fraction(1))
+    ledger = federation.gates["cohort"].ledger
+    account = read(_policy("1"), {"cohort": ledger}, {}).clients[0]
+    (line,) = ledger.budget()
+    assert (line.epsilon, line.remaining, line.releases) == (1, 0, 4)
+    assert (account.epsilon, account.over, account.released) == (1.0, False, 4)
+    assert [step.spent for step in account.steps] == [1.0] * 4
+
+
+def test_a_cohort_under_zcdp_reports_epsilon() -> None:
+    """The most spent is turned into epsilon by the policy's own accountant."""
+    policy = replace(_policy(), accountant="zcdp", budget=Budget.of("3", "1e-5"))
+    federation = CohortDisclosure.of(BOOK, policy, seed=4)
+    for part in range(2):
+        federation.ask(_question(part, 10 * part, 10 * part + 10), spend=Fraction(1, 5))
+    line = federation.budget().iloc[0]
+    assert line["least"] == pytest.approx(0.2 * np.tanh(0.1))
+    assert 0.2 < line["spent"] < 1
+    assert line["remaining"] == pytest.approx(3 - line["spent"])
+
+
 def test_an_empty_cohort_is_refused() -> None:
     """Nobody is no cohort."""
     with pytest.raises(InputError, match="empty"):
@@ -209,7 +305,7 @@ def test_two_units_have_two_budgets() -> None:
     """What was charged by rule cannot be continued by individual on the same ledger."""
     ledger = Ledger(None, "cohort")
     _ask(_gate(_policy(unit="rule"), ledger), _question())
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, match=r"unit"):
         _gate(_policy(unit="individual"), ledger)
 
 

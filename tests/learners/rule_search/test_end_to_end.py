@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from privfed.learners.rule_search.local_rules import learn_rules
 from privfed.learners.rule_search.population_rules import utility
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
+
+Load = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
 def _power() -> tuple[np.ndarray, np.ndarray]:
@@ -28,36 +32,48 @@ def _motions() -> tuple[np.ndarray, np.ndarray]:
     return np.transpose(signals, (0, 2, 1))[:, ::5], np.isin(labels, ["running", "badminton"])
 
 
-@pytest.mark.parametrize(
-    ("load", "people", "bound", "least"), [(_power, 30, 4.0, 0.55), (_motions, 10, 20.0, 0.7)]
-)
-def test_population_rules_tell_held_out_people(
-    load: object, people: int, bound: float, least: float
-) -> None:
-    """Individuals learn from a few trajectories each, a search finds what they share.
+def _held_out_score(
+    signals: np.ndarray, labels: np.ndarray, bound: float, people: int, told: np.ndarray
+) -> float:
+    """Balanced accuracy on held-out people of rules whose owners were told these labels.
 
     So few individuals hide nobody behind anybody: the search runs at a very large epsilon, and
     shows that the way is whole, not that it is private here.
     """
-    signals, labels = load()  # type: ignore[operator]
-    rng = np.random.default_rng(1)
-    order = rng.permutation(len(signals))
-    held, own = order[: len(order) // 3], order[len(order) // 3 :][: people * 8]
+    order = np.random.default_rng(1).permutation(len(signals))
+    held, own = order[: len(order) // 3], order[len(order) // 3 :]
+    own = own[: len(own) // people * people]
     names = tuple((f"x{i}", -bound, bound) for i in range(signals.shape[2]))
-    grammar = Grammar(names, most_operators=1, horizon=8)
-    settings = GeneticRules(grammar, rules=12, population=10, generations=1)
-    whose = np.arange(len(own)) % people
-    book = learn_rules(signals[own], labels[own], whose, settings)
+    grammar = Grammar(names, most_operators=1, horizon=signals.shape[1] - 1)
+    settings = GeneticRules(grammar, rules=3, population=12, generations=2)
+    book = learn_rules(signals[own], told[own], np.arange(len(own)) % people, settings)
     model = RuleSearch(
-        "levels", epsilon="100", threshold=0.2, levels=3, parameter_epsilon="60000", horizon=8,
-        most_operators=1,
+        "levels", epsilon="60000", threshold=0.1, levels=3, parameter_epsilon="60000",
+        horizon=grammar.horizon, most_operators=1,
     )  # fmt: skip
-    federation = CohortDisclosure.of(book, model.private("100000"), seed=1)
-    model.fit(federation)
-    scores = utility(model.predict(signals[held]), labels[held])
-    assert book.rules > 3 * people
-    assert len(model.found_) >= 3
-    assert scores["balanced_accuracy"] > least
+    model.fit(CohortDisclosure.of(book, model.private("120000"), seed=1))
+    return utility(model.predict(signals[held]), labels[held])["balanced_accuracy"]
+
+
+@pytest.mark.parametrize(("load", "people", "bound"), [(_power, 36, 4.0), (_motions, 13, 20.0)])
+def test_population_rules_tell_held_out_people(load: Load, people: int, bound: float) -> None:
+    """Individuals learn from a few trajectories each, a search finds what they share.
+
+    Over eight deals of the trajectories the scores are 0.88 (deviation 0.03) and 0.87 (0.11).
+    """
+    signals, labels = load()
+    assert _held_out_score(signals, labels, bound, people, labels) > 0.75
+
+
+@pytest.mark.parametrize(("load", "people", "bound"), [(_power, 36, 4.0), (_motions, 13, 20.0)])
+def test_labels_that_mean_nothing_teach_nothing(load: Load, people: int, bound: float) -> None:
+    """The power twin: individuals who are told the wrong labels share no rule that tells.
+
+    Over eight deals the scores are 0.53 (deviation 0.10) and 0.43 (0.12).
+    """
+    signals, labels = load()
+    told = np.random.default_rng(2).permutation(labels)
+    assert _held_out_score(signals, labels, bound, people, told) < 0.65
 
 
 def test_arrays_must_fit() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from privfed.disclosure import ScriptedDisclosure
 from privfed.learners.rule_search.estimate import (
+    STEPS,
     AnswerError,
     Counts,
     counts,
@@ -106,6 +107,47 @@ def test_percentiles_lose_the_bias_of_the_noise(share: float, scale: float) -> N
     ours = percentile(noisy, scale, share, 85)
     assert abs(ours - truth) < 0.05
     assert abs(naive_percentile(noisy, 85) - truth) > 0.2
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(2.0, 0.10), (4.0, 0.03), (8.0, 0.02)])
+def test_percentiles_sharpen_with_epsilon(epsilon: float, most: float) -> None:
+    """A third of 20,000 hold the rule: over ten laws the error is small, half the noise's or less.
+
+    Over twenty laws it is 0.061, 0.012 and 0.010 of the range (benchmarks/rule_search_estimates.py).
+    """
+    rng = np.random.default_rng(4)
+    ours, naive = [], []
+    for _ in range(10):
+        held = rng.beta(*rng.uniform(2, 10, 2), 6000)
+        values = np.append(held, np.full(14_000, 0.5))
+        noisy = values + rng.laplace(0, 1 / epsilon, len(values))
+        truth = float(np.percentile(held, 85))
+        ours.append(percentile(noisy, 1 / epsilon, 0.3, 85) - truth)
+        naive.append(naive_percentile(noisy, 85) - truth)
+    assert np.sqrt(np.mean(np.square(ours))) < most
+    assert np.sqrt(np.mean(np.square(naive))) > 2 * np.sqrt(np.mean(np.square(ours)))
+
+
+def test_percentiles_agree_with_the_textbook_s_loop() -> None:
+    """Expectation-maximisation value by value and cell by cell, a few steps of it."""
+    rng = np.random.default_rng(6)
+    noisy = np.append(rng.beta(5, 2, 300), np.full(100, 0.5)) + rng.laplace(0, 0.2, 400)
+    centres = (np.arange(10) + 0.5) / 10
+    law = np.full(10, 0.1)
+    density = np.exp(-np.abs(noisy[:, None] - np.append(centres, 0.5)[None]) / 0.2)
+    for _ in range(STEPS):
+        gained = np.zeros(10)
+        for row in density:
+            mixture = 0.75 * float(row[:-1] @ law) + 0.25 * row[-1]
+            gained += law * row[:-1] / mixture
+        law = gained / gained.sum()
+    expected = np.interp(0.7, np.append(0, np.cumsum(law)), np.arange(11) / 10)
+    assert percentile(noisy, 0.2, 0.75, 70, cells=10) == pytest.approx(expected, abs=0.01)
+
+
+def test_nobody_s_values_give_the_uniform_law_s_percentile() -> None:
+    """Where no value says anything, the answer is what nobody needed to ask for."""
+    assert percentile(np.zeros(0), 0.5, 0.2, 85) == pytest.approx(0.85)
 
 
 def test_scripted_answers_count_exactly() -> None:

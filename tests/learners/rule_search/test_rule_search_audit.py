@@ -2,95 +2,73 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from privfed.accountant import Budget
-from privfed.attacks.audit import audit_mechanism
-from privfed.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile
-from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.learners.rule_search.rule_book import RuleBook
-from privfed.learners.stl.grammar import Grammar, Symbols
+from privfed.learners.stl.grammar import Grammar
 from privfed.mechanism import Mechanism
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.noise import TestNoise
-from privfed.part import PartType
-from privfed.policy import Guard, Policy
-from privfed.testing.audit import guarded
-from privfed.testing.published import PublishedRandomizedResponse
+from privfed.testing.audit import audit
+from privfed.testing.faulty import YesLeaningResponse
+from privfed.testing.rule_audit import audit_session, complete_structures, opposite_halves
 
 GRAMMAR: Grammar = Profile(1, 1, 1, 40, 1.0, 3).grammar
+QUESTIONS = complete_structures(GRAMMAR, 500)
 
 
-def _outputs(
-    mechanism: Mechanism, epsilon: Fraction, truth: bool, seed: int, runs: int
-) -> np.ndarray:
-    """Independent answers to one question: a cell each."""
-    group = guarded(PartType.BITS, cells=runs)
-    noise = TestNoise(seed)
-    exact = {"part": np.full(runs, truth)}
-    return np.asarray(mechanism.protect(exact, group, epsilon, noise, {})["part"].data)
-
-
-def _audited(mechanism: Mechanism, epsilon: str, trials: int) -> float:
-    spend = Fraction(epsilon)
-    return audit_mechanism(
-        lambda runs: _outputs(mechanism, spend, True, 1, runs),
-        lambda runs: _outputs(mechanism, spend, False, 2, runs),
-        float(spend),
-        trials=trials,
-        alpha=1e-3,
-    ).value
+def _convictions(mechanism: Mechanism, epsilon: str, games: int, alpha: float) -> int:
+    """How many of so many audits of 20,000 outputs refute the stated epsilon."""
+    found = (
+        audit(mechanism, epsilon, trials=20_000, alpha=alpha, noise=TestNoise(seed))
+        for seed in range(games)
+    )
+    return sum(finding.severity == "breach" for finding in found)
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
-def test_the_published_mechanism_is_convicted(epsilon: str) -> None:
+def test_the_published_code_s_mechanism_is_convicted(epsilon: str) -> None:
     """20,000 outputs prove more than is stated; its true epsilon is ln(1 + e^eps + e^(2 eps))."""
-    proven = _audited(PublishedRandomizedResponse(), epsilon, 20_000)
+    assert _convictions(YesLeaningResponse(), epsilon, 20, 1e-3) == 20
+    proven = audit(YesLeaningResponse(), epsilon, trials=20_000, noise=TestNoise(1)).value
     true = np.log(1 + np.exp(float(epsilon)) + np.exp(2 * float(epsilon)))
     assert float(epsilon) < proven <= true
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "3"])
 def test_the_right_mechanism_is_acquitted(epsilon: str) -> None:
-    """The same audit proves no more than what is stated."""
-    assert _audited(RandomizedResponse(), epsilon, 20_000) <= float(epsilon)
+    """Of 200 audits at 95 % no more convict than 5 % would by chance (18, at one in a hundred)."""
+    assert _convictions(RandomizedResponse(), epsilon, 200, 0.05) <= 18
 
 
-def test_one_question_s_audit_is_tight() -> None:
-    """At least nine tenths of the charge are proven, so that the charge is no exaggeration."""
-    assert 0.9 <= _audited(RandomizedResponse(), "1", 100_000) <= 1
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
+def test_one_question_through_the_gate_proves_nine_tenths_of_its_charge(epsilon: str) -> None:
+    """The ledger's epsilon is kept, and is no exaggeration."""
+    found = audit_session(QUESTIONS[:1], GRAMMAR, epsilon, 200_000, seed=3)
+    assert found.of == float(epsilon)
+    assert 0.9 * found.of <= found.value <= found.of
 
 
-def _book(people: int, questions: list[Symbols]) -> RuleBook:
-    """The first half hold a match to every question, the others nothing."""
-    entries = [
-        (structure, person, []) for structure in sorted(questions) for person in range(people // 2)
-    ]
-    return RuleBook.indexed(GRAMMAR, people, entries)
-
-
-def test_a_session_of_500_questions_stays_below_its_charge() -> None:
+@pytest.mark.parametrize(("each", "least"), [("0.1", 1.0), ("0.01", 0.0)])
+def test_a_session_of_500_questions_stays_below_its_charge(each: str, least: float) -> None:
     """All answers of one individual together prove no more than the ledger's epsilon."""
-    people, each = 1500, "0.1"
-    firsts = [t for t in GRAMMAR.continuations(()) if not GRAMMAR.open(t)]
-    pairs = [u for t in GRAMMAR.continuations(()) for u in GRAMMAR.continuations(t)]
-    triples = [v for u in pairs for v in GRAMMAR.continuations(u) if not GRAMMAR.open(v)]
-    questions = (firsts + triples)[:500]
-    guard = Guard.of("randomized_response", spend=each)
-    policy = Policy({TemplateBits.kind: (guard,)}, unit="individual", budget=Budget.of("50"))
-    federation = CohortDisclosure.of(_book(people, questions), policy, seed=6)
-    who = Asked.everybody(people)
-    yes = np.zeros(people)
-    for question in questions:
-        answer = federation.ask(TemplateBits(who, GRAMMAR.digest, (question,))).only
-        yes += answer.total("bits")[0]
-    charged = federation.budget().iloc[0]["spent"]
-    proven = audit_mechanism(
-        lambda runs: yes[:runs], lambda runs: yes[people // 2 :][:runs], charged, trials=people
-    ).value
-    assert charged == 50.0
-    assert 1 < proven <= charged
+    found = audit_session(QUESTIONS, GRAMMAR, each, 1500, seed=6)
+    assert found.of == pytest.approx(500 * float(each))
+    assert least <= found.value <= found.of
+
+
+def test_a_session_with_the_published_mechanism_is_convicted() -> None:
+    """The power twin: 500 questions stated at 0.01 each give more than the 5 on the ledger."""
+    found = audit_session(QUESTIONS, GRAMMAR, "0.01", 2000, YesLeaningResponse(), seed=6)
+    assert found.of == pytest.approx(5)
+    assert found.value > 5
+
+
+def test_the_halves_hold_all_or_nothing() -> None:
+    """The audited neighbours differ in every answer; questions are distinct and complete."""
+    book = opposite_halves(GRAMMAR, 10, QUESTIONS[:30])
+    assert len(set(QUESTIONS)) == 500
+    for question in QUESTIONS[:30]:
+        assert not GRAMMAR.open(question)
+        assert book.answers(question).tolist() == [True] * 5 + [False] * 5

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import InputError, QueryError
-from privfed.learners.rule_search.queries import Asked, Parameters, SampledRule, TemplateBits
+from privfed.learners.rule_search.queries import (
+    Asked,
+    HashedRule,
+    Parameters,
+    SampledRule,
+    TemplateBits,
+)
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.part import GRID
@@ -54,6 +60,7 @@ QUESTIONS = [
     TemplateBits(WHO, GRAMMAR.digest, (STRUCTURES[0],)),
     SampledRule(WHO, GRAMMAR.digest, LEVEL, 3),
     Parameters(WHO, GRAMMAR.digest, tuple(STRUCTURES[:6]), WIDTHS),
+    HashedRule(WHO, GRAMMAR.digest, LEVEL, 3),
 ]
 SCHEMA = _book([[]] * PEOPLE).schema
 
@@ -109,6 +116,11 @@ def test_the_bounds_are_reached() -> None:
     assert _change(single, empty, _book([[(template, 0)], [], [], []]))[0] == 1
     matched = sum(any(s[: len(t)] == t for s in STRUCTURES) for t in LEVEL)
     assert _change(QUESTIONS[0], empty, everything)[0] == matched == len(LEVEL)
+    level = [(s, 4) for s in STRUCTURES if any(s[: len(t)] == t for t in LEVEL)]
+    full = [level[:1] * 3, level[-1:] * 3, [], []]
+    assert _change(QUESTIONS[2], _book(full), _book([full[1], *full[1:]]))[0] == 2
+    swapped = [_book([[(s, 4)] * 3, [], [], []]) for s, _ in level]
+    assert {_change(QUESTIONS[4], swapped[0], other)[0] for other in swapped} == {0, 1}
     half = int(1 / GRID) // 2
     assert _change(QUESTIONS[3], empty, everything)[0] == sum(WIDTHS) * half
 
@@ -127,6 +139,7 @@ def test_nested_templates_would_be_one_rule_twice() -> None:
         TemplateBits(Asked(4, 2, 2), GRAMMAR.digest, LEVEL),
         TemplateBits(Asked(4, 0, 9), GRAMMAR.digest, LEVEL),
         SampledRule(WHO, GRAMMAR.digest, LEVEL, 0),
+        HashedRule(WHO, GRAMMAR.digest, LEVEL, 0),
         Parameters(WHO, GRAMMAR.digest, (STRUCTURES[0],), (0,)),
         Parameters(WHO, GRAMMAR.digest, (STRUCTURES[0],), ()),
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from privfed.errors import InputError
+from privfed.learners.stl.formula import Atom, Temporal
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
 from privfed.learners.stl.robustness import robustness
@@ -24,14 +27,14 @@ def _classes(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_it_finds_a_planted_rule_and_generalises() -> None:
     """The best rule separates fresh trajectories; labels that mean nothing give no such rule."""
-    settings = GeneticRules(GRAMMAR, population=40, generations=12, seed=1)
+    settings = GeneticRules(GRAMMAR, population=24, generations=6, seed=1, least=0.01)
     best = settings.learn(*_classes(40, 1))[0].rule
     fresh, labels = _classes(200, 2)
     held = robustness(best, fresh, GRAMMAR.names) > 0
     assert (held == labels).mean() > 0.9
     shuffled = np.random.default_rng(3).permutation(_classes(40, 1)[1])
     noise = settings.learn(_classes(40, 1)[0], shuffled)[0].rule
-    assert ((robustness(noise, fresh, GRAMMAR.names) > 0) == labels).mean() < 0.9
+    assert ((robustness(noise, fresh, GRAMMAR.names) > 0) == labels).mean() < 0.75
 
 
 def test_it_is_reproducible_and_its_rules_are_canonical() -> None:
@@ -43,6 +46,43 @@ def test_it_is_reproducible_and_its_rules_are_canonical() -> None:
     assert once == again
     structures = [GRAMMAR.structure(scored.rule) for scored in once]
     assert len(set(structures)) == len(structures) > 0
+
+
+def test_intervals_are_tuned_as_well_as_thresholds() -> None:
+    """With one operator only the bump's own steps, 2 and 3, separate the classes well."""
+    signals, labels = _classes(60, 6)
+    grammar = Grammar(GRAMMAR.variables, ("G",), most_operators=1, horizon=7)
+    best = GeneticRules(grammar, seed=1).learn(signals, labels)[0].rule
+    assert isinstance(best, Temporal)
+    assert best.interval == (2, 3)
+
+
+def test_weak_rules_are_no_rules() -> None:
+    """Every rule given back has the least score; a higher one leaves fewer."""
+    signals, labels = _classes(20, 5)
+    loose, strict = (
+        GeneticRules(GRAMMAR, least=least).learn(signals, labels) for least in (0.3, 0.9)
+    )
+    assert min(scored.score for scored in loose) >= 0.3
+    assert strict == [scored for scored in loose if scored.score >= 0.9][: len(strict)]
+    assert 0 < len(strict) <= len(loose)
+
+
+def test_a_grammar_of_negation_alone_has_atoms() -> None:
+    """Where no operator is of use to the search, rules are single comparisons."""
+    signals, labels = _classes(20, 5)
+    grammar = Grammar(GRAMMAR.variables, ("!",), most_operators=1, horizon=3)
+    found = GeneticRules(grammar, least=0.01).learn(signals, labels)
+    assert {type(scored.rule) for scored in found} == {Atom}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rules": 0}, {"population": 0}, {"generations": -1}, {"least": float("nan")}]
+)
+def test_searches_that_make_no_sense(settings: dict[str, Any]) -> None:
+    """One clear error before anything is searched."""
+    with pytest.raises(InputError, match="genetic search"):
+        GeneticRules(GRAMMAR, **settings)
 
 
 def test_one_class_alone_gives_no_rules() -> None:

@@ -1,0 +1,97 @@
+"""What each individual of a cohort has spent, exactly.
+
+A question is charged to those whom it asks and to nobody else, so that what counts against a budget
+is the total of the one who spent most, not the sum over the ledger's rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from privfed import plugins
+from privfed.accountant import Accountant, Amount
+from privfed.chain import Entry
+from privfed.errors import PluginError, QueryError, WireError
+from privfed.loss import Loss
+from privfed.query import CohortQuery, Query
+
+#: What one individual spends is counted in this many units per one: all proposals to spend are
+#: multiples of it, and totals up to nine million fit.
+UNITS = 10**12
+_MOST = 2**62
+
+
+class Allowances:
+    """What each individual of a cohort has spent, exactly.
+
+    Amounts are whole multiples of 1 / UNITS; a finer one is rounded up.
+
+    Args:
+        people: number of individuals.
+        components: what an accountant's amounts have.
+    """
+
+    def __init__(self, people: int, components: int) -> None:
+        self.spent = np.zeros((people, components), dtype=np.int64)
+
+    def charge(self, asked: np.ndarray | slice, units: np.ndarray) -> None:
+        """Add an amount to those who were asked."""
+        self.spent[asked] += units
+
+    def follow(
+        self, entry: Entry, accountant: Accountant, kinds: Mapping[str, type[Query]] | None = None
+    ) -> None:
+        """Count a ledger's row: a charge falls on those it asked, one in blocks on everybody."""
+        if entry.event not in ("reserved", "block"):
+            return
+        units = in_units(accountant.cost(Loss.from_dict(entry.body["loss"])))
+        count = entry.body["count"] if entry.event == "block" else 1
+        self.charge(asked_in(entry, kinds), units * count)
+
+    def fits(self, asked: np.ndarray | slice, units: np.ndarray, ceiling: np.ndarray) -> bool:
+        """Whether everyone who is asked stays within the ceiling."""
+        return bool((self.spent[asked] <= ceiling - units).all())
+
+    @property
+    def most(self) -> Amount:
+        """The total of the one who spent most, component by component."""
+        return tuple(Fraction(int(most), UNITS) for most in self.spent.max(axis=0))
+
+
+def in_units(amount: Sequence[Fraction]) -> np.ndarray:
+    """An amount in whole units, rounded up, shape (components,)."""
+    return np.array([math.ceil(part * UNITS) for part in amount], dtype=np.int64)
+
+
+def ceiling_in_units(ceiling: Sequence[Fraction]) -> np.ndarray:
+    """A ceiling in whole units, rounded down, shape (components,)."""
+    return np.array([min(_MOST, math.floor(part * UNITS)) for part in ceiling])
+
+
+def people_of(entry: Entry) -> int | None:
+    """The size of the cohort that a charge's row is about, or none where it is about no cohort."""
+    people = entry.body.get("people")
+    return people if isinstance(people, int) and people > 0 else None
+
+
+def asked_in(entry: Entry, kinds: Mapping[str, type[Query]] | None = None) -> np.ndarray | slice:
+    """Who was charged by a row: those whom its question asks.
+
+    Args:
+        entry: a row with a charge, of a cohort's ledger.
+        kinds: classes of queries by kind that need not be installed. Where a class is unknown, as
+            after its plugin is gone, everybody counts as asked: no charge is ever forgotten.
+    """
+    kind, people = entry.body["kind"], people_of(entry)
+    try:
+        class_: type[Query] = (kinds or {}).get(kind) or plugins.load("queries", kind)
+        query = class_.from_fields(entry.payload)
+        if isinstance(query, CohortQuery) and people is not None:
+            return query.asked(people)
+        return slice(None)
+    except (PluginError, WireError, QueryError):
+        return slice(None)

@@ -1,0 +1,127 @@
+"""A study of a cohort: each individual owns a file of rules, and a rule search learns from all.
+
+One process holds everybody's rules, and one gate answers for everybody: a simulation of many
+phones. It knows the truth, and so it can say what a search missed; that is not publishable for real
+data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privfed.cohort import CohortDisclosure
+from privfed.errors import InputError, StudyError
+from privfed.learners.base import FederatedLearner
+from privfed.learners.rule_search import RuleSearch
+from privfed.learners.rule_search.population_rules import coverage
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.rule_file import read_rules
+from privfed.policy import Policy
+from privfed.records import Records
+from privfed.schema import Schema
+from privfed.study import Study
+
+#: Ends of rule files' names.
+ENDINGS = (".stl", ".txt")
+NAME = "cohort"
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedCohort:
+    """A study's cohort.
+
+    Args:
+        study: the study.
+        book: everybody's rules, over the learner's grammar and the schema's bounds.
+        threshold: the share of individuals that makes a rule valid.
+    """
+
+    study: Study
+    book: RuleBook
+    threshold: float
+
+    @property
+    def schema(self) -> Schema:
+        """The public variables of the rules."""
+        return self.book.schema
+
+    def truth(self) -> dict[str, Records]:
+        """No records: attacks on tables find nothing to be scored by."""
+        return {}
+
+    def federate(self, adopted: Policy, ledgers: Path, block: int) -> CohortDisclosure:
+        """Put the cohort's gate before the rules, with one ledger.
+
+        Raises:
+            PolicyError: charges reserved in blocks, which no individual's budget could follow.
+        """
+        ledgers.mkdir(parents=True)
+        return CohortDisclosure.of(
+            self.book,
+            adopted,
+            seed=self.study.seed if self.study.noise == "test" else None,
+            ledger=ledgers / f"{NAME}.db",
+            name=NAME,
+            study=self.study.name,
+            block=block,
+        )
+
+    def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
+        """How many of the valid rules were found, and how many of the found ones are valid."""
+        assert isinstance(model, RuleSearch)
+        valid = self.book.valid(self.threshold * self.book.people)
+        found = [one.structure for one in model.found_]
+        covered, precise = coverage(found, valid)
+        return {
+            "measure": "coverage of the valid rules",
+            "better": "higher",
+            "value": covered,
+            "baseline": 0.0,
+            "scores": {"precision": precise, "valid rules": len(valid), "found rules": len(found)},
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """How much the cohort holds."""
+        return {"individuals": self.book.people, "records": {NAME: self.book.rules}, "clipped": {}}
+
+
+def prepare(study: Study, model: FederatedLearner) -> PreparedCohort:
+    """Read everybody's rules.
+
+    Raises:
+        StudyError: a learner that does not learn from rules.
+        InputError: no such folder, no rule file in it, or a rule outside the grammar, by its line.
+    """
+    if not isinstance(model, RuleSearch):
+        raise StudyError(
+            f"learner {study.learner.name!r} does not learn from a cohort's rules; write "
+            'name = "RuleSearch" under [learner], or another source'
+        )
+    schema = public_schema(study)
+    grammar = Grammar.of(schema, model.operators, model.most_operators, model.horizon)
+    rules = {path.stem: read_rules(path, grammar) for path in rule_files(study)}
+    return PreparedCohort(study, RuleBook.of(rules, grammar), model.threshold)
+
+
+def public_schema(study: Study) -> Schema:
+    """The public bounds that a cohort's study names."""
+    return Schema.from_toml(study.folder / str(study.data.schema))
+
+
+def rule_files(study: Study) -> list[Path]:
+    """One file for each individual, in the order of their names."""
+    folder = study.folder / study.data.source
+    if not folder.is_dir():
+        raise InputError(f"folder {study.data.source}: there is none; name a folder of rule files")
+    files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
+    if not files:
+        raise InputError(
+            f"folder {study.data.source}: holds no rule file; write one .stl file for each "
+            "individual, one formula a line"
+        )
+    if len({path.stem for path in files}) != len(files):
+        raise InputError(f"folder {study.data.source}: two files are of one individual; keep one")
+    return files

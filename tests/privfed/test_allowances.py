@@ -1,0 +1,73 @@
+"""Amounts in whole units, and rows whose questions nobody can read any more."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.accountants.pure import PureEpsilon
+from privfed.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
+from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.ledger import Entry
+from privfed.loss import Loss
+
+QUERY = TemplateBits(Asked(6, 2, 5), "g", ((1,),))
+
+
+def _row(kind: str = QUERY.kind, event: str = "reserved", **facts: Any) -> Entry:
+    body = {"kind": kind, "loss": Loss.pure(Fraction(1, 2)).to_dict(), **facts}
+    return Entry(1, "", event, "server", "r", body, QUERY.fields, "")
+
+
+@given(st.lists(st.fractions(0, 5), min_size=1, max_size=6), st.fractions(0, 20))
+def test_rounding_never_lets_an_individual_overspend(
+    amounts: list[Fraction], ceiling: Fraction
+) -> None:
+    """Amounts are rounded up and ceilings down: what fits in units fits exactly."""
+    each = Allowances(1, 1)
+    limit = ceiling_in_units((ceiling,))
+    paid = Fraction(0)
+    for amount in amounts:
+        units = in_units((amount,))
+        if each.fits(slice(None), units, limit):
+            each.charge(slice(None), units)
+            paid += amount
+    assert paid <= each.most[0] <= ceiling
+    assert each.most[0] - paid <= Fraction(len(amounts), UNITS)
+
+
+def test_a_row_falls_on_those_it_asked() -> None:
+    """Three of six are charged; without the cohort's size, or for a block, everybody is."""
+    each = Allowances(6, len(PureEpsilon.components))
+    each.follow(_row(people=6), PureEpsilon())
+    assert each.spent[:, 0].tolist() == [0, 0, UNITS // 2, UNITS // 2, UNITS // 2, 0]
+    each.follow(_row("unknown", "block", count=3), PureEpsilon())
+    assert each.spent[:, 0].min() == 3 * UNITS // 2
+    assert each.most[0] == Fraction(2)
+
+
+@pytest.mark.parametrize("event", ["released", "drawn", "refused", "policy"])
+def test_other_rows_cost_nothing(event: str) -> None:
+    """Only a charge is charged, and a draw from a block was charged with the block."""
+    each = Allowances(6, len(PureEpsilon.components))
+    each.follow(_row(event=event, people=6), PureEpsilon())
+    assert each.most[0] == Fraction(0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        _row("gone.plugin", people=6),
+        _row(),
+        _row(people=7),
+        Entry(1, "", "reserved", "s", "r", {"kind": QUERY.kind, "people": 6}, b"\xff", ""),
+    ],
+    ids=["no such kind", "no cohort", "another size", "no question"],
+)
+def test_a_question_that_cannot_be_read_asked_everybody(row: Entry) -> None:
+    """No charge is forgotten because its plugin or its bytes are gone."""
+    assert asked_in(row) == slice(None)

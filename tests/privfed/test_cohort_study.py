@@ -1,0 +1,234 @@
+"""From everybody's rule files to a report by one command, and what a person can get wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.errors import InputError
+from privfed.learners.rule_search.local_rules import write_cohort
+
+STUDY = """
+name = "phones"
+seed = 1
+noise = "test"
+[data]
+source = "rules/"
+schema = "vitals.toml"
+[clients]
+partition = "cohort"
+[learner]
+name = "RuleSearch"
+[learner.params]
+strategy = "levels"
+epsilon = "12"
+parameter_epsilon = "8"
+threshold = 0.2
+levels = 3
+most_operators = 1
+[[policy]]
+name = "private"
+epsilon = "20"
+"""
+SCHEMA = """
+[[column]]
+name = "hr"
+lower = 20
+upper = 220
+[[column]]
+name = "map"
+lower = 20
+upper = 200
+"""
+
+
+@pytest.fixture
+def cohort(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a cohort of 200: half hold one rule, a third another, and some none."""
+
+    def written(study: str = STUDY, schema: str = SCHEMA, people: int = 200) -> Path:
+        (tmp_path / "rules").mkdir()
+        for person in range(people):
+            lines = ["# learnt at home"]
+            lines += [f"G[0,{2 + person % 3}](hr >= {95 + person % 10})"] * (person % 2 == 0)
+            lines += ["map <= 60 & hr >= 110.5"] * (person % 3 == 0)
+            (tmp_path / "rules" / f"{person:03}.stl").write_text("\n".join(lines))
+        (tmp_path / "vitals.toml").write_text(schema)
+        (tmp_path / "study.toml").write_text(study)
+        return tmp_path / "study.toml"
+
+    return written
+
+
+def test_a_cohort_s_study_runs_and_is_reported(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both common structures are found; the ledger verifies; the report has a finite epsilon."""
+    out = tmp_path / "out"
+    path = cohort(STUDY.replace('"test"', '"secure"'))
+    assert status(["audit", str(path), "--out", str(out)]) == FINE
+    model = json.loads((out / "private" / "model.json").read_text())
+    shapes = sorted("G" if rule["rule"].startswith("G") else "&" for rule in model["rules"])
+    assert shapes == ["&", "G"]
+    metrics = json.loads((out / "private" / "metrics.json").read_text())
+    assert metrics["simulation"] is True
+    assert (metrics["individuals"], metrics["value"]) == (200, 1.0)
+    (private,) = json.loads((out / "report.json").read_text())["policies"]
+    assert private["guarantee"] == "finite"
+    assert 12 < private["epsilon"] <= 20
+    assert status(["ledger", "verify", str(out)]) == FINE
+    assert "coverage" in capsys.readouterr().out
+
+
+def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path) -> None:
+    """The schema and the study of the documentation, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    schema, study = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = cohort(study, schema, people=400)
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
+    assert len(model["rules"]) == 2
+
+
+def test_trajectories_become_a_cohort_s_files_and_a_model(
+    cohort: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The documented code, on a fever that the positive class has: its shape is found."""
+    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    path = cohort(people=0)
+    rng = np.random.default_rng(3)
+    people, labels = np.repeat(np.arange(60), 6), np.tile([True, False], 180)
+    signals = rng.normal([100, 80], 4, (360, 8, 2))
+    signals[labels, :, 0] += 40
+    given = {"signals": signals, "labels": labels, "people": people}
+    code = code.replace('"rules"', repr(str(tmp_path / "rules")))
+    code = code.replace(
+        "GeneticRules(grammar)", "GeneticRules(grammar, population=6, generations=1)"
+    )
+    exec(compile(code, "docs", "exec"), given)  # noqa: S102 - the documentation's own code
+    assert len(list((tmp_path / "rules").glob("*.stl"))) == 60
+    study = STUDY.replace("most_operators = 1", "most_operators = 2").replace('"12"', '"40"')
+    path.write_text(study.replace('"20"', '"60"'))
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
+    assert any(rule["rule"].startswith("hr >=") for rule in model["rules"])
+
+
+def test_names_that_are_no_files_are_refused(tmp_path: Path) -> None:
+    """Nothing is written outside the folder."""
+    for name in ("../eve", "", ".hidden", "a/b"):
+        with pytest.raises(InputError, match="cannot name a file"):
+            write_cohort(tmp_path / "rules", {name: []})
+    assert not (tmp_path / "rules").exists()
+
+
+def test_the_output_s_study_runs_again(cohort: Callable[..., Path], tmp_path: Path) -> None:
+    """Its folder of rules is absolute; test noise gives the same model."""
+    once, again = tmp_path / "once", tmp_path / "again"
+    assert status(["run", str(cohort()), "--out", str(once)]) == FINE
+    assert status(["run", str(once / "study.toml"), "--out", str(again)]) == FINE
+    models = [(out / "private" / "model.json").read_text() for out in (once, again)]
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('partition = "cohort"', "count = 3", 'partition = "cohort"'),
+        ('source = "rules/"', 'source = "rules.csv"', 'source = "rules/"'),
+        ('source = "rules/"', 'source = "nowhere/"', "name a folder of rule files"),
+        ('partition = "cohort"', 'partition = "cohort"\ncount = 3', "leave"),
+        ('schema = "vitals.toml"', "", "schema"),
+        ('"RuleSearch"\n[learner.params]', '"FuzzyTreeRegressor"\n[learner.other]', "other"),
+    ],
+)
+def test_what_does_not_go_together(
+    cohort: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    message: str,
+) -> None:
+    """One line says what to write instead, and nothing is left behind."""
+    assert old in STUDY
+    path = cohort(STUDY.replace(old, new))
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_learners_and_sources_must_fit(
+    cohort: Callable[..., Path], write_study: Callable[..., Path], study_text: str,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A tree learns from no rules, and a rule search from no table."""
+    tree = STUDY.split("[learner]")[0] + '[learner]\nname = "FuzzyTreeRegressor"\n'
+    path = cohort(tree + '[[policy]]\nname = "published"\n')
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert 'name = "RuleSearch"' in capsys.readouterr().err
+    table = study_text.replace('"FuzzyTreeRegressor"', '"RuleSearch"')
+    path = write_study(table.replace("params = { max_depth = 1, sets = 2 }", ""))
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert 'partition = "cohort"' in capsys.readouterr().err
+
+
+def test_a_rule_outside_the_grammar_is_named_by_its_line(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file and the line, and nothing of what it says."""
+    path = cohort()
+    (tmp_path / "rules" / "007.stl").write_text("hr >= 90\nlactate >= 61.5\n")
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert "007.stl, line 2" in told
+    assert "61.5" not in told
+    assert "lactate" not in told
+
+
+def test_an_empty_cohort(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder without rule files says what to put there."""
+    assert status(["run", str(cohort(people=0)), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert "holds no rule file" in capsys.readouterr().err
+
+
+def test_charges_in_blocks_are_refused(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A block is charged before it is known whom its questions ask."""
+    path = cohort(STUDY + "block = 10\n")
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert "leave block at 1" in capsys.readouterr().err
+
+
+def test_a_cohort_s_price_is_the_sum_of_its_plan(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twelve for structures and eight for parameters, before any rule is read: it fits."""
+    assert status(["price", str(cohort(people=0))]) == FINE
+    told = capsys.readouterr().out
+    assert "at most epsilon 20.0000" in told
+    assert "OVER" not in told
+
+
+@pytest.mark.parametrize("strategy", ["equal", "adaptive", "parts", "sampled"])
+def test_every_strategy_s_price_is_its_epsilon(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    """However many questions there are, structures cost their epsilon and parameters theirs."""
+    path = cohort(STUDY.replace('"levels"', f'"{strategy}"'), people=0)
+    assert status(["price", str(path)]) == FINE
+    told = capsys.readouterr().out
+    assert "at most epsilon 20.0000" in told
+    assert "OVER" not in told
