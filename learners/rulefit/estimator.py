@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
+from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.parameters import check_parameters
 from privfed.learners.rulefit.queries import (
@@ -37,10 +37,8 @@ from privfed.learners.rulefit.rules import Rule, Terms, union
 from privfed.learners.rulefit.server import (
     Averaging,
     Estimate,
-    Marginal,
     NoisyAveraging,
     Pooled,
-    ask_marginals,
     ask_pooled,
 )
 from privfed.policy import Policy
@@ -88,7 +86,7 @@ class _RuleFit(FederatedLearner):
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
         threshold: float = 0.0,
-        ridge: float = 0.04,
+        ridge: float | None = None,
         clip: float = 1.5,
         random_state: int | None = None,
     ) -> None:
@@ -131,8 +129,8 @@ class _RuleFit(FederatedLearner):
         self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
-        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, self.bins, self.cutoffs)
-        surrogate = marginal.surrogate(self.schema_, self.bins, self._rng)
+        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
+        surrogate = marginal.surrogate(self.schema_, self._rng)
         self.private_ = marginal.rho is not None
         learn = self._fit_private if self.private_ else self._fit_published
         learn(federation, marginal, surrogate)
@@ -160,18 +158,18 @@ class _RuleFit(FederatedLearner):
         self, federation: Disclosure, marginal: Marginal, surrogate: Surrogate
     ) -> None:
         """Random rules, noisy gradients, and the supports of the rules that matter most."""
-        unit = marginal.spread / math.sqrt(len(self.schema_.features))
-        size = planning.Size.for_signal(marginal.total / max(unit, 1e-9))
+        size = planning.Size.for_signal(marginal.signal)
         boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
         terms = Terms(self.cutoffs_, boxes, self._linear_terms())
-        averaging = NoisyAveraging(self.ridge, self.clip, self._logistic, self.threshold)
+        ridge = size.ridge if self.ridge is None else self.ridge
+        averaging = NoisyAveraging(ridge, self.clip, self._logistic, self.threshold)
         estimate = averaging.run(
             federation,
             terms,
             planning.column_scales(terms, size),
             marginal,
             surrogate,
-            planning.spends(marginal.rho, size.rounds),
+            planning.spends(marginal.rho, marginal.asked, size.rounds),
         )
         means, variances = (moment[1:] for moment in surrogate.moments(terms))
         guessed = Pooled(marginal.sizes, means, variances, np.full(len(boxes), np.nan))
@@ -294,7 +292,7 @@ class _RuleFit(FederatedLearner):
             Planned(BoostedRules(cutoffs, self._boosting()), 1),
             Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
             Planned(Objective(terms, zeros, logistic), 2),
-            Planned(Marginals(features, self.bins), 1),
+            Planned(Marginals(features, self.bins), 2),
             Planned(Gradient(terms, zeros, zeros, self.clip, logistic), planning.MOST_ROUNDS),
             Planned(Supports(terms), 1),
         ]
@@ -327,7 +325,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
             how far dual averaging is from the optimum; the model does not change.
         threshold: L1 penalty of `private`'s last proximal map, in standard deviations of the noise: 0
             keeps all terms, 1 keeps what stands out of the noise and costs some accuracy.
-        ridge: regularises `private`'s distance-generating function.
+        ridge: regularises `private`'s distance-generating function; none for one that suits the
+            budget.
         clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.

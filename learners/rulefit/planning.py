@@ -25,9 +25,10 @@ from privfed.learners.rulefit.rules import Terms
 from privfed.policy import Guard, Policy
 from privfed.schema import Schema
 
-#: Shares of rho: histograms, gradients, supports of the most important rules.
+#: Shares of rho: each of two histograms, gradients, supports of the most important rules. What a
+#: histogram that is not asked for would have cost goes to the gradients.
 HISTOGRAM_SHARE, GRADIENT_SHARE, SUPPORT_SHARE = (
-    Fraction(1, 10),
+    Fraction(5, 100),
     Fraction(87, 100),
     Fraction(3, 100),
 )
@@ -47,22 +48,34 @@ def private(epsilon: Number, delta: Number) -> Policy:
     """Gaussian noise on everything, under zCDP; no rules grown on records."""
     budget = Budget.of(epsilon, delta)
     rho = largest_rho(budget.epsilon, budget.delta)
-    gradients = rho * GRADIENT_SHARE
+    gradients, histogram = rho * GRADIENT_SHARE, rho * HISTOGRAM_SHARE
     guards: dict[str, tuple[Guard, ...]] = {
-        Marginals.kind: (Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=1),),
+        Marginals.kind: (Guard.of("gaussian", spend=histogram, times=2),),
         Gradient.kind: (
-            Guard.of("gaussian", spend=gradients / MOST_ROUNDS, cap=gradients, times=MOST_ROUNDS),
+            Guard.of(
+                "gaussian",
+                spend=gradients / MOST_ROUNDS,
+                cap=gradients + histogram,
+                times=MOST_ROUNDS,
+            ),
         ),
         Supports.kind: (Guard.of("gaussian", spend=rho * SUPPORT_SHARE, times=1),),
     }
     return Policy(guards, accountant="zcdp", budget=budget, name="private")
 
 
-def spends(rho_histogram: float | None, rounds: int) -> Sequence[Fraction | None]:
-    """What to propose for each round, read off what the histogram cost; none leaves it to the owner."""
+def spends(rho_histogram: float | None, histograms: int, rounds: int) -> Sequence[Fraction | None]:
+    """What to propose for each round, read off what a histogram cost; none leaves it to the owner.
+
+    Args:
+        rho_histogram: what each histogram cost, zCDP.
+        histograms: how many of the two were asked for.
+        rounds: how many gradients will be asked for.
+    """
     if rho_histogram is None:
         return [None] * rounds
-    total = Fraction(rho_histogram * (1 - 1e-9)) * GRADIENT_SHARE / HISTOGRAM_SHARE
+    share = GRADIENT_SHARE / HISTOGRAM_SHARE + (2 - histograms)
+    total = Fraction(rho_histogram * (1 - 1e-9)) * share
     return [(total / rounds).limit_denominator(10**12) * (1 - Fraction(1, 10**9))] * rounds
 
 
@@ -74,22 +87,24 @@ class Size:
         trees: random trees.
         depth: conditions on a rule's way.
         rounds: rounds of noisy gradients.
+        ridge: added to the second moments of the columns in the distance-generating function.
     """
 
     trees: int
     depth: int
     rounds: int
+    ridge: float
 
     @classmethod
     def for_signal(cls, signal: float) -> Size:
-        """Choose by the number of records over the noise of one clipped gradient sum.
+        """Choose by the number of records over the noise of a count that cost one histogram's share.
 
-        Chosen by measurement (benchmarks/rulefit_private.py): deeper rules and more rounds need
-        more records per unit of noise.
+        Chosen by measurement, on other splits than those that benchmarks/rulefit_private.py
+        reports: deeper rules, more rounds and less of a ridge need more records per unit of noise.
         """
-        depth = int(np.clip(round(np.log2(max(signal, 1.0)) / 2), 2, 4))
-        rounds = 4 if signal < 70 else 10
-        return cls(12 * depth, depth, rounds)
+        depth = int(np.clip(round(np.log2(max(1.4 * signal, 1.0)) / 2), 2, 4))
+        rounds = 4 if signal < 50 else 10
+        return cls(12 * depth, depth, rounds, float(np.clip(20 / max(signal, 1.0), 0.04, 1.0)))
 
 
 def column_scales(terms: Terms, size: Size) -> np.ndarray:

@@ -13,105 +13,10 @@ from scipy.linalg import cho_factor, cho_solve, eigvalsh
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
 from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
-from privfed.learners.rulefit.cutoffs import distribution, inner_edges
-from privfed.learners.rulefit.queries import (
-    Gradient,
-    Histogram,
-    Increment,
-    Marginals,
-    Objective,
-    Supports,
-)
+from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.queries import Gradient, Increment, Objective, Supports
 from privfed.learners.rulefit.random_rules import Surrogate
 from privfed.learners.rulefit.rules import Terms
-from privfed.release import Answers
-from privfed.schema import Schema
-
-
-@dataclass(frozen=True, eq=False)
-class Marginal:
-    """What the histograms said.
-
-    Args:
-        counts: summed over clients, by covariate and bin.
-        sizes: each client's number of records, as its noisy counts tell.
-        rho: what the joint histogram cost each client (zCDP, the least over clients); none where the
-            covariates were asked one by one.
-        spread: standard deviation of the noise in a summed count.
-    """
-
-    counts: np.ndarray
-    sizes: Mapping[str, float]
-    rho: float | None
-    spread: float
-
-    @property
-    def total(self) -> float:
-        """Records of all clients, at least one."""
-        return max(1.0, float(np.median(self.counts.sum(axis=1))))
-
-    def surrogate(self, schema: Schema, bins: int, rng: np.random.Generator) -> Surrogate:
-        """Make up records from the marginals."""
-        shares = np.zeros_like(self.counts, dtype=float)
-        values = []
-        for feature, column in enumerate(schema.features):
-            inner = inner_edges(column, bins)
-            edges = np.concatenate([[column.bounds[0]], inner, [column.bounds[1]]])
-            reached, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
-            shares[feature, : len(inner) + 1] = np.diff(reached)
-            middles = (edges[:-1] + edges[1:]) / 2
-            values.append(middles if column.kind == "number" else edges[:-1])
-        return Surrogate.draw(shares, tuple(values), rng)
-
-
-def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
-    """Ask for histograms: covariate by covariate as published, or else as one private vector.
-
-    Raises:
-        NobodyAnswered: neither kind is answered by anybody.
-    """
-    features = range(len(federation.schema.features))
-    try:
-        return _separate(federation.ask(*(Histogram((f,), bins) for f in features)))
-    except NobodyAnswered:
-        answers = federation.ask(Marginals(tuple(features), bins))
-    real = [len(inner_edges(column, bins)) + 1 for column in federation.schema.features]
-    return _joint(answers, np.array(real))
-
-
-def _separate(answers: Answers) -> Marginal:
-    """One answer for each covariate; all of them are needed."""
-    rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
-    if len(rows) < len(answers):
-        raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
-    width = max(len(row) for row in rows)
-    counts = np.array([np.pad(row, (0, width - len(row))) for row in rows])
-    clients = {client for answer in answers for client in answer.releases}
-    each = {
-        client: [
-            float(answer.releases[client]["counts"].sum())
-            for answer in answers
-            if client in answer.releases
-        ]
-        for client in clients
-    }
-    sizes = {client: max(1.0, float(np.median(own))) for client, own in each.items()}
-    return Marginal(counts, sizes, None, answers[0].deviation("counts"))
-
-
-def _joint(answers: Answers, real: np.ndarray) -> Marginal:
-    """One answer for all covariates; noise beyond a covariate's real bins is thrown away."""
-    counts = answers.total("counts")
-    inside = np.arange(counts.shape[1]) < real[:, None]
-    counts = counts * inside
-    sizes = {
-        client: max(1.0, float(np.median((np.asarray(own) * inside).sum(axis=1))))
-        for client, own in answers.each("counts").items()
-    }
-    noises = [release.parts["counts"].noise for release in answers.releases()]
-    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
-    rho = counts.shape[0] / (2 * scale**2) if scale else None
-    return Marginal(counts, sizes, rho, answers.deviation("counts"))
 
 
 @dataclass(frozen=True, eq=False)
