@@ -103,8 +103,8 @@ class Size:
         reports: deeper rules, more rounds and less of a ridge need more records per unit of noise.
         """
         depth = int(np.clip(round(np.log2(max(1.4 * signal, 1.0)) / 2), 2, 4))
-        rounds = 4 if signal < 50 else 10
-        return cls(12 * depth, depth, rounds, float(np.clip(20 / max(signal, 1.0), 0.04, 1.0)))
+        rounds = 4 if signal < 50 else 10 if signal < 600 else 16
+        return cls(12 * depth, depth, rounds, float(np.clip(20 / max(signal, 1.0), 0.02, 1.0)))
 
 
 def column_scales(terms: Terms, size: Size) -> np.ndarray:
