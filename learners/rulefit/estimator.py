@@ -19,7 +19,7 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
+from privfed.learners.rulefit.cutoffs import read_cutoffs
 from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.parameters import check_parameters
@@ -157,7 +157,11 @@ class _RuleFit(FederatedLearner):
     def _fit_private(
         self, federation: Disclosure, marginal: Marginal, surrogate: Surrogate
     ) -> None:
-        """Random rules, noisy gradients, and the supports of the rules that matter most."""
+        """Random rules, noisy gradients, and the supports of the rules that matter most.
+
+        The noisier the histograms, the nearer the winsorising limits move to the public bounds.
+        """
+        self.cutoffs_ = self.cutoffs_.widened(self.schema_, marginal.noise_share)
         size = planning.Size.for_signal(marginal.signal)
         boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
         terms = Terms(self.cutoffs_, boxes, self._linear_terms())
@@ -281,21 +285,10 @@ class _RuleFit(FederatedLearner):
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Every question of either way, as often as it may be asked."""
-        features = tuple(range(len(schema.features)))
-        cutoffs: Cutoffs = planning.placeholder(schema)
-        terms = planning.placeholder_terms(schema, planning.TOLD_RULES)
-        zeros = np.zeros(1 + len(terms))
         steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
-        logistic, rounds = self._logistic, self.rounds + self.reference_rounds
-        return [
-            Planned(Histogram((0,), self.bins), len(features)),
-            Planned(BoostedRules(cutoffs, self._boosting()), 1),
-            Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
-            Planned(Objective(terms, zeros, logistic), 2),
-            Planned(Marginals(features, self.bins), 2),
-            Planned(Gradient(terms, zeros, zeros, self.clip, logistic), planning.MOST_ROUNDS),
-            Planned(Supports(terms), 1),
-        ]
+        rounds = self.rounds + self.reference_rounds
+        grown = self._boosting()
+        return planning.schedule(schema, self.bins, grown, steps, rounds, self.clip)
 
     def _scores(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         encoded = self._encode(x)

@@ -51,6 +51,14 @@ class Marginal:
         """Records over the noise of one count that cost each client as much as the histogram did."""
         return self.total * math.sqrt(len(self.counts)) / max(self.spread, 1e-9)
 
+    @property
+    def noise_share(self) -> float:
+        """Standard deviation of the noise in a covariate's counts, all added up, over the records.
+
+        One at most: then the counts say nothing.
+        """
+        return min(1.0, self.spread * math.sqrt(self.bins) / self.total)
+
     def surrogate(self, schema: Schema, rng: np.random.Generator) -> Surrogate:
         """Make up records from the marginals."""
         shares = np.zeros_like(self.counts, dtype=float)

@@ -11,6 +11,9 @@ import numpy as np
 from privfed.accountant import Budget
 from privfed.conversion import largest_rho
 from privfed.exact import Number
+from privfed.learners.base import Planned
+from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
@@ -88,36 +91,42 @@ class Size:
         depth: conditions on a rule's way.
         rounds: rounds of noisy gradients.
         ridge: added to the second moments of the columns in the distance-generating function.
+        rule_weight: scale of the rules' columns beside that of the linear terms.
     """
 
     trees: int
     depth: int
     rounds: int
     ridge: float
+    rule_weight: float
 
     @classmethod
     def for_signal(cls, signal: float) -> Size:
         """Choose by the number of records over the noise of a count that cost one histogram's share.
 
         Chosen by measurement, on other splits than those that benchmarks/rulefit_private.py
-        reports: deeper rules, more rounds and less of a ridge need more records per unit of noise.
+        reports: deeper and heavier rules, more rounds and less of a ridge need more records per
+        unit of noise.
         """
-        depth = int(np.clip(round(np.log2(max(1.4 * signal, 1.0)) / 2), 2, 4))
-        rounds = 4 if signal < 50 else 10 if signal < 600 else 16
-        return cls(12 * depth, depth, rounds, float(np.clip(20 / max(signal, 1.0), 0.02, 1.0)))
+        deeper = round(np.log2(max(1.4 * signal, 1.0)) / 2)
+        depth = int(np.clip(deeper, 2, 4))
+        rounds = 6 if signal < 50 else 10 if signal < 600 else 16
+        ridge = float(np.clip(20 / max(signal, 1.0), 0.02, 1.0))
+        return cls(12 * depth, depth, rounds, ridge, float(np.clip(signal / 200, 0.25, 1.0)))
 
 
 def column_scales(terms: Terms, size: Size) -> np.ndarray:
     """Scale columns so that a record's norm is about that of one rule and its linear terms.
 
     A record satisfies one rule of each tree and depth; a linear term spans [-2, 2] / sqrt(terms).
+    Rules weigh less where the budget is small.
 
     Returns:
         of the intercept, the rules and the linear terms, shape (1 + terms,).
     """
     chosen = list(terms.linear)
     half = 0.2 * (terms.cutoffs.upper - terms.cutoffs.lower)[chosen]
-    rules = np.full(len(terms.boxes), 1 / np.sqrt(size.trees * size.depth))
+    rules = np.full(len(terms.boxes), size.rule_weight / np.sqrt(size.trees * size.depth))
     linear = 2 * terms.cutoffs.scale[chosen] / half / np.sqrt(max(len(chosen), 1))
     return np.concatenate([[1.0], rules, linear])
 
@@ -137,3 +146,22 @@ def placeholder_terms(schema: Schema, rules: int) -> Terms:
     boxes = np.zeros((rules, features, 2), np.uint8)
     boxes[:, :, 1] = 2
     return Terms(placeholder(schema), boxes, ())
+
+
+def schedule(
+    schema: Schema, bins: int, boosting: Boosting, steps: Steps, rounds: int, clip: float
+) -> Sequence[Planned]:
+    """Every question of either way, as often as it may be asked."""
+    features = tuple(range(len(schema.features)))
+    cutoffs, terms = placeholder(schema), placeholder_terms(schema, TOLD_RULES)
+    zeros = np.zeros(1 + len(terms))
+    logistic = boosting.logistic
+    return [
+        Planned(Histogram((0,), bins), len(features)),
+        Planned(BoostedRules(cutoffs, boosting), 1),
+        Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
+        Planned(Objective(terms, zeros, logistic), 2),
+        Planned(Marginals(features, bins), 2),
+        Planned(Gradient(terms, zeros, zeros, clip, logistic), MOST_ROUNDS),
+        Planned(Supports(terms), 1),
+    ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import RuleFitClassifier
-from privfed.learners.rulefit.cutoffs import distribution
+from privfed.learners.rulefit.cutoffs import Cutoffs, distribution
 from privfed.learners.rulefit.histograms import COARSE_BINS, Marginal, bearable_bins, consistent
 
 SCHEMA = Schema(
@@ -84,3 +84,15 @@ def test_counts_that_are_all_negative_give_even_cutoffs_and_a_warning() -> None:
     reached, lost = distribution(moved[0], np.ones(50))
     assert lost
     assert reached == pytest.approx(np.linspace(0, 1, 51))
+
+
+def test_limits_move_to_the_bounds_as_noise_grows() -> None:
+    """Halfway where the noise in a covariate's counts is half the records; never beyond."""
+    assert marginal(1000, 125).noise_share == 0.5
+    assert marginal(1000, 1e9).noise_share == 1.0
+    ends = np.full(4, -1.0), np.full(4, 2.0)
+    cutoffs = Cutoffs(((0.0,),) * 4, *ends, np.ones(4))
+    halfway = cutoffs.widened(SCHEMA, 0.5)
+    assert halfway.lower == pytest.approx(np.full(4, -2.5))
+    assert halfway.upper == pytest.approx(np.full(4, 3.0))
+    assert cutoffs.widened(SCHEMA, 0.0).lower == pytest.approx(cutoffs.lower)
