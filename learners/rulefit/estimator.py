@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import read_cutoffs
 from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.parameters import check_parameters
+from privfed.learners.rulefit.parameters import PAPER, check_parameters
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     Gradient,
@@ -40,6 +40,7 @@ from privfed.learners.rulefit.server import (
     NoisyAveraging,
     Pooled,
     ask_pooled,
+    tell_supports,
 )
 from privfed.policy import Policy
 from privfed.query import Query
@@ -66,6 +67,9 @@ class _RuleFit(FederatedLearner):
         Gradient,
     )
     _logistic: ClassVar[bool]
+
+    #: The fitted model, set by ``fit``.
+    model_: RuleEnsemble
 
     def __init__(
         self,
@@ -110,6 +114,11 @@ class _RuleFit(FederatedLearner):
         self.ridge = ridge
         self.clip = clip
         self.random_state = random_state
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The settings that the paper prints, with any of them changed; see :data:`PAPER`."""
+        return cls(**(dict(PAPER) | changes))
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -178,7 +187,7 @@ class _RuleFit(FederatedLearner):
         means, variances = (moment[1:] for moment in surrogate.moments(terms))
         guessed = Pooled(marginal.sizes, means, variances, np.full(len(boxes), np.nan))
         self._keep(terms, estimate, guessed)
-        self._tell_supports(federation, marginal)
+        self.model_ = tell_supports(federation, self.model_, marginal.total)
 
     def _boosted(self, federation: Disclosure) -> np.ndarray:
         """The union of the clients' rules; none where nobody tells."""
@@ -228,24 +237,14 @@ class _RuleFit(FederatedLearner):
                 "no client answered a single round: the model predicts a constant", stacklevel=3
             )
 
-    def _tell_supports(self, federation: Disclosure, marginal: Marginal) -> None:
-        """Ask for noisy supports of the rules with the largest importance."""
-        model = self.model_
-        rules = len(model.terms.boxes)
-        top = np.argsort(-model.term_importances[:rules], kind="stable")[: planning.TOLD_RULES]
-        if not len(top):
-            return
-        asked = Terms(model.terms.cutoffs, model.terms.boxes[top], ())
-        try:
-            answers = federation.ask(Supports(asked))
-        except NobodyAnswered:
-            return
-        supports = model.supports.copy()
-        supports[top] = np.clip(answers.total("counts") / marginal.total, 0, 1)
-        self.model_ = replace(model, supports=supports)
-
     def _check_target(self, schema: Schema) -> None:
         raise NotImplementedError
+
+    def _told(self) -> dict[str, Any]:
+        """How learning went, as plain data; none stands for what was not released."""
+        found = {"objective": self.objective_, "gap": self.gap_}
+        known = {name: None if math.isnan(value) else value for name, value in found.items()}
+        return {"convergence": {"rounds": self.rounds_, **known}}
 
     # --- the model as people read it -----------------------------------------------------------
 
@@ -357,7 +356,7 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         assert self.schema_.target is not None
         plain = self.model_.to_dict("logit")
         classes = [value.item() for value in self.classes_]
-        return {"target": self.schema_.target.name, "classes": classes, **plain}
+        return {"target": self.schema_.target.name, "classes": classes, **plain, **self._told()}
 
 
 class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
@@ -387,4 +386,4 @@ class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
         assert target is not None
         bounds = [float(bound) for bound in target.bounds]
         plain = self.model_.to_dict("scaled to [-1, 1]")
-        return {"target": target.name, "target_bounds": bounds, **plain}
+        return {"target": target.name, "target_bounds": bounds, **plain, **self._told()}

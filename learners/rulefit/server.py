@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +14,8 @@ from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
 from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
 from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.planning import TOLD_RULES
 from privfed.learners.rulefit.queries import Gradient, Increment, Objective, Supports
 from privfed.learners.rulefit.random_rules import Surrogate
 from privfed.learners.rulefit.rules import Terms
@@ -170,6 +172,27 @@ def ask_pooled(
     freedom = max(sum(max(size - 1, 0) for size in sizes.values()), 1.0)
     means[:rules], variances[:rules] = supports, np.sum(within, axis=0) / freedom
     return Pooled(sizes, means, variances, supports)
+
+
+def tell_supports(federation: Disclosure, model: RuleEnsemble, total: float) -> RuleEnsemble:
+    """Ask for noisy supports of the rules with the largest importance; the rest stay unknown.
+
+    Args:
+        federation: whom to ask.
+        model: the model to complete.
+        total: records of all clients, as the noisy histograms tell.
+    """
+    rules = len(model.terms.boxes)
+    top = np.argsort(-model.term_importances[:rules], kind="stable")[:TOLD_RULES]
+    if not len(top):
+        return model
+    try:
+        answers = federation.ask(Supports(Terms(model.terms.cutoffs, model.terms.boxes[top], ())))
+    except NobodyAnswered:
+        return model
+    supports = model.supports.copy()
+    supports[top] = np.clip(answers.total("counts") / total, 0, 1)
+    return replace(model, supports=supports)
 
 
 @dataclass(frozen=True)
