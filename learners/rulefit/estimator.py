@@ -171,20 +171,15 @@ class _RuleFit(FederatedLearner):
         The noisier the histograms, the nearer the winsorising limits move to the public bounds.
         """
         self.cutoffs_ = self.cutoffs_.widened(self.schema_, marginal.noise_share)
-        size = planning.Size.for_signal(marginal.signal)
+        size = planning.Size.for_signal(marginal.signal, self._logistic)
         boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
         terms = Terms(self.cutoffs_, boxes, self._linear_terms())
+        means, variances = (moment[1:] for moment in surrogate.moments(terms))
+        scales = planning.column_scales(terms, size)
         ridge = size.ridge if self.ridge is None else self.ridge
         averaging = NoisyAveraging(ridge, self.clip, self._logistic, self.threshold)
-        estimate = averaging.run(
-            federation,
-            terms,
-            planning.column_scales(terms, size),
-            marginal,
-            surrogate,
-            planning.spends(marginal.rho, marginal.asked, size.rounds),
-        )
-        means, variances = (moment[1:] for moment in surrogate.moments(terms))
+        spends = planning.spends(marginal.rho, marginal.asked, size.rounds)
+        estimate = averaging.run(federation, terms, scales, marginal, surrogate, spends)
         guessed = Pooled(marginal.sizes, means, variances, np.full(len(boxes), np.nan))
         self._keep(terms, estimate, guessed)
         self.model_ = tell_supports(federation, self.model_, marginal.total)

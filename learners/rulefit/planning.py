@@ -101,17 +101,17 @@ class Size:
     rule_weight: float
 
     @classmethod
-    def for_signal(cls, signal: float) -> Size:
+    def for_signal(cls, signal: float, logistic: bool) -> Size:
         """Choose by the number of records over the noise of a count that cost one histogram's share.
 
         Chosen by measurement, on other splits than those that benchmarks/rulefit_private.py
         reports: deeper and heavier rules, more rounds and less of a ridge need more records per
-        unit of noise.
+        unit of noise. The squared loss is steeper than the logistic one and needs more of a ridge.
         """
         deeper = round(np.log2(max(1.4 * signal, 1.0)) / 2)
         depth = int(np.clip(deeper, 2, 4))
         rounds = 6 if signal < 50 else 10 if signal < 600 else 16
-        ridge = float(np.clip(20 / max(signal, 1.0), 0.02, 1.0))
+        ridge = float(np.clip(20 / max(signal, 1.0), 0.02 if logistic else 0.08, 1.0))
         return cls(12 * depth, depth, rounds, ridge, float(np.clip(signal / 200, 0.25, 1.0)))
 
 

@@ -226,9 +226,7 @@ class NoisyAveraging:
     ) -> Estimate:
         """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
         curvature = surrogate.curvature(terms, scales, self.clip)
-        curvature += self.ridge * np.eye(len(curvature))
-        curvature *= 0.25 if self.logistic else 1.0
-        factor = cho_factor(curvature)
+        distance = Distance(curvature, self.ridge, self.logistic)
         dual, weights, rounds, noise = np.zeros(len(scales)), np.zeros(len(scales)), 0, 0.0
         for spend in spends:
             query = Gradient(terms, weights, scales, self.clip, self.logistic)
@@ -238,13 +236,56 @@ class NoisyAveraging:
                 break
             answered = answers.each("gradient")
             present = sum(marginal.sizes.get(client, 0.0) for client in answered)
-            share = present / max(sum(marginal.sizes.values()), 1.0) or 1.0
-            dual = dual + answers.total("gradient") / (marginal.total * share)
-            noise += (answers.deviation("gradient") / (marginal.total * share)) ** 2
-            weights, rounds = cho_solve(factor, dual), rounds + 1
+            records = marginal.total * (present / max(sum(marginal.sizes.values()), 1.0) or 1.0)
+            slope, deviation = answers.total("gradient") / records, answers.deviation("gradient")
+            dual, noise = dual + slope, noise + (deviation / records) ** 2
+            weights, rounds = distance.weights(dual, slope, deviation / records), rounds + 1
+        curvature = distance.curvature
         if self.threshold:
             weights = _sparse(curvature, dual, weights, self.threshold * math.sqrt(noise))
         return Estimate(weights * scales, rounds, math.nan)
+
+
+class Distance:
+    """`private`'s distance-generating function, which grows where steps in it overshoot.
+
+    The marginals do not tell how covariates go together; along those that go together the curvature
+    is larger than they say. The squared loss then overshoots, more in each round. Where a gradient
+    has turned against the last step by more than half of what that step promised, beyond the noise,
+    the ridge is doubled: dual averaging allows a distance that grows.
+
+    Args:
+        curvature: second moments of the columns, as the marginals tell.
+        ridge: added to them.
+        logistic: the loss, at most a quarter as steep; it levels off and needs no such care.
+    """
+
+    def __init__(self, curvature: np.ndarray, ridge: float, logistic: bool) -> None:
+        self._plain, self._ridge, self._logistic = curvature, ridge, logistic
+        self._before = self._step = self._weights = np.zeros(len(curvature))
+        self._solve()
+
+    def _solve(self) -> None:
+        steepness = 0.25 if self._logistic else 1.0
+        self.curvature = steepness * (self._plain + self._ridge * np.eye(len(self._plain)))
+        self._factor = cho_factor(self.curvature)
+
+    def weights(self, dual: np.ndarray, slope: np.ndarray, deviation: float) -> np.ndarray:
+        """The proximal map of the dual, after a look at its last increment.
+
+        Args:
+            dual: the sum of all gradients so far.
+            slope: the last of them.
+            deviation: standard deviation of its noise in each coordinate.
+        """
+        promised = float(self._before @ self._step)
+        allowed = promised / 2 + 2 * deviation * float(np.linalg.norm(self._step))
+        if not self._logistic and promised > 0 and float(slope @ self._step) < -allowed:
+            self._ridge *= 2
+            self._solve()
+        moved = np.asarray(cho_solve(self._factor, dual))
+        self._before, self._step, self._weights = slope, moved - self._weights, moved
+        return moved
 
 
 def _sparse(
