@@ -7,9 +7,9 @@ writes private.csv (every fit), private.txt (the table) and private.png (the cur
 
 Both get the same bounds (the smallest and largest value of the whole data set, taken as public), the
 same (epsilon, delta), the same splits. DP-EBM is centralized: one noise; RuleFit's five clients add
-five. Neither is tuned to the reported splits: DP-EBM has its defaults, and RuleFit's private settings
-were chosen on the splits of seeds 100 to 119 of the same sets, which are not among those reported
-(seeds 0 to 9). Other records of the same sets were thus seen in choosing.
+five. DP-EBM has its defaults. RuleFit's private settings were chosen on the splits of seeds 100 to 119
+of these sets, and before that on those of 0 to 9; the reported ones, 200 and up, had no part in it.
+Other splits of the same sets had: for a set that is new to both, expect a little less.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def main() -> None:
     )
     parser.add_argument("--epsilons", nargs="+", default=["1", "2", "4", "8"])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0, help="100 for choosing settings")
+    parser.add_argument("--first-seed", type=int, default=200, help="100 for choosing settings")
     parser.add_argument("--out", type=Path, default=Path("rulefit_private"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
