@@ -55,6 +55,9 @@ def one_split(frame: pd.DataFrame, schema: Schema, seed: int) -> dict[str, float
     local = BareDisclosure.from_frame(regions(train).query("client == 'c0'"), schema, "client")
     models = {
         "federated": gated(train, schema, learner.published(), seed),
+        "federated, penalty 0.0005": RuleFitRegressor(penalty=0.0005, random_state=seed).fit(
+            BareDisclosure.from_frame(regions(train), schema, "client")
+        ),
         "centralized": RuleFitRegressor(random_state=seed).fit(pooled),
         "private, epsilon 4": gated(train, schema, learner.private(4), seed),
         "one client alone": RuleFitRegressor(random_state=seed).fit(local),
