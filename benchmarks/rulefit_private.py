@@ -1,11 +1,15 @@
 """`private` RuleFit over five clients beside DP-EBM on the pooled records, test AUC.
 
     pip install interpret-core        # the peer; a benchmark's dependency only
-    PRIVFED_DATA=... python benchmarks/rulefit_private.py --seeds 5 --out private.csv
+    PRIVFED_DATA=... python benchmarks/rulefit_private.py --out private
+
+writes private.csv (every fit), private.txt (the table) and private.png (the curves).
 
 Both get the same bounds (the smallest and largest value of the whole data set, taken as public), the
 same (epsilon, delta), the same splits. DP-EBM is centralized: one noise; RuleFit's five clients add
-five.
+five. DP-EBM has its defaults. RuleFit's private settings were chosen on the splits of seeds 100 to 119
+of these sets, and before that on those of 0 to 9; the reported ones, 200 and up, had no part in it.
+Other splits of the same sets had: for a set that is new to both, expect a little less.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
@@ -70,12 +75,12 @@ def peer(train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, 
     return float(roc_auc_score(test["y"], chance))
 
 
-def run(name: str, epsilons: list[str], seeds: int) -> list[dict[str, Any]]:
+def run(name: str, epsilons: list[str], seeds: range) -> list[dict[str, Any]]:
     frame = load(name)
     schema = schema_of(frame)
     rows = []
     for epsilon in epsilons:
-        for seed in range(seeds):
+        for seed in seeds:
             train, test = train_test_split(
                 frame, test_size=0.2, random_state=seed, stratify=frame["y"]
             )
@@ -87,23 +92,57 @@ def run(name: str, epsilons: list[str], seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means, standard deviations, and the paired difference with its standard error."""
+    gained = table.assign(gain=table["rulefit"] - table["dp_ebm"])
+    groups = gained.groupby(["data", "epsilon"], sort=False)
+    found = groups[["rulefit", "dp_ebm"]].agg(["mean", "std"])
+    found.columns = [f"{name} {what}" for name, what in found.columns]
+    found["difference"], found["standard error"] = groups["gain"].mean(), groups["gain"].sem()
+    return found.round(4)
+
+
+def draw(found: pd.DataFrame, path: Path) -> None:
+    """One panel for each data set: mean AUC over epsilon, bars of one standard deviation."""
+    names = list(found.index.unique("data"))
+    figure, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 3.4), squeeze=False)
+    looks = (("rulefit", "RuleFit, 5 clients", "o-"), ("dp_ebm", "DP-EBM, pooled", "s--"))
+    for axis, name in zip(axes[0], names, strict=True):
+        own = found.loc[name]
+        for shift, (column, label, look) in zip((0.98, 1.02), looks, strict=True):
+            at = own.index.astype(float) * shift
+            deviation = own[f"{column} std"]
+            axis.errorbar(at, own[f"{column} mean"], deviation, fmt=look, label=label, capsize=2)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(own.index.astype(float), own.index)
+        axis.minorticks_off()
+        axis.set(title=name, xlabel=f"epsilon (delta {DELTA:g})")
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel("test AUC")
+    axes[0][0].legend(loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--data", nargs="+", default=["breast_cancer_wdbc", "magic_telescope", "california"]
     )
     parser.add_argument("--epsilons", nargs="+", default=["1", "2", "4", "8"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("rulefit_private.csv"))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=200, help="100 for choosing settings")
+    parser.add_argument("--out", type=Path, default=Path("rulefit_private"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = [row for name in chosen.data for row in run(name, chosen.epsilons, chosen.seeds)]
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    rows = [row for name in chosen.data for row in run(name, chosen.epsilons, seeds)]
     table = pd.DataFrame(rows)
-    table.to_csv(chosen.out, index=False)
-    summary = table.groupby(["data", "epsilon"], sort=False)[["rulefit", "dp_ebm"]].agg(
-        ["mean", "std"]
-    )
-    print(summary.round(4).to_string())
+    table.to_csv(chosen.out.with_suffix(".csv"), index=False)
+    found = summary(table)
+    chosen.out.with_suffix(".txt").write_text(found.to_string() + "\n", encoding="utf-8")
+    print(found.to_string())
+    draw(found, chosen.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

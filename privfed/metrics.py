@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn import metrics
+from sklearn.base import ClassifierMixin
 
 from privfed.learners.base import FederatedLearner
 from privfed.schema import Column, Schema
@@ -29,7 +30,7 @@ def measure(
         return {"held_out": len(test)}
     names = list(schema.names)
     predicted = np.asarray(model.predict(test[names]))
-    if target.numeric:
+    if target.numeric and not isinstance(model, ClassifierMixin):
         scored = _numbers(predicted, train[target.name], test[target.name])
     else:
         scored = _classes(model, predicted, train, test, schema)
@@ -58,7 +59,7 @@ def _classes(
     schema: Schema,
 ) -> dict[str, Any]:
     assert schema.target is not None
-    column = schema.target
+    column = _as_category(schema.target)
     wanted, known = (_codes(part[column.name], column) for part in (test, train))
     most = np.bincount(known).argmax()
     scored = {
@@ -72,6 +73,11 @@ def _classes(
         chances = np.asarray(model.predict_proba(test[list(schema.names)]))[:, 1]
         scored["scores"] = {"area under the curve": float(metrics.roc_auc_score(wanted, chances))}
     return scored
+
+
+def _as_category(target: Column) -> Column:
+    """A number from 0 to 1 that a classifier predicts has two classes."""
+    return target if not target.numeric else Column(target.name, "category", categories=("0", "1"))
 
 
 def _codes(values: Any, column: Column) -> np.ndarray:

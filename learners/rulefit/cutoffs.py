@@ -6,7 +6,7 @@ Reading quantiles off noisy counts is post-processing: it costs nothing beyond t
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.isotonic import isotonic_regression
@@ -93,6 +93,12 @@ class Cutoffs:
         middle = (self.lower + self.upper) / 2
         terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
         return terms
+
+    def widened(self, schema: Schema, share: float) -> Cutoffs:
+        """Move the winsorising limits by a share of the way to the public bounds."""
+        lower = (1 - share) * self.lower + share * schema.lower
+        upper = (1 - share) * self.upper + share * schema.upper
+        return replace(self, lower=lower, upper=upper)
 
     @property
     def sizes(self) -> np.ndarray:

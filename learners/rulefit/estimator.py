@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,9 +19,10 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
+from privfed.learners.rulefit.cutoffs import read_cutoffs
+from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.parameters import check_parameters
+from privfed.learners.rulefit.parameters import PAPER, check_parameters
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     Gradient,
@@ -37,11 +37,10 @@ from privfed.learners.rulefit.rules import Rule, Terms, union
 from privfed.learners.rulefit.server import (
     Averaging,
     Estimate,
-    Marginal,
     NoisyAveraging,
     Pooled,
-    ask_marginals,
     ask_pooled,
+    tell_supports,
 )
 from privfed.policy import Policy
 from privfed.query import Query
@@ -69,6 +68,9 @@ class _RuleFit(FederatedLearner):
     )
     _logistic: ClassVar[bool]
 
+    #: The fitted model, set by ``fit``.
+    model_: RuleEnsemble
+
     def __init__(
         self,
         bins: int = 100,
@@ -88,7 +90,7 @@ class _RuleFit(FederatedLearner):
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
         threshold: float = 0.0,
-        ridge: float = 0.04,
+        ridge: float | None = None,
         clip: float = 1.5,
         random_state: int | None = None,
     ) -> None:
@@ -113,6 +115,11 @@ class _RuleFit(FederatedLearner):
         self.clip = clip
         self.random_state = random_state
 
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The settings that the paper prints, with any of them changed; see :data:`PAPER`."""
+        return cls(**(dict(PAPER) | changes))
+
     # --- learning ------------------------------------------------------------------------------
 
     def fit(self, federation: Disclosure) -> Self:
@@ -131,8 +138,8 @@ class _RuleFit(FederatedLearner):
         self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
-        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, self.bins, self.cutoffs)
-        surrogate = marginal.surrogate(self.schema_, self.bins, self._rng)
+        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
+        surrogate = marginal.surrogate(self.schema_, self._rng)
         self.private_ = marginal.rho is not None
         learn = self._fit_private if self.private_ else self._fit_published
         learn(federation, marginal, surrogate)
@@ -159,24 +166,23 @@ class _RuleFit(FederatedLearner):
     def _fit_private(
         self, federation: Disclosure, marginal: Marginal, surrogate: Surrogate
     ) -> None:
-        """Random rules, noisy gradients, and the supports of the rules that matter most."""
-        unit = marginal.spread / math.sqrt(len(self.schema_.features))
-        size = planning.Size.for_signal(marginal.total / max(unit, 1e-9))
+        """Random rules, noisy gradients, and the supports of the rules that matter most.
+
+        The noisier the histograms, the nearer the winsorising limits move to the public bounds.
+        """
+        self.cutoffs_ = self.cutoffs_.widened(self.schema_, marginal.noise_share)
+        size = planning.Size.for_signal(marginal.signal, self._logistic)
         boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
         terms = Terms(self.cutoffs_, boxes, self._linear_terms())
-        averaging = NoisyAveraging(self.ridge, self.clip, self._logistic, self.threshold)
-        estimate = averaging.run(
-            federation,
-            terms,
-            planning.column_scales(terms, size),
-            marginal,
-            surrogate,
-            planning.spends(marginal.rho, size.rounds),
-        )
         means, variances = (moment[1:] for moment in surrogate.moments(terms))
+        scales = planning.column_scales(terms, size)
+        ridge = size.ridge if self.ridge is None else self.ridge
+        averaging = NoisyAveraging(ridge, self.clip, self._logistic, self.threshold)
+        spends = planning.spends(marginal.rho, marginal.asked, size.rounds)
+        estimate = averaging.run(federation, terms, scales, marginal, surrogate, spends)
         guessed = Pooled(marginal.sizes, means, variances, np.full(len(boxes), np.nan))
         self._keep(terms, estimate, guessed)
-        self._tell_supports(federation, marginal)
+        self.model_ = tell_supports(federation, self.model_, marginal.total)
 
     def _boosted(self, federation: Disclosure) -> np.ndarray:
         """The union of the clients' rules; none where nobody tells."""
@@ -226,24 +232,14 @@ class _RuleFit(FederatedLearner):
                 "no client answered a single round: the model predicts a constant", stacklevel=3
             )
 
-    def _tell_supports(self, federation: Disclosure, marginal: Marginal) -> None:
-        """Ask for noisy supports of the rules with the largest importance."""
-        model = self.model_
-        rules = len(model.terms.boxes)
-        top = np.argsort(-model.term_importances[:rules], kind="stable")[: planning.TOLD_RULES]
-        if not len(top):
-            return
-        asked = Terms(model.terms.cutoffs, model.terms.boxes[top], ())
-        try:
-            answers = federation.ask(Supports(asked))
-        except NobodyAnswered:
-            return
-        supports = model.supports.copy()
-        supports[top] = np.clip(answers.total("counts") / marginal.total, 0, 1)
-        self.model_ = replace(model, supports=supports)
-
     def _check_target(self, schema: Schema) -> None:
         raise NotImplementedError
+
+    def _told(self) -> dict[str, Any]:
+        """How learning went, as plain data; none stands for what was not released."""
+        found = {"objective": self.objective_, "gap": self.gap_}
+        known = {name: None if math.isnan(value) else value for name, value in found.items()}
+        return {"convergence": {"rounds": self.rounds_, **known}}
 
     # --- the model as people read it -----------------------------------------------------------
 
@@ -283,21 +279,10 @@ class _RuleFit(FederatedLearner):
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Every question of either way, as often as it may be asked."""
-        features = tuple(range(len(schema.features)))
-        cutoffs: Cutoffs = planning.placeholder(schema)
-        terms = planning.placeholder_terms(schema, planning.TOLD_RULES)
-        zeros = np.zeros(1 + len(terms))
         steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
-        logistic, rounds = self._logistic, self.rounds + self.reference_rounds
-        return [
-            Planned(Histogram((0,), self.bins), len(features)),
-            Planned(BoostedRules(cutoffs, self._boosting()), 1),
-            Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
-            Planned(Objective(terms, zeros, logistic), 2),
-            Planned(Marginals(features, self.bins), 1),
-            Planned(Gradient(terms, zeros, zeros, self.clip, logistic), planning.MOST_ROUNDS),
-            Planned(Supports(terms), 1),
-        ]
+        rounds = self.rounds + self.reference_rounds
+        grown = self._boosting()
+        return planning.schedule(schema, self.bins, grown, steps, rounds, self.clip)
 
     def _scores(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
         encoded = self._encode(x)
@@ -327,7 +312,8 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
             how far dual averaging is from the optimum; the model does not change.
         threshold: L1 penalty of `private`'s last proximal map, in standard deviations of the noise: 0
             keeps all terms, 1 keeps what stands out of the noise and costs some accuracy.
-        ridge: regularises `private`'s distance-generating function.
+        ridge: regularises `private`'s distance-generating function; none for one that suits the
+            budget.
         clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
@@ -365,14 +351,15 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         assert self.schema_.target is not None
         plain = self.model_.to_dict("logit")
         classes = [value.item() for value in self.classes_]
-        return {"target": self.schema_.target.name, "classes": classes, **plain}
+        return {"target": self.schema_.target.name, "classes": classes, **plain, **self._told()}
 
 
 class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
-    The target is scaled by its public bounds to [-1, 1]; ``penalty`` is for that scale. The
-    parameters are those of :class:`RuleFitClassifier`.
+    The target is scaled by its public bounds to [-1, 1]; ``penalty`` is for that scale, and the
+    default keeps few terms: with many records a tenth of it explains more (see
+    benchmarks/rulefit_regression.py). The parameters are those of :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False
@@ -395,4 +382,4 @@ class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
         assert target is not None
         bounds = [float(bound) for bound in target.bounds]
         plain = self.model_.to_dict("scaled to [-1, 1]")
-        return {"target": target.name, "target_bounds": bounds, **plain}
+        return {"target": target.name, "target_bounds": bounds, **plain, **self._told()}

@@ -79,7 +79,7 @@ class RuleEnsemble:
         """Coefficients per unit of each winsorised covariate, and the intercept that goes with them."""
         cutoffs, names = self.terms.cutoffs, self.schema.names
         slopes = {
-            names[feature]: float(0.4 * weight / cutoffs.scale[feature])
+            names[feature]: float(0.4 * weight / cutoffs.scale[feature]) + 0.0  # no minus zero
             for feature, weight in zip(self.terms.linear, self._linear_weights, strict=True)
         }
         middles = (cutoffs.lower + cutoffs.upper) / 2
@@ -139,6 +139,11 @@ class RuleEnsemble:
             for f, name in enumerate(self.schema.names)
             if f in self.terms.linear
         }
+        codes = {
+            column.name: {name: code for code, name in enumerate(column.categories)}
+            for column in self.schema.features
+            if not column.numeric
+        }
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
         return {
             "model": "rule ensemble (RuleFit)",
@@ -146,6 +151,7 @@ class RuleEnsemble:
             "intercept": intercept,
             "linear": slopes,
             "winsorised": limits,
+            "codes": codes,
             "rules": [self._rule_entry(int(k)) for k in kept],
             "variable_importances": dict(
                 zip(self.schema.names, self.variable_importances.tolist(), strict=True)

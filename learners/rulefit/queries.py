@@ -67,10 +67,10 @@ class Histogram(Query):
 
 
 class Marginals(Histogram):
-    """All covariates' histograms as one vector, protected jointly; the same facts as Histogram.
+    """Counts of all covariates by bin of their public bounds, protected together.
 
-    A kind of its own, because a private policy spends on the vector what the published one spends on
-    each covariate.
+    Sensitivity and all else are :class:`Histogram`'s. A kind of its own, because a private policy
+    spends on the vector what the published one spends on each covariate.
     """
 
     kind: ClassVar[str] = "rulefit.marginals"
@@ -236,9 +236,9 @@ class Objective(_Model):
 
 @dataclass(frozen=True, eq=False)
 class Gradient(_Model):
-    """The sum of the records' gradients, each clipped to norm ``clip``: what `private` releases.
+    """The sum of the records' gradients, each clipped to a public norm.
 
-    A record's gradient is its residual times its (scaled) columns. The residual is clipped to
+    What `private` releases in each round. A record's gradient is its residual times its (scaled) columns. The residual is clipped to
     [-1, 1] and the columns' norm to C = ``clip``; each coordinate is then cut towards zero to whole
     grid units, which makes no norm longer.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,105 +13,12 @@ from scipy.linalg import cho_factor, cho_solve, eigvalsh
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
 from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
-from privfed.learners.rulefit.cutoffs import distribution, inner_edges
-from privfed.learners.rulefit.queries import (
-    Gradient,
-    Histogram,
-    Increment,
-    Marginals,
-    Objective,
-    Supports,
-)
+from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.planning import TOLD_RULES
+from privfed.learners.rulefit.queries import Gradient, Increment, Objective, Supports
 from privfed.learners.rulefit.random_rules import Surrogate
 from privfed.learners.rulefit.rules import Terms
-from privfed.release import Answers
-from privfed.schema import Schema
-
-
-@dataclass(frozen=True, eq=False)
-class Marginal:
-    """What the histograms said.
-
-    Args:
-        counts: summed over clients, by covariate and bin.
-        sizes: each client's number of records, as its noisy counts tell.
-        rho: what the joint histogram cost each client (zCDP, the least over clients); none where the
-            covariates were asked one by one.
-        spread: standard deviation of the noise in a summed count.
-    """
-
-    counts: np.ndarray
-    sizes: Mapping[str, float]
-    rho: float | None
-    spread: float
-
-    @property
-    def total(self) -> float:
-        """Records of all clients, at least one."""
-        return max(1.0, float(np.median(self.counts.sum(axis=1))))
-
-    def surrogate(self, schema: Schema, bins: int, rng: np.random.Generator) -> Surrogate:
-        """Make up records from the marginals."""
-        shares = np.zeros_like(self.counts, dtype=float)
-        values = []
-        for feature, column in enumerate(schema.features):
-            inner = inner_edges(column, bins)
-            edges = np.concatenate([[column.bounds[0]], inner, [column.bounds[1]]])
-            reached, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
-            shares[feature, : len(inner) + 1] = np.diff(reached)
-            middles = (edges[:-1] + edges[1:]) / 2
-            values.append(middles if column.kind == "number" else edges[:-1])
-        return Surrogate.draw(shares, tuple(values), rng)
-
-
-def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
-    """Ask for histograms: covariate by covariate as published, or else as one private vector.
-
-    Raises:
-        NobodyAnswered: neither kind is answered by anybody.
-    """
-    features = range(len(federation.schema.features))
-    try:
-        return _separate(federation.ask(*(Histogram((f,), bins) for f in features)))
-    except NobodyAnswered:
-        answers = federation.ask(Marginals(tuple(features), bins))
-    real = [len(inner_edges(column, bins)) + 1 for column in federation.schema.features]
-    return _joint(answers, np.array(real))
-
-
-def _separate(answers: Answers) -> Marginal:
-    """One answer for each covariate; all of them are needed."""
-    rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
-    if len(rows) < len(answers):
-        raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
-    width = max(len(row) for row in rows)
-    counts = np.array([np.pad(row, (0, width - len(row))) for row in rows])
-    clients = {client for answer in answers for client in answer.releases}
-    each = {
-        client: [
-            float(answer.releases[client]["counts"].sum())
-            for answer in answers
-            if client in answer.releases
-        ]
-        for client in clients
-    }
-    sizes = {client: max(1.0, float(np.median(own))) for client, own in each.items()}
-    return Marginal(counts, sizes, None, answers[0].deviation("counts"))
-
-
-def _joint(answers: Answers, real: np.ndarray) -> Marginal:
-    """One answer for all covariates; noise beyond a covariate's real bins is thrown away."""
-    counts = answers.total("counts")
-    inside = np.arange(counts.shape[1]) < real[:, None]
-    counts = counts * inside
-    sizes = {
-        client: max(1.0, float(np.median((np.asarray(own) * inside).sum(axis=1))))
-        for client, own in answers.each("counts").items()
-    }
-    noises = [release.parts["counts"].noise for release in answers.releases()]
-    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
-    rho = counts.shape[0] / (2 * scale**2) if scale else None
-    return Marginal(counts, sizes, rho, answers.deviation("counts"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +174,27 @@ def ask_pooled(
     return Pooled(sizes, means, variances, supports)
 
 
+def tell_supports(federation: Disclosure, model: RuleEnsemble, total: float) -> RuleEnsemble:
+    """Ask for noisy supports of the rules with the largest importance; the rest stay unknown.
+
+    Args:
+        federation: whom to ask.
+        model: the model to complete.
+        total: records of all clients, as the noisy histograms tell.
+    """
+    rules = len(model.terms.boxes)
+    top = np.argsort(-model.term_importances[:rules], kind="stable")[:TOLD_RULES]
+    if not len(top):
+        return model
+    try:
+        answers = federation.ask(Supports(Terms(model.terms.cutoffs, model.terms.boxes[top], ())))
+    except NobodyAnswered:
+        return model
+    supports = model.supports.copy()
+    supports[top] = np.clip(answers.total("counts") / total, 0, 1)
+    return replace(model, supports=supports)
+
+
 @dataclass(frozen=True)
 class NoisyAveraging:
     """Dual averaging over noisy clipped gradients, with a distance learnt from the marginals.
@@ -298,9 +226,7 @@ class NoisyAveraging:
     ) -> Estimate:
         """One round for each spend; the mean gradient is the noisy sum over the noisy total."""
         curvature = surrogate.curvature(terms, scales, self.clip)
-        curvature += self.ridge * np.eye(len(curvature))
-        curvature *= 0.25 if self.logistic else 1.0
-        factor = cho_factor(curvature)
+        distance = Distance(curvature, self.ridge, self.logistic)
         dual, weights, rounds, noise = np.zeros(len(scales)), np.zeros(len(scales)), 0, 0.0
         for spend in spends:
             query = Gradient(terms, weights, scales, self.clip, self.logistic)
@@ -310,13 +236,56 @@ class NoisyAveraging:
                 break
             answered = answers.each("gradient")
             present = sum(marginal.sizes.get(client, 0.0) for client in answered)
-            share = present / max(sum(marginal.sizes.values()), 1.0) or 1.0
-            dual = dual + answers.total("gradient") / (marginal.total * share)
-            noise += (answers.deviation("gradient") / (marginal.total * share)) ** 2
-            weights, rounds = cho_solve(factor, dual), rounds + 1
+            records = marginal.total * (present / max(sum(marginal.sizes.values()), 1.0) or 1.0)
+            slope, deviation = answers.total("gradient") / records, answers.deviation("gradient")
+            dual, noise = dual + slope, noise + (deviation / records) ** 2
+            weights, rounds = distance.weights(dual, slope, deviation / records), rounds + 1
+        curvature = distance.curvature
         if self.threshold:
             weights = _sparse(curvature, dual, weights, self.threshold * math.sqrt(noise))
         return Estimate(weights * scales, rounds, math.nan)
+
+
+class Distance:
+    """`private`'s distance-generating function, which grows where steps in it overshoot.
+
+    The marginals do not tell how covariates go together; along those that go together the curvature
+    is larger than they say. The squared loss then overshoots, more in each round. Where a gradient
+    has turned against the last step by more than half of what that step promised, beyond the noise,
+    the ridge is doubled: dual averaging allows a distance that grows.
+
+    Args:
+        curvature: second moments of the columns, as the marginals tell.
+        ridge: added to them.
+        logistic: the loss, at most a quarter as steep; it levels off and needs no such care.
+    """
+
+    def __init__(self, curvature: np.ndarray, ridge: float, logistic: bool) -> None:
+        self._plain, self._ridge, self._logistic = curvature, ridge, logistic
+        self._before = self._step = self._weights = np.zeros(len(curvature))
+        self._solve()
+
+    def _solve(self) -> None:
+        steepness = 0.25 if self._logistic else 1.0
+        self.curvature = steepness * (self._plain + self._ridge * np.eye(len(self._plain)))
+        self._factor = cho_factor(self.curvature)
+
+    def weights(self, dual: np.ndarray, slope: np.ndarray, deviation: float) -> np.ndarray:
+        """The proximal map of the dual, after a look at its last increment.
+
+        Args:
+            dual: the sum of all gradients so far.
+            slope: the last of them.
+            deviation: standard deviation of its noise in each coordinate.
+        """
+        promised = float(self._before @ self._step)
+        allowed = promised / 2 + 2 * deviation * float(np.linalg.norm(self._step))
+        if not self._logistic and promised > 0 and float(slope @ self._step) < -allowed:
+            self._ridge *= 2
+            self._solve()
+        moved = np.asarray(cho_solve(self._factor, dual))
+        self._before, self._step, self._weights = slope, moved - self._weights, moved
+        return moved
 
 
 def _sparse(

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import ClassifierMixin
 
 from privfed.learners.base import FederatedLearner
 from privfed.metrics import measure
@@ -54,6 +55,25 @@ def test_classes_that_are_numbers_are_labels_first() -> None:
     test = TEST.assign(c=[1, 2])
     model = cast(FederatedLearner, _Fitted(lambda _: np.array([1.0, 2.0])))
     assert measure(model, train, test, schema)["value"] == 1.0
+
+
+class _FittedClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
+    """A classifier, so that a target of zeros and ones has classes and no errors."""
+
+    def predict_proba(self, x: pd.DataFrame) -> np.ndarray:
+        """Chances that rank both records rightly."""
+        return np.column_stack([1 - x["x"], x["x"]])
+
+
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_a_classifiers_zeros_and_ones_are_classes(zero: float) -> None:
+    """Accuracy and the area under the curve, no root mean squared error."""
+    schema = Schema((FEATURE,), Column("y", "integer", 0, 1))
+    train, test = TRAIN.assign(y=[zero, zero, zero + 1]), TEST.assign(y=[zero, zero + 1])
+    model = cast(FederatedLearner, _FittedClassifier(lambda _: np.array([0, 0])))
+    found = measure(model, train, test, schema)
+    assert (found["measure"], found["value"]) == ("accuracy", 0.5)
+    assert found["scores"] == {"area under the curve": 1.0}
 
 
 def test_without_a_target_nothing_is_scored() -> None:

@@ -176,6 +176,7 @@ def test_a_threshold_makes_the_private_model_sparse() -> None:
     assert kept[1] < kept[0] / 2
 
 
+@pytest.mark.filterwarnings("ignore:the noise in all histograms")
 def test_private_learning_gets_better_with_the_budget() -> None:
     """Epsilon 0.05 is worse than 8, on the mean of two seeds."""
     frame, test = patients(1000), patients(1000, seed=9)
@@ -208,7 +209,7 @@ def test_the_exported_model_predicts_without_privfed() -> None:
     model, _ = fitted()
     plain = json.loads(json.dumps(model.to_dict()))
     frame = patients(50, seed=3)
-    numbers = frame.assign(sex=(frame["sex"] == "female").astype(int))
+    numbers = frame.assign(sex=frame["sex"].map(plain["codes"]["sex"]))
     score = np.full(50, plain["intercept"])
     for name, slope in plain["linear"].items():
         score += slope * np.clip(numbers[name].to_numpy(float), *plain["winsorised"][name])
@@ -220,6 +221,26 @@ def test_the_exported_model_predicts_without_privfed() -> None:
             held &= (low is None or values >= low) & (high is None or values < high)
         score += rule["coefficient"] * held
     assert score == pytest.approx(model.decision_function(frame), abs=1e-9)
+
+
+def test_the_export_tells_how_learning_went() -> None:
+    """Rounds, objective, and none for a gap that nobody asked for or an objective withheld."""
+    model, _ = fitted()
+    told = model.to_dict()["convergence"]
+    assert told == {"rounds": QUICK["rounds"], "objective": model.objective_, "gap": None}
+    private = RuleFitClassifier(random_state=0)
+    private.fit(gates(patients(3000), private.private(8)))
+    assert private.to_dict()["convergence"]["objective"] is None
+
+
+def test_the_papers_settings_can_be_asked_for() -> None:
+    """As printed, and each can still be set."""
+    model = RuleFitClassifier.paper(rounds=10, random_state=0)
+    chosen = model.get_params()
+    assert (chosen["penalty"], chosen["client_step"], chosen["rounds"]) == (0.01, 0.01, 10)
+    frame = patients()
+    model.fit(gates(frame, model.published()))
+    assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
 
 
 def test_the_table_is_what_a_clinician_reads() -> None:
@@ -329,8 +350,8 @@ def test_a_real_hospital_data_set(data_folder: Path) -> None:
 
 def test_answers_type_is_what_the_learner_is_written_against() -> None:
     """The learner reads `Answers` alone: no gate, no ledger in its modules' names."""
-    from privfed.learners.rulefit import server
+    from privfed.learners.rulefit import histograms, server
 
-    assert server.Answers is Answers
+    assert histograms.Answers is Answers
     for forbidden in ("Gate", "Ledger", "SecureNoise", "Gaussian"):
         assert not hasattr(server, forbidden)

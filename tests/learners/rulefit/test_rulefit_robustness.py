@@ -93,6 +93,33 @@ def test_a_client_that_drops_out_between_the_steps(kind: str) -> None:
     assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
 
 
+@pytest.mark.parametrize("kind", ["marginals", "gradient", "supports"])
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_client_that_drops_out_of_private_learning(kind: str, times: int) -> None:
+    """At the first such question or the next one: the others' noisy answers are enough."""
+    asked: list[str] = []
+
+    def silent(query: Query, client: str) -> bool:
+        asked.extend([query.kind] * (client == "A"))
+        late = asked.count(query.kind) > times
+        return client == "A" and query.kind == f"rulefit.{kind}" and late
+
+    frame, model = patients(3000), RuleFitClassifier(random_state=0)
+    model.fit(Flaky(gates(frame, model.private(8)), silent))
+    assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
+
+
+def test_awkward_clients_do_no_harm_in_private() -> None:
+    """One class only, two records, a constant covariate: the noise covers them as it does others."""
+    frame = patients(3000)
+    frame.loc[frame["hospital"] == "A", "died"] = 1
+    frame.loc[frame["hospital"] == "B", "noise"] = 0.5
+    tiny, model = frame.head(2).assign(hospital="tiny"), RuleFitClassifier(random_state=0)
+    model.fit(gates(pd.concat([frame, tiny]), model.private(8)))
+    own = frame[frame["hospital"] == "C"]
+    assert roc_auc_score(own["died"], model.decision_function(own)) > 0.8
+
+
 def test_a_federation_that_falls_silent_leaves_what_was_learnt() -> None:
     """After some rounds nobody answers: the model has those rounds, and no objective."""
     asked: list[str] = []
