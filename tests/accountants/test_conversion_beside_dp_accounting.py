@@ -36,11 +36,14 @@ def test_beside_dp_accounting(rho: float, delta: float) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-4, 20), st.floats(-20, -1))
 def test_the_bound_is_true(rho: float, exponent: float) -> None:
-    """Exact Gaussian noise of that rho keeps the epsilon, and would break one a third smaller."""
+    """Exact Gaussian noise of that rho keeps the epsilon, and would break one a third smaller.
+
+    The latter at a delta of a hundredth or less: Renyi orders lose more at larger ones.
+    """
     delta = 10**exponent
     epsilon = to_epsilon(rho, delta)
     assert gaussian_delta(rho, epsilon) <= delta * (1 + 1e-6)
-    if epsilon > 0.1:
+    if epsilon > 0.1 and delta <= 0.01:
         assert gaussian_delta(rho, epsilon / 1.5) > delta
 
 
