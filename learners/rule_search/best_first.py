@@ -30,7 +30,7 @@ from privfed.errors import NobodyAnswered
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.promise import Promise, Subtree
-from privfed.learners.rule_search.validity import best_list, validity
+from privfed.learners.rule_search.validity import listed, validity
 
 #: What a question leads to: the children's turn, a sharper question in its turn, or nothing more.
 Verdict = Literal["held", "later", "ignored"]
@@ -51,7 +51,7 @@ class Spending:
         certain: deviations above nu N at which a structure is not asked about again.
         sharpest: epsilon above which no question is asked: noise is nearly gone.
         expected: how many valid structures there are, at a guess, while part of the tree is
-            unexplored; see :func:`best_list`.
+            unexplored; see :func:`.listed`.
     """
 
     total: Fraction
@@ -60,7 +60,7 @@ class Spending:
     stand_out: float = 2.33
     certain: float = 3.0
     sharpest: Fraction = Fraction(10)
-    expected: int = 100
+    expected: int = 400
 
 
 @dataclass
@@ -229,7 +229,7 @@ class BestFirst:
             self._ask(child, 2 * child.epsilon)
 
     def _believed(self, expected: int) -> list[Found]:
-        """The structures whose list is expected to be best."""
+        """The structures that are worth listing."""
         if not self.complete:
             return []
         estimates = np.array([(c.estimate, c.deviation) for c in self.complete])
@@ -237,5 +237,5 @@ class BestFirst:
         chance = validity(share, deviation, self.exploration.threshold)
         return [
             Found(self.complete[i].template, float(share[i]), float(deviation[i]))
-            for i in best_list(chance, expected)
+            for i in listed(chance, expected)
         ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import stats
@@ -150,7 +150,7 @@ class Exploration:
                 "to 1, and an error and a stray probability between 0 and 0.5"
             )
 
-    @property
+    @cached_property
     def height(self) -> float:
         """Where the cut lies between 0 and c*: z_stray / (z_stray + z_theta)."""
         stray, error = stats.norm.isf(self.stray), stats.norm.isf(self.error)

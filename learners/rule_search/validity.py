@@ -51,3 +51,19 @@ def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
     total = max(expected, float(probability.sum()))
     scores = 2 * np.cumsum(probability[order]) / (np.arange(1, len(order) + 1) + total)
     return order[: int(np.argmax(scores)) + 1] if len(order) else order
+
+
+def listed(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
+    """The places to list: what is likely, or the whole best list where that is at least twice it.
+
+    A few doubtful entries would spoil a list of sure ones; where next to nothing is sure, a long
+    list of possible ones, most of them wrong, is the best there is.
+
+    Args:
+        probability: of being valid, shape (structures,).
+        expected: see :func:`best_list`.
+    """
+    best = best_list(probability, expected)
+    likely = best[probability[best] >= 0.5]
+    doubled = probability[best].sum() >= 2 * probability[likely].sum()
+    return best if doubled else likely

@@ -205,7 +205,8 @@ def test_level_plans() -> None:
     assert longest(3) == 7
     assert deviation(10_000, 2 * np.arcsinh(0.5)) == pytest.approx(100.0)
     assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
-    assert LevelPlan(Fraction(10), NU, 3, Fraction(1, 10)).level == Fraction(3)
+    plan = LevelPlan(Fraction(10), NU, 3, Fraction(3, 10), growth=Fraction(2))
+    assert plan.amounts == (Fraction(1), Fraction(2), Fraction(4))
     with pytest.raises(InputError, match="plan"):
         LevelPlan(Fraction(10), NU, 0)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.learners.rule_search.validity import best_list, validity
+from privfed.learners.rule_search.validity import best_list, listed, validity
 
 NU = 0.01
 
@@ -69,3 +69,11 @@ def test_no_other_list_is_expected_to_be_better(chances: list[float], expected: 
 def test_no_structures_no_list() -> None:
     """An empty list of an empty search."""
     assert best_list(np.zeros(0)).tolist() == []
+
+
+def test_doubtful_entries_do_not_spoil_a_list_of_sure_ones() -> None:
+    """Ten sure and five doubtful ones: the sure; two sure and forty doubtful ones: all."""
+    many = np.r_[np.full(10, 0.99), np.full(5, 0.3)]
+    assert sorted(listed(many, 100)) == list(range(10))
+    few = np.r_[np.full(2, 0.99), np.full(40, 0.3)]
+    assert sorted(listed(few, 100)) == list(range(42))
