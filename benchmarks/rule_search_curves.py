@@ -44,10 +44,8 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 #: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
-EVERYBODY = ("equal1000", "equal5000", "uct", "adaptive")
+EVERYBODY = ("equal1000", "equal5000", "adaptive")
 TOTALS = (1, 10, 30, 100, 300, 1000, 3000, 10000)
-#: Selection by UCT with the least epsilons is slow to simulate beyond this, and gains little.
-UCT = 1000
 ONCE = (1, 2, 4, 8, 16)
 RULE = (1, 2, 3, 4, 6, 8, 12, 16)
 #: Where nu and theta are varied: epsilon of an adaptive search, and of one by level.
@@ -129,8 +127,7 @@ def cell(
 def grid(figure: str) -> Iterator[tuple[str, float, float, float]]:
     """Method, epsilon, nu and theta of each cell of a figure."""
     if figure == "epsilon":
-        everybody = ((method, total) for total in TOTALS for method in EVERYBODY)
-        yield from ((m, t, 0.01, 0.05) for m, t in everybody if m != "uct" or t <= UCT)
+        yield from ((method, total, 0.01, 0.05) for total in TOTALS for method in EVERYBODY)
         yield from (("levels", total, 0.01, 0.05) for total in RULE)
     elif figure == "once":
         yield from ((m, total, 0.01, 0.05) for total in ONCE for m in ("parts", "sampled"))
@@ -159,7 +156,7 @@ def measure_curves(args: argparse.Namespace) -> None:
 def measure_queries(folder: Path, profile: str) -> None:
     """Epsilon of each question of one run (Figure 7)."""
     rows = []
-    for method in ("equal1000", "equal5000", "adaptive"):
+    for method in EVERYBODY:
         _, asked = cell(profile, method, FIXED["adaptive"], 0.01, 0.05, 0)
         assert isinstance(asked, Asking)
         rows += [(profile, method, i, step.epsilon) for i, step in enumerate(asked.steps, 1)]

@@ -138,10 +138,20 @@ class BestFirst:
     # --- how sharply ---------------------------------------------------------------------------
 
     def _amount(self, child: Subtree, least: Fraction) -> Fraction:
-        """The least epsilon, but a modest part of the budget, and more than was asked before."""
+        """What makes all releases about it as sharp as one at the least epsilon would be.
+
+        Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A question costs but a modest
+        part of the budget, and always more than was asked before, so that it is a fresh one.
+        """
+        lacking = math.sinh(float(least) / 2) ** 2 - self._precision(child)
+        enough = 2 * math.asinh(math.sqrt(max(0.0, lacking)))
         first = self.spending.total / self.spending.spread
-        amount = min(least, 2 * child.epsilon if child.epsilon else first)
-        return Fraction(math.ceil(max(amount, child.epsilon) * FINENESS) + 1, FINENESS)
+        most = max(2 * child.epsilon, 4 * first) if child.epsilon else first
+        amount = max(min(Fraction(enough), most), child.epsilon)
+        return Fraction(math.ceil(amount * FINENESS) + 1, FINENESS)
+
+    def _precision(self, child: Subtree) -> float:
+        return self.asking.people / (4 * child.deviation**2)
 
     def _ask(self, child: Subtree, epsilon: Fraction) -> None:
         """One question to everybody; the last one gets what is left.
@@ -173,7 +183,8 @@ class BestFirst:
         question = self.exploration.looking_for(people, child.predicted * people)
         least = least_epsilon(question)
         self._ask(child, self._amount(child, least))
-        final = question == self._finest and child.epsilon >= least
+        sharp = self._precision(child) >= math.sinh(float(least) / 2) ** 2 * (1 - 1e-6)
+        final = question == self._finest and sharp
         noise = 0.0 if final else self.spending.stand_out * child.deviation
         held = child.estimate >= max(question.cut, noise)
         if not child.open:
