@@ -44,22 +44,25 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 #: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
-EVERYBODY = ("equal1000", "equal5000", "adaptive")
+EVERYBODY = ("equal1000", "equal5000", "adaptive1000", "adaptive5000")
 TOTALS = (1, 10, 30, 100, 300, 1000, 3000, 10000)
 ONCE = (1, 2, 4, 8, 16)
 RULE = (1, 2, 3, 4, 6, 8, 12, 16)
 #: Where nu and theta are varied: epsilon of an adaptive search, and of one by level.
-FIXED = {"adaptive": 3000, "levels": 8}
+FIXED = {"adaptive1000": 3000, "levels": 8}
 NUS = (0.005, 0.01, 0.02, 0.05)
 THETAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 #: Most symbols of a rule that a search by level looks for: T1D's rules are long.
 LEVELS = {"icu": 5, "sepsis": 5, "t1d": 10}
 MOST = 8000
+#: How many valid rules there are, at a guess, by how wide a search is: a wide one lists more.
+EXPECTED = {1000: 400, 5000: 4000}
 LABELS = {
     "equal1000": "equal shares, Q = 1000",
     "equal5000": "equal shares, Q = 5000",
     "uct": "UCT, least epsilon",
-    "adaptive": "adaptive, best first",
+    "adaptive1000": "adaptive, as wide as Q = 1000",
+    "adaptive5000": "adaptive, as wide as Q = 5000",
     "levels": "by level (unit: one rule)",
     "parts": "parts (unit: individual)",
     "sampled": "sampled rule (unit: individual)",
@@ -85,8 +88,10 @@ def search(
         return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
     if method == "uct":
         return TreeSearch(asking, Adaptive(exploration), seed=seed).run()
-    if method == "adaptive":
-        return BestFirst(asking, exploration, Spending(epsilon)).run()
+    if method.startswith("adaptive"):
+        wide = int(method[8:])
+        spending = Spending(epsilon, spread=wide, expected=EXPECTED[wide])
+        return BestFirst(asking, exploration, spending).run()
     return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
 
@@ -134,7 +139,7 @@ def grid(figure: str) -> Iterator[tuple[str, float, float, float]]:
     elif figure == "nu":
         yield from ((method, total, nu, 0.05) for method, total in FIXED.items() for nu in NUS)
     else:
-        yield from (("adaptive", FIXED["adaptive"], 0.01, theta) for theta in THETAS)
+        yield from (("adaptive1000", FIXED["adaptive1000"], 0.01, theta) for theta in THETAS)
 
 
 def measure_curves(args: argparse.Namespace) -> None:
@@ -157,7 +162,7 @@ def measure_queries(folder: Path, profile: str) -> None:
     """Epsilon of each question of one run (Figure 7)."""
     rows = []
     for method in EVERYBODY:
-        _, asked = cell(profile, method, FIXED["adaptive"], 0.01, 0.05, 0)
+        _, asked = cell(profile, method, FIXED["adaptive1000"], 0.01, 0.05, 0)
         assert isinstance(asked, Asking)
         rows += [(profile, method, i, step.epsilon) for i, step in enumerate(asked.steps, 1)]
     frame = pd.DataFrame(rows, columns=["profile", "method", "query", "epsilon"])
@@ -209,7 +214,7 @@ def draw_queries(table: pd.DataFrame, target: Path) -> None:
             )
         axis.set(yscale="log", xlabel="question, in order", title=profile)
     axes[0, 0].set(ylabel="epsilon of the question (nats)")
-    total = FIXED["adaptive"]
+    total = FIXED["adaptive1000"]
     title = f"Budget per question of one search of {total} nats; simulated populations"
     finish(figure, axes, title, target)
 
@@ -287,7 +292,7 @@ def measure_least(args: argparse.Namespace) -> None:
 
 def measure_check(args: argparse.Namespace) -> None:
     """The same cells through real gates and in simulation, on the ICU profile."""
-    cells = (("equal1000", 1000), ("adaptive", 1000), ("adaptive", 300), ("levels", 8))
+    cells = (("equal1000", 1000), ("adaptive1000", 1000), ("adaptive1000", 300), ("levels", 8))
     truths = population("icu")
     for method, epsilon in cells:
         both = []

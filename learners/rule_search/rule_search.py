@@ -67,7 +67,7 @@ class RuleSearch(FederatedLearner):
         share: see :class:`Exploration`; 0 asks every question at its finest (``uct``).
         expected: how many valid rules there are, at a guess: while a search is less sure of as
             many, it lists more of what is possible; 0 lists only what is likely (``adaptive``).
-        questions: Q of ``equal``.
+        questions: Q of ``equal``; ``adaptive``: a first question costs at most a Q-th of epsilon.
         levels: most symbols of a rule for ``levels`` and ``sampled``.
         confirm: share of epsilon for the last question of ``levels``.
         most_templates: most templates of one question.
@@ -207,7 +207,8 @@ class RuleSearch(FederatedLearner):
         exploration = Exploration(self.threshold, self.error, self.margin)
         coarsest = exploration.looking_for(asking.people, asking.people)
         self._check_affordable(coarsest, total)
-        return BestFirst(asking, exploration, Spending(total, expected=self.expected))
+        spending = Spending(total, spread=self.questions, expected=self.expected)
+        return BestFirst(asking, exploration, spending)
 
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
