@@ -63,10 +63,12 @@ def measure_growth(args: argparse.Namespace) -> None:
     """Time to evaluate one question against the number of matching rules."""
     book = generate(PROFILES["sepsis"], 1)
     grammar = book.grammar
-    templates = [(), *grammar.continuations(())]
-    for template in sorted(templates, key=lambda t: -len(book.matching(t)))[
-        :: max(1, len(templates) // 8)
-    ]:
+    first = grammar.continuations(())
+    templates = [(), *first, *(t for f in first for t in grammar.continuations(f))]
+    sizes = {template: len(book.matching(template)) for template in templates}
+    held = sorted((t for t in templates if sizes[t]), key=lambda t: -sizes[t])
+    for place in sorted({int(len(held) ** (i / 10)) - 1 for i in range(11)}):
+        template = held[place]
         query = TemplateBits(Asked.everybody(book.people), grammar.digest, (template,))
         view = View(book, book.schema)
         query.evaluate(view)

@@ -181,7 +181,12 @@ def draw(table: pd.DataFrame, x: str, label: str, title: str, target: Path) -> N
     """Coverage above precision, a column for each profile, the legend below."""
     profiles, scores = sorted(table["profile"].unique()), ("coverage", "precision")
     figure, axes = plt.subplots(
-        2, len(profiles), figsize=(4.2 * len(profiles), 7), sharex=True, sharey=True, squeeze=False
+        2,
+        len(profiles),
+        figsize=(max(7, 4.2 * len(profiles)), 7),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
     )
     for column, profile in enumerate(profiles):
         rows = table[table["profile"] == profile]
@@ -194,8 +199,8 @@ def draw(table: pd.DataFrame, x: str, label: str, title: str, target: Path) -> N
                 )  # fmt: skip
         axes[0, column].set_title(f"{profile} (N = {PROFILES[profile].people:,})")
         axes[1, column].set(xscale="log", xlabel=label)
-    for row, score in enumerate(scores):
-        axes[row, 0].set(ylabel=score, ylim=(-0.03, 1.05))
+    axes[0, 0].set(ylabel="coverage", ylim=(-0.01, None))
+    axes[1, 0].set(ylabel="precision", ylim=(-0.03, 1.05))
     finish(figure, axes, f"{title}\n{CAPTION.format(runs=table['run'].nunique())}", target)
 
 
@@ -248,7 +253,7 @@ def plot(args: argparse.Namespace) -> None:
     fixed = ", ".join(f"{LABELS[m]}: {e} nats" for m, e in FIXED.items())
     nus = read(folder, "nu")
     draw(nus, "nu", "nu: share that makes a rule valid", fixed, folder / "figure8-nu.png")
-    title = f"Adaptive search of {FIXED['adaptive']} nats"
+    title = f"Adaptive search of {FIXED['adaptive1000']} nats"
     label = "theta: probability of wrongly ignoring"
     draw(read(folder, "theta"), "theta", label, title, folder / "figure9-theta.png")
     summary(pd.concat([whole, once]), folder / "summary.csv")
