@@ -41,7 +41,7 @@ def _search(total: int, seed: int, truths: Truths = TRUTHS, theta: float = 0.05)
     return BestFirst(asking, Exploration(NU, theta), Spending(budget))
 
 
-def _ignored(held: int, predicted: float, theta: float, trials: int = 1500) -> float:
+def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> float:
     """Share of templates with so many holders that end up ignored, however often they are asked."""
     search = _search(10**6, 3, _Planted(held), theta)
     root = Subtree((), None, 1, estimate=float(BOOK.people), deviation=0.0)
@@ -65,7 +65,7 @@ def test_a_subtree_worth_exploring_is_ignored_with_probability_theta(
 ) -> None:
     """At c* = 2 nu N at most theta and at least a third of it, asked coarsely first or not."""
     achieved = _ignored(Exploration(NU, theta).finest(BOOK.people).count, predicted, theta)
-    slack = 4 * np.sqrt(theta / 1500)
+    slack = 4 * np.sqrt(theta / 1000)
     assert theta / 3 <= achieved <= theta + slack
 
 
@@ -77,9 +77,9 @@ def test_smaller_subtrees_are_ignored_more_and_larger_ones_less() -> None:
 
 
 def _scores(total: int, questions: int, adaptive: bool) -> np.ndarray:
-    """Mean coverage, precision and F1 of four runs; adaptive as wide as Q, or equal shares."""
+    """Mean coverage, precision and F1 of three runs; adaptive as wide as Q, or equal shares."""
     rows = []
-    for seed in range(4):
+    for seed in range(3):
         asking = SimulatedAsking(TRUTHS, Fraction(total), seed)
         if adaptive:
             spending = Spending(Fraction(total), spread=questions)
