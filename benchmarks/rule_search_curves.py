@@ -199,6 +199,9 @@ def draw(table: pd.DataFrame, x: str, label: str, title: str, target: Path) -> N
                 )  # fmt: skip
         axes[0, column].set_title(f"{profile} (N = {PROFILES[profile].people:,})")
         axes[1, column].set(xscale="log", xlabel=label)
+        values = sorted(table[x].unique())
+        axes[1, column].set_xticks(values, [f"{value:g}" for value in values], rotation=45)
+        axes[1, column].set_xticks([], minor=True)
     axes[0, 0].set(ylabel="coverage", ylim=(-0.01, None))
     axes[1, 0].set(ylabel="precision", ylim=(-0.03, 1.05))
     finish(figure, axes, f"{title}\n{CAPTION.format(runs=table['run'].nunique())}", target)
