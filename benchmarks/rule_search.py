@@ -1,100 +1,38 @@
-"""Rule search at the scale of DP-RuL: coverage, scale, single questions and real trajectories.
+"""Rule search at the scale of DP-RuL: speed, what single questions buy, and what is ignored.
 
-    python benchmarks/rule_search.py coverage --profile icu --runs 3 --out DIR
-    python benchmarks/rule_search.py scale
-    python benchmarks/rule_search.py individual
-    python benchmarks/rule_search.py plot --out DIR
+    python benchmarks/rule_search.py scale        # 40,000 clients, 4.4 million rules, secure noise
+    python benchmarks/rule_search.py growth       # time of a question against its matching rules
+    python benchmarks/rule_search.py individual   # what fits under epsilon 8 for individuals
+    python benchmarks/rule_search.py ignoring     # achieved probability of wrongly ignoring
 
 Populations are simulated with the published marginals (``generator.py`` says which parts are
-assumptions); noise is seeded, and the ledgers say so. ``coverage`` writes one CSV for each profile,
-``plot`` draws curves like Figures 6 to 9 of the paper from them. ``least`` searches the smallest
-epsilon at which the search by level reaches coverage 0.8 and precision 0.9.
+assumptions). Coverage and precision, and pictures of them: ``rule_search_curves.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import math
 import resource
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from privfed.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
+from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.individual_search import smallest_part
-from privfed.learners.rule_search.population_rules import coverage
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.promise import Subtree
 from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.noise import SecureNoise
-
-FIELDS = (
-    "profile", "method", "epsilon", "nu", "theta", "run",
-    "coverage", "precision", "found", "questions", "seconds",
-)  # fmt: skip
-EPSILONS = ("1", "5", "10", "20", "50", "100", "300")
-
-
-def learner(method: str, epsilon: str, nu: float, theta: float, seed: int) -> RuleSearch:
-    common: dict[str, Any] = {"epsilon": epsilon, "threshold": nu, "error": theta, "seed": seed}
-    common |= {"most_operators": 6, "horizon": 10}
-    if method.startswith("equal"):
-        return RuleSearch("equal", questions=int(method[5:]), **common)
-    if method == "levels":
-        return RuleSearch("levels", most_templates=8000, **common)
-    return RuleSearch(method, **common)  # type: ignore[arg-type]
-
-
-def run(
-    book: RuleBook, method: str, epsilon: str, nu: float, theta: float, seed: int
-) -> dict[str, Any]:
-    model = learner(method, epsilon, nu, theta, seed)
-    federation = CohortDisclosure.of(book, model.private(epsilon), seed=seed + 1)
-    begun = time.perf_counter()
-    try:
-        model.fit(federation)
-        found, steps = [one.structure for one in model.found_], len(model.steps_)
-    except ValueError as error:
-        raise SystemExit(f"{method} at {epsilon}: {error}") from None
-    except Exception as error:  # an epsilon too small for any question finds nothing
-        if "too small" not in str(error):
-            raise
-        found, steps = [], 0
-    right, precise = coverage(found, book.valid(nu * book.people))
-    return {
-        "method": method, "epsilon": epsilon, "nu": nu, "theta": theta, "run": seed,
-        "coverage": right, "precision": precise, "found": len(found), "questions": steps,
-        "seconds": round(time.perf_counter() - begun, 2),
-    }  # fmt: skip
-
-
-def grid(
-    methods: list[str], epsilons: list[str], runs: int
-) -> Iterator[tuple[str, str, float, float, int]]:
-    for seed in range(runs):
-        for epsilon in epsilons:
-            for method in methods:
-                yield method, epsilon, 0.01, 0.05, seed
-
-
-def measure_coverage(args: argparse.Namespace) -> None:
-    folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    book = generate(PROFILES[args.profile], 1)
-    with (folder / f"{args.profile}{args.suffix}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for cell in grid(args.methods.split(","), args.epsilons.split(","), args.runs):
-            row = {"profile": args.profile, **run(book, *cell)}
-            writer.writerow(row)
-            file.flush()
-            print(row, flush=True)
+from privfed.query import View
+from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 
 def measure_scale(args: argparse.Namespace) -> None:
@@ -125,12 +63,12 @@ def measure_growth(args: argparse.Namespace) -> None:
     """Time to evaluate one question against the number of matching rules."""
     book = generate(PROFILES["sepsis"], 1)
     grammar = book.grammar
-    templates = [(), *grammar.continuations(())]
-    from privfed.query import View
-
-    for template in sorted(templates, key=lambda t: -len(book.matching(t)))[
-        :: max(1, len(templates) // 8)
-    ]:
+    first = grammar.continuations(())
+    templates = [(), *first, *(t for f in first for t in grammar.continuations(f))]
+    sizes = {template: len(book.matching(template)) for template in templates}
+    held = sorted((t for t in templates if sizes[t]), key=lambda t: -sizes[t])
+    for place in sorted({int(len(held) ** (i / 10)) - 1 for i in range(11)}):
+        template = held[place]
         query = TemplateBits(Asked.everybody(book.people), grammar.digest, (template,))
         view = View(book, book.schema)
         query.evaluate(view)
@@ -143,63 +81,84 @@ def measure_growth(args: argparse.Namespace) -> None:
 
 
 def measure_individual(args: argparse.Namespace) -> None:
-    """What fits under epsilon 8 for whole individuals."""
+    """What fits under one epsilon for whole individuals, and what limits it."""
+    epsilon = args.epsilon
     for name, profile in PROFILES.items():
-        part = smallest_part(profile.people, 8.0, 0.01, 1.0, 0.05)
+        people, first = profile.people, len(profile.grammar.continuations(()))
+        part = smallest_part(people, epsilon, 0.01, 1.0, 0.05)
+        bare = smallest_part(people, 40.0, 0.01, 1.0, 0.05)
+        finest = float(least_epsilon(Exploration().finest(people)))
+        print(f"{name}, epsilon {epsilon:g} for an individual (nu 1 %, theta 0.05, N {people}):")
         print(
-            f"{name}: at epsilon 8 a question needs {part} people: {profile.people // part} questions"
+            f"  parts: {people // part} questions of {part} people each; without any noise {bare} "
+            f"people: the draw limits it. The first level alone has {first} templates."
         )
-
-
-def plot(args: argparse.Namespace) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-    import pandas as pd
-
-    folder = Path(args.out)
-    frames = [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))]
-    table = pd.concat(frames)
-    for name, rows in table.groupby("profile"):
-        figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True)
-        for method, curve in rows.groupby("method"):
-            for axis, score in zip(axes, ("coverage", "precision"), strict=True):
-                spread = curve.groupby("epsilon")[score].agg(["mean", "std"]).fillna(0)
-                axis.errorbar(spread.index, spread["mean"], spread["std"], label=method, capsize=3)
-                axis.set(xscale="log", xlabel="epsilon (nats, whole search)", ylabel=score)
-        axes[0].legend()
-        figure.suptitle(f"{name}: simulated population with the published marginals")
-        figure.tight_layout()
-        figure.savefig(folder / f"{name}.png", dpi=120)
-        plt.close(figure)
-    print(
-        table.groupby(["profile", "method", "epsilon"])[["coverage", "precision"]].agg(
-            ["mean", "std"]
+        print(
+            f"  everybody: {int(epsilon / finest)} questions that tell 2 nu from nobody, at "
+            f"{finest:.2f} each."
         )
+        print(f"  sampled: {sampled(people, epsilon)}")
+
+
+def sampled(people: int, epsilon: float, levels: int = 5, slots: int = 128) -> str:
+    """What one sampled rule an individual resolves: unary encoding, two bits of sensitivity."""
+    size = people // levels
+    lie = 1 / (1 + math.exp(epsilon / 2))
+    deviation = slots * math.sqrt(size * lie * (1 - lie)) / (1 - 2 * lie) / size
+    draw = slots * math.sqrt(1 / slots / size)
+    return (
+        f"{levels} levels of {size} people; a template must match {1.645 * deviation:.2f} rules a "
+        f"person to stand out of the noise, and one of 1 rule a person is known to {draw:.2f}."
     )
+
+
+def measure_ignoring(args: argparse.Namespace) -> None:
+    """How often a subtree of c* = 2 nu N holders is ignored, asked at once or coarsely first."""
+    for name in PROFILES:
+        for theta in (0.01, 0.05, 0.2):
+            rates = [ignored(name, theta, predicted, args.trials) for predicted in (0.001, 0.3)]
+            share = ", ".join(f"{rate:.4f} ({rate / theta:.2f} theta)" for rate in rates)
+            print(f"{name}, theta {theta}: {share}", flush=True)
+
+
+class _Planted(Truths):
+    """Every template is held by c* individuals."""
+
+    def count(self, template: Symbols) -> int:
+        return Exploration().finest(self.book.people).count
+
+
+def ignored(profile: str, theta: float, predicted: float, trials: int) -> float:
+    small = generate(replace(PROFILES["icu"], rules=9000, distinct=900), 1)
+    truths = _Planted(replace(small, people=PROFILES[profile].people))
+    root = Subtree((), None, 1, estimate=float(truths.book.people), deviation=0.0)
+    number = 0
+    for trial in range(trials):
+        budget = Fraction(10**6)
+        asking = SimulatedAsking(truths, budget, trial)
+        search = BestFirst(asking, Exploration(error=theta), Spending(budget))
+        child = Subtree((truths.book.grammar.size,), root, 1, predicted=predicted)
+        while (verdict := search.examine(child)) == "later":
+            child.predicted /= search.spending.coarser
+        number += verdict == "ignored"
+    return number / trials
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=sorted(WHAT))
-    parser.add_argument("--profile", choices=sorted(PROFILES), default="sepsis")
-    parser.add_argument("--methods", default="equal1000,equal5000,adaptive,levels,parts,sampled")
-    parser.add_argument("--epsilons", default=",".join(EPSILONS))
-    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--suffix", default="")
-    parser.add_argument("--out", default="rule_search")
+    parser.add_argument("--epsilon", type=float, default=8.0)
+    parser.add_argument("--trials", type=int, default=4000)
     args = parser.parse_args()
     WHAT[args.what](args)
 
 
 WHAT = {
-    "coverage": measure_coverage,
     "scale": measure_scale,
     "growth": measure_growth,
     "individual": measure_individual,
-    "plot": plot,
+    "ignoring": measure_ignoring,
 }
 
 if __name__ == "__main__":

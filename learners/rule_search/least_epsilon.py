@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import stats
@@ -150,7 +150,7 @@ class Exploration:
                 "to 1, and an error and a stray probability between 0 and 0.5"
             )
 
-    @property
+    @cached_property
     def height(self) -> float:
         """Where the cut lies between 0 and c*: z_stray / (z_stray + z_theta)."""
         stray, error = stats.norm.isf(self.stray), stats.norm.isf(self.error)
@@ -174,3 +174,18 @@ class Exploration:
         if wanted <= finest.count:
             return finest
         return Question(people, wanted, self.height * wanted, self.error)
+
+    def looking_for(self, people: int, wanted: float) -> Question:
+        """The question that finds so many holders, on a grid of factors sqrt 2 from the finest up.
+
+        Args:
+            people: how many are asked.
+            wanted: how many holders are looked for; at most half of the people, and the finest
+                question for fewer than that finds.
+        """
+        finest = self.finest(people)
+        steps = math.floor(2 * math.log2(max(wanted, 1.0) / finest.count))
+        count = min(people // 2, round(finest.count * 2 ** (steps / 2)))
+        if steps <= 0 or count <= finest.count:
+            return finest
+        return Question(people, count, self.height * count, self.error)

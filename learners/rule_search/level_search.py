@@ -30,6 +30,9 @@ MOST = 20
 class LevelPlan:
     """How a budget is spread over levels; public, and adapted to earlier releases only.
 
+    More templates in one question cost nothing but work. So the levels only thin the templates out
+    to as many as one can handle, with little, and most of the budget goes to the last question.
+
     Args:
         total: epsilon of one rule, along its whole path.
         threshold: nu.
@@ -37,24 +40,30 @@ class LevelPlan:
         confirm: share of the budget kept for the last question, which also gets what is left.
         slack: how many deviations below nu N a template's estimate may lie and still be explored.
         most: most templates of one question; the children of the best ones are asked.
+        growth: of the amounts from level to level: deeper templates have fewer holders.
     """
 
     total: Fraction
     threshold: float
     levels: int
-    confirm: Fraction = Fraction(1, 2)
-    slack: float = 0.0
+    confirm: Fraction = Fraction(7, 10)
+    slack: float = 2.0
     most: int = 5000
+    growth: Fraction = Fraction(3, 2)
 
     def __post_init__(self) -> None:
-        if self.levels < 1 or self.most < 1 or not 0 <= self.confirm < 1:
-            raise InputError("a level plan needs levels, templates, and confirm from 0 to below 1")
+        if self.levels < 1 or self.most < 1 or not 0 <= self.confirm < 1 or self.growth <= 0:
+            raise InputError(
+                "a level plan needs levels, templates and growth, and confirm from 0 to below 1"
+            )
 
     @property
-    def level(self) -> Fraction:
-        """Epsilon of one level."""
-        share = (1 - self.confirm) * self.total / self.levels
-        return min(Fraction(math.floor(share * FINENESS), FINENESS), Fraction(MOST))
+    def amounts(self) -> tuple[Fraction, ...]:
+        """Epsilon of each level, in geometric progression."""
+        weights = [self.growth**level for level in range(self.levels)]
+        whole = (1 - self.confirm) * self.total / sum(weights)
+        floors = [Fraction(math.floor(whole * w * FINENESS), FINENESS) for w in weights]
+        return tuple(min(amount, Fraction(MOST)) for amount in floors)
 
 
 @dataclass
@@ -75,12 +84,12 @@ class LevelSearch:
         plan, left = self.plan, self.plan.total
         frontier: list[tuple[float, Symbols]] = [(0.0, ())]
         try:
-            for _ in range(plan.levels):
+            for amount in plan.amounts:
                 templates = self._children(frontier)
                 if not templates:
                     break
-                counts = self.asking.bits(templates, plan.level)
-                left -= plan.level
+                counts = self.asking.bits(templates, amount)
+                left -= amount
                 frontier = self._survivors(templates, counts)
             return self._confirmed(left)
         except NobodyAnswered:
@@ -112,7 +121,8 @@ class LevelSearch:
         """Ask once more about the complete structures, and weigh both estimates."""
         if not self.candidates or left <= 0:
             return self._judged(self.candidates)
-        templates = sorted(self.candidates)
+        likely = sorted(self.candidates, key=lambda t: -float(self.candidates[t].estimate[0]))
+        templates = sorted(likely[: self.plan.most])
         again = self.asking.bits(templates, min(left, Fraction(MOST)))
         both = {
             template: Counts(

@@ -16,8 +16,9 @@ from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number, exact
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
-from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
@@ -36,10 +37,11 @@ from privfed.policy import Guard, Policy
 from privfed.query import Query
 from privfed.schema import Schema
 
-Strategy = Literal["equal", "adaptive", "levels", "parts", "sampled"]
+Strategy = Literal["equal", "adaptive", "uct", "levels", "parts", "sampled"]
 _UNITS: dict[str, Unit] = {
     "equal": "individual",
     "adaptive": "individual",
+    "uct": "individual",
     "levels": "rule",
     "parts": "individual",
     "sampled": "individual",
@@ -49,19 +51,23 @@ _UNITS: dict[str, Unit] = {
 class RuleSearch(FederatedLearner):
     """Finds the rules that a share of the individuals hold (DP-RuL).
 
-    Strategies: ``equal`` and ``adaptive`` are the published protocol (a tree search, each question
-    to everybody; one bit to each, so the guarantee is for whole individuals); ``levels`` asks whole
-    levels at once and protects single rules; ``parts`` asks each individual once, and ``sampled``
-    asks each for one rule of its own, drawn in secret.
+    Strategies: ``equal`` and ``uct`` are the published protocol (a tree search by UCT, each
+    question to everybody; one bit to each, so the guarantee is for whole individuals), with equal
+    shares of the budget and with the least epsilon for each question; ``adaptive`` asks best first,
+    as sharply as needed; ``levels`` asks whole levels at once and protects single rules; ``parts``
+    asks each individual once, and ``sampled`` asks each for one rule of its own, drawn in secret.
 
     Args:
         strategy: see above.
         epsilon: what an individual (``levels``: a rule) spends on structures.
         threshold: nu, the share of individuals that makes a rule valid.
-        error: theta, most probability of wrongly ignoring a subtree (``adaptive``, ``parts``).
+        error: theta, most probability of wrongly ignoring a subtree (``adaptive``, ``uct``,
+            ``parts``).
         margin: a subtree worth exploring has (1 + margin) nu N holders.
-        share: see :class:`Exploration`; 0 asks every question at its finest.
-        questions: Q of ``equal``.
+        share: see :class:`Exploration`; 0 asks every question at its finest (``uct``).
+        expected: how many valid rules there are, at a guess: while a search is less sure of as
+            many, it lists more of what is possible; 0 lists only what is likely (``adaptive``).
+        questions: Q of ``equal``; ``adaptive``: a first question costs at most a Q-th of epsilon.
         levels: most symbols of a rule for ``levels`` and ``sampled``.
         confirm: share of epsilon for the last question of ``levels``.
         most_templates: most templates of one question.
@@ -89,9 +95,10 @@ class RuleSearch(FederatedLearner):
         error: float = 0.05,
         margin: float = 1.0,
         share: float = 0.25,
+        expected: int = 400,
         questions: int = 1000,
         levels: int = 5,
-        confirm: Number = "0.4",
+        confirm: Number = "0.7",
         most_templates: int = 5000,
         slots: int = 128,
         encoding: Encoding = "unary",
@@ -110,6 +117,7 @@ class RuleSearch(FederatedLearner):
         self.error = error
         self.margin = margin
         self.share = share
+        self.expected = expected
         self.questions = questions
         self.levels = levels
         self.confirm = confirm
@@ -191,7 +199,16 @@ class RuleSearch(FederatedLearner):
                 self.seed,
                 self.encoding,
             ).run()
+        if self.strategy == "adaptive":
+            return self._best_first(asking, total).run(self.most_questions)
         return self._tree(asking, total).run(self.most_questions)
+
+    def _best_first(self, asking: Asking, total: Fraction) -> BestFirst:
+        exploration = Exploration(self.threshold, self.error, self.margin)
+        coarsest = exploration.looking_for(asking.people, asking.people)
+        self._check_affordable(coarsest, total)
+        spending = Spending(total, spread=self.questions, expected=self.expected)
+        return BestFirst(asking, exploration, spending)
 
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
@@ -204,17 +221,17 @@ class RuleSearch(FederatedLearner):
             )
             return TreeSearch(asking, Whole(answer, self.threshold), seed=self.seed, part=part)
         exploration = Exploration(self.threshold, self.error, self.margin, self.share)
-        self._check_affordable(exploration, asking.people, total)
+        first = exploration.question(asking.people, float(asking.people), self.share)
+        self._check_affordable(first, total)
         return TreeSearch(asking, Adaptive(exploration), seed=self.seed)
 
-    def _check_affordable(self, exploration: Exploration, people: int, total: Fraction) -> None:
-        """The first question, about the root's children, must fit."""
-        question = exploration.question(people, float(people), exploration.share)
+    def _check_affordable(self, question: Question, total: Fraction) -> None:
+        """One question must fit."""
         least = least_epsilon(question)
         if least > total:
             raise InputError(
-                f"epsilon {float(total)} is too small for any question to {people} individuals; "
-                f"the least is {float(least)}"
+                f"epsilon {float(total)} is too small for any question to {question.people} "
+                f"individuals; the least is {float(least)}"
             )
 
     def _parameters(self, asking: Asking, found: Sequence[Found]) -> list[list[float]]:

@@ -246,7 +246,8 @@ class TreeSearch:
         if self._asking.grammar.open(child.template):
             child.untried = self._shuffled(child.template)
             assert child.parent is not None
-            child.parent.children.append(child)
+            if child.untried:
+                child.parent.children.append(child)
         else:
             share, deviation = child.estimate / self._size, child.deviation / self._size
             self.found.append(Found(child.template, share, deviation))

@@ -10,10 +10,10 @@ import pytest
 from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import Asking
+from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.individual_search import smallest_part
-from privfed.learners.rule_search.least_epsilon import Exploration
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, deviation, longest, slack_for
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
@@ -24,10 +24,12 @@ from privfed.learners.rule_search.population_rules import (
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
+from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 PROFILE = Profile(3000, 30_000, 600, 5, 1.6, 3, top=0.5, stems=5)
 BOOK = generate(PROFILE, 2, values=True)
 NU = 0.05
+TRUTHS = Truths(BOOK)
 VALID = BOOK.valid(NU * PROFILE.people)
 COMMON = {"threshold": NU, "most_operators": 3, "horizon": 10}
 
@@ -44,23 +46,54 @@ def _scored(model: RuleSearch) -> tuple[float, float]:
     return coverage([one.structure for one in model.found_], VALID)
 
 
+def _simulated(search: str, epsilon: int, seed: int = 1) -> tuple[float, float]:
+    """Coverage and precision of a tree search over simulated answers."""
+    asking = SimulatedAsking(TRUTHS, Fraction(epsilon), seed)
+    if search == "equal":
+        found = TreeSearch(asking, Equal(Fraction(epsilon), 1000, NU), seed=seed).run()
+    elif search == "uct":
+        found = TreeSearch(asking, Adaptive(Exploration(NU)), seed=seed).run()
+    else:
+        found = BestFirst(asking, Exploration(NU), Spending(Fraction(epsilon))).run()
+    return coverage([one.structure for one in found], VALID)
+
+
 @pytest.mark.parametrize(
-    ("strategy", "epsilon", "settings", "least"),
-    [
-        ("levels", "60", {}, 0.8),
-        ("equal", "3000", {"questions": 300}, 0.3),
-        ("adaptive", "600", {"share": 0.0, "most_questions": 400}, 0.3),
-    ],
+    ("search", "epsilon", "least"),
+    [("equal", 6000, 0.8), ("adaptive", 3000, 0.8), ("uct", 6000, 0.6)],
 )
-def test_with_a_large_budget_each_strategy_finds_the_valid_rules(
-    strategy: str, epsilon: str, settings: dict[str, object], least: float
+def test_with_a_large_budget_each_tree_search_finds_the_valid_rules(
+    search: str, epsilon: int, least: float
 ) -> None:
-    """Coverage and precision are high where noise is small, and the budget is kept."""
-    model = _fitted(strategy, epsilon, **settings)
-    right, precise = _scored(model)
+    """Coverage and precision are high where the budget pays for the whole tree.
+
+    UCT with the least epsilon never asks twice: rules within its margin around nu stay in doubt.
+    """
+    right, precise = np.mean([_simulated(search, epsilon, seed) for seed in range(3)], axis=0)
     assert right > least
     assert precise > least
-    assert model.spent_ <= 6000
+
+
+@pytest.mark.parametrize("search", ["equal", "adaptive"])
+def test_with_a_small_budget_no_tree_search_does(search: str) -> None:
+    """The power twin: at a hundredth of the budget neither is both complete and right."""
+    assert min(_simulated(search, 30)) < 0.3
+
+
+def test_with_a_large_budget_levels_find_the_valid_rules() -> None:
+    """Coverage and precision through a real gate."""
+    right, precise = _scored(_fitted("levels", "60"))
+    assert right > 0.8
+    assert precise > 0.8
+
+
+@pytest.mark.parametrize("strategy", ["equal", "uct", "adaptive"])
+def test_tree_searches_pass_through_a_gate(strategy: str) -> None:
+    """Through gate and ledger too: what the learner counts is what is charged, within its epsilon."""
+    model = _fitted(strategy, "80", questions=200, most_questions=150)
+    assert 100 < len(model.steps_) <= 150
+    assert 0 < model.spent_ <= 80
+    assert model.spent_ == pytest.approx(sum(step.epsilon for step in model.steps_), abs=1e-6)
 
 
 def test_with_hardly_any_budget_levels_find_noise() -> None:
@@ -106,14 +139,13 @@ def test_searches_stop_when_the_budget_refuses() -> None:
     assert len(model.steps_) == 5
 
 
-def test_adaptive_questions_cost_less_below_frequent_parents() -> None:
-    """The first questions, about everybody's rules, are far cheaper than the finest."""
+def test_questions_cost_less_below_frequent_parents() -> None:
+    """The least epsilon about a large share of everybody's rules is far below the finest."""
     exploration = Exploration(NU)
-    federation = CohortDisclosure.of(BOOK, RuleSearch("adaptive").private("1000"), seed=1)
-    asking = Asking(federation, BOOK.grammar, PROFILE.people)
+    asking = SimulatedAsking(TRUTHS, Fraction(1000), 1)
     TreeSearch(asking, Adaptive(exploration), seed=1).run(60)
     spent = [step.epsilon for step in asking.steps]
-    assert min(spent) < 0.5 * max(spent)
+    assert min(spent) < 0.5 * float(least_epsilon(exploration.finest(BOOK.people)))
 
 
 def test_equal_shares_are_equal() -> None:
@@ -122,7 +154,7 @@ def test_equal_shares_are_equal() -> None:
     assert share == (Fraction(1, 100), NU * 3000)
 
 
-@pytest.mark.parametrize("strategy", ["adaptive", "parts"])
+@pytest.mark.parametrize("strategy", ["adaptive", "uct", "parts"])
 def test_an_epsilon_too_small_for_any_question_names_the_least(strategy: str) -> None:
     """The message says what would be enough, and that is enough indeed."""
     with pytest.raises(InputError, match=r"too small .*(least|at least)") as caught:
@@ -173,7 +205,8 @@ def test_level_plans() -> None:
     assert longest(3) == 7
     assert deviation(10_000, 2 * np.arcsinh(0.5)) == pytest.approx(100.0)
     assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
-    assert LevelPlan(Fraction(10), NU, 3, Fraction(1, 10)).level == Fraction(3)
+    plan = LevelPlan(Fraction(10), NU, 3, Fraction(3, 10), growth=Fraction(2))
+    assert plan.amounts == (Fraction(1), Fraction(2), Fraction(4))
     with pytest.raises(InputError, match="plan"):
         LevelPlan(Fraction(10), NU, 0)
 
