@@ -30,13 +30,13 @@ from privfed.accountants import pld
 from privfed.gate import Gate
 from privfed.learners import RuleFitClassifier
 from privfed.ledger import Ledger
+from privfed.ledger.storage import ChainFile
 from privfed.local import LocalDisclosure
 from privfed.loss import Loss
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.policy import Guard, Policy
 from privfed.records import Records
 from privfed.schema import Column, Schema
-from privfed.storage import ChainFile
 from privfed.testing.ledger_trials import (
     crowd,
     every_flip,

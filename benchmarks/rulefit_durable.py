@@ -23,7 +23,7 @@ from rulefit_simulations import SCHEMA, draw, split
 
 from privfed import LocalDisclosure
 from privfed.learners import RuleFitClassifier
-from privfed.storage import ChainFile
+from privfed.ledger.storage import ChainFile
 
 CLIENTS, RECORDS = 5, 4_000
 WAYS: dict[str, dict[str, Any]] = {

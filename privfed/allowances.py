@@ -14,8 +14,8 @@ import numpy as np
 
 from privfed import plugins
 from privfed.accountant import Accountant, Amount
-from privfed.chain import Entry
 from privfed.errors import PluginError, QueryError, WireError
+from privfed.ledger.chain import Entry
 from privfed.loss import Loss
 from privfed.query import CohortQuery, Query
 

@@ -55,7 +55,7 @@ def audit(study: Path | None, out: Path, overwrite: bool) -> int:
 
     STUDY is a .toml file; without it, the built-in one: five clinics and 442 diabetes patients.
     """
-    from privfed import assembly
+    from privfed.study import assembly
 
     report = assembly.run(_study(study), out, overwrite, attacked=True)
     _summary(report, out)
@@ -68,7 +68,7 @@ def audit(study: Path | None, out: Path, overwrite: bool) -> int:
 @overwrite_option
 def run(study: Path | None, out: Path, overwrite: bool) -> int:
     """Learn under each policy and report, without attacks."""
-    from privfed import assembly
+    from privfed.study import assembly
 
     report = assembly.run(_study(study), out, overwrite, attacked=False)
     _summary(report, out)
@@ -79,8 +79,8 @@ def run(study: Path | None, out: Path, overwrite: bool) -> int:
 @folder_argument
 def attack(folder: Path) -> int:
     """Attack what a finished study in FOLDER released, and report anew."""
-    from privfed import assembly
-    from privfed.output import Output
+    from privfed.study import assembly
+    from privfed.study.output import Output
 
     report = assembly.attack(Output.opened(folder))
     _summary(report, folder)
@@ -91,8 +91,8 @@ def attack(folder: Path) -> int:
 @folder_argument
 def report(folder: Path) -> int:
     """Write the budget report of a finished study in FOLDER anew."""
-    from privfed import assembly
-    from privfed.output import Output
+    from privfed.study import assembly
+    from privfed.study.output import Output
 
     written = assembly.write_report(Output.opened(folder))
     _summary(written, folder)
@@ -107,9 +107,9 @@ def report(folder: Path) -> int:
 @overwrite_option
 def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bool) -> int:
     """Measure utility against epsilon: a tidy CSV and a plot in --out."""
-    from privfed import assembly
-    from privfed.output import written_whole
     from privfed.reports.sweep import write_sweep
+    from privfed.study import assembly
+    from privfed.study.output import written_whole
 
     chosen, budgets = _study(study), _budgets(epsilon)
     with written_whole(out, overwrite) as folder:
@@ -123,8 +123,8 @@ def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bo
 @study_argument
 def price(study: Path | None) -> int:
     """Price a study before any record is read: what each client would pay at most."""
-    from privfed import assembly
     from privfed.reports.text import priced
+    from privfed.study import assembly
 
     for one in assembly.prices(_study(study)):
         click.echo(priced(one))
@@ -157,7 +157,7 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
 
     FOLDER is a study's output, or one ledger's file.
     """
-    from privfed.output import Output
+    from privfed.study.output import Output
 
     if folder.is_file():
         return _verified_file(folder, head, public)
@@ -208,8 +208,8 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
     """Show what each client spent under each policy; or what one ledger's file holds."""
-    from privfed import ledger_commands
     from privfed.reports.text import SPENDING, spending
+    from privfed.study import ledger_commands
 
     if folder.is_file():
         click.echo(ledger_commands.budget(folder, by))
@@ -305,7 +305,7 @@ def _verified(where: str, path: Path | None, head: Any) -> int:
 
 
 def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
-    from privfed import ledger_commands
+    from privfed.study import ledger_commands
 
     try:
         click.echo(ledger_commands.verified(path, heads, public))
@@ -317,8 +317,8 @@ def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> i
 
 def _ledgers(folder: Path, policy: str | None, client: str | None) -> Iterator[Any]:
     """Each ledger asked for, with its policy and client; FOLDER may be one ledger's file."""
-    from privfed import ledger_commands
-    from privfed.output import Output
+    from privfed.study import ledger_commands
+    from privfed.study.output import Output
 
     if folder.is_file():
         with ledger_commands.opened(folder) as one:

@@ -25,6 +25,7 @@ from privfed.errors import (
     WireError,
 )
 from privfed.ledger import Charge, Ledger, Spent
+from privfed.ledger.terms import terms_digest
 from privfed.loss import Loss
 from privfed.mechanism import Guarded
 from privfed.memory import Memory
@@ -56,7 +57,6 @@ from privfed.shield import (
     is_local,
     sound,
 )
-from privfed.terms import terms_digest
 
 __all__ = ["Gate", "Refused", "Shield", "assign", "open_reply"]
 

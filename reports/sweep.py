@@ -26,7 +26,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
     """Write ``sweep.csv`` and ``sweep.html``.
 
     Args:
-        table: one row a run, as :func:`privfed.assembly.sweep` gives it.
+        table: one row a run, as :func:`privfed.study.assembly.sweep` gives it.
         folder: where to write.
         name: the study's name.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from privfed.ledger import Entry
+from privfed.ledger.statement import Line
 from privfed.loss import Loss
-from privfed.price import Price
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
-from privfed.statement import Line
+from privfed.study.price import Price
 
 
 def summary(report: Report) -> str:

@@ -24,11 +24,11 @@ import numpy as np
 from privfed import wire
 from privfed.accountant import Budget
 from privfed.accountants.pure import PureEpsilon
-from privfed.chain import COLUMNS, GENESIS, fits
-from privfed.charge import Charge
 from privfed.errors import LedgerError
 from privfed.gate import Gate
 from privfed.ledger import Ledger
+from privfed.ledger.chain import COLUMNS, GENESIS, fits
+from privfed.ledger.charge import Charge
 from privfed.loss import Loss
 from privfed.policy import Guard, Policy
 from privfed.records import Records

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from privfed import assembly, simulation
 from privfed.cli import BAD_INPUT, FAULT, FINE, status
+from privfed.study import assembly, simulation
 
 #: A number that stands in the bad tables and must stand in no message.
 SECRET = "987.654321"

@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from privfed import plugins, simulation
+from privfed import plugins
 from privfed.cli import FINE, status
+from privfed.study import simulation
 
 
 def test_audit_writes_everything_that_it_promises(

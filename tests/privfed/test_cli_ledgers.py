@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from privfed import simulation
 from privfed.cli import BREACH, FINE, status
 from privfed.finding import Finding
+from privfed.study import simulation
 
 
 def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

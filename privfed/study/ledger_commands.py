@@ -9,8 +9,8 @@ from pathlib import Path
 from privfed.errors import InputError
 from privfed.exact import text
 from privfed.ledger import Ledger
+from privfed.ledger.statement import Line
 from privfed.release import Head
-from privfed.statement import Line
 
 
 @contextmanager

@@ -15,14 +15,14 @@ import msgspec
 
 from privfed import plugins, wire
 from privfed.accountant import Accountant
-from privfed.chain import FORMAT, GENESIS, encode_body, fits
 from privfed.errors import InputError, LedgerError
+from privfed.ledger.chain import FORMAT, GENESIS, encode_body, fits
+from privfed.ledger.storage import SCHEMA, ChainFile
+from privfed.ledger.total import Total, tracked
 from privfed.limit import ASPECTS, Limit
 from privfed.loss import Loss
 from privfed.policy import terms_of
 from privfed.release import Head
-from privfed.storage import SCHEMA, ChainFile
-from privfed.total import Total, tracked
 
 _CHARGES = ("reserved", "block")
 #: A charge as far as totals go: its aspects in order, its amount, and its loss.

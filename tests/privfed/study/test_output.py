@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.output import MARK, Output, finite, write_text, written_whole
+from privfed.study.output import MARK, Output, finite, write_text, written_whole
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from privfed.errors import PolicyError
 from privfed.learners.base import Planned
 from privfed.local import LocalDisclosure
 from privfed.policy import Guard, Policy
-from privfed.price import price
 from privfed.schema import Column, Schema
+from privfed.study.price import price
 from privfed.testing.queries import Histogram, LevelSums
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import simulation
 from privfed.errors import PolicyError
 from privfed.learners import FuzzyTreeRegressor
-from privfed.output import Output
 from privfed.policy import Guard, Policy
-from privfed.simulation import prepare
-from privfed.study import LearnerChoice, Study
+from privfed.study import LearnerChoice, Study, simulation
+from privfed.study.output import Output
+from privfed.study.simulation import prepare
 
 
 @pytest.fixture(scope="module")

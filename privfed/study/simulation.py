@@ -18,27 +18,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients, cohort_study, plugins
+from privfed import clients, plugins
 from privfed.cohort import CohortDisclosure
-from privfed.cohort_study import PreparedCohort
 from privfed.data import Dataset, load
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, PolicyError, StudyError
 from privfed.finding import Finding
-from privfed.guard_audit import audit_guards
 from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
 from privfed.local import LocalDisclosure
-from privfed.metrics import measure
 from privfed.named import mechanism_of
 from privfed.noise import TestNoise
-from privfed.output import Output
 from privfed.policy import Guard, Policy
 from privfed.query import Query
 from privfed.records import Records
 from privfed.release import Reply, Transcript
 from privfed.schema import Schema
-from privfed.study import PolicyChoice, Study
+from privfed.study import PolicyChoice, Study, cohort_study
+from privfed.study.cohort_study import PreparedCohort
+from privfed.study.guard_audit import audit_guards
+from privfed.study.metrics import measure
+from privfed.study.output import Output
 
 Progress = Callable[[int], object]
 

@@ -18,12 +18,12 @@ from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, LedgerError
 from privfed.ledger import Charge, Ledger, Spent
+from privfed.ledger.storage import ChainFile
 from privfed.limit import Limit
 from privfed.loss import Loss
 from privfed.policy import Guard, Policy
 from privfed.release import Reason
 from privfed.signing import Signer, check_signature
-from privfed.storage import ChainFile
 from privfed.testing.ledger_trials import charge, edited, fill, objects
 
 PURE = PureEpsilon()

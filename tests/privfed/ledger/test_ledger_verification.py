@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from privfed.accountants.pure import PureEpsilon
-from privfed.chain import encode_body, fits, link
 from privfed.errors import InputError, LedgerError
 from privfed.ledger import Ledger
+from privfed.ledger.chain import encode_body, fits, link
 from privfed.release import Head
 from privfed.testing.ledger_trials import charge, edited, every_flip, fill, objects, some_flips
 

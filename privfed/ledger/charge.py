@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privfed.accountant import Amount, plus
-from privfed.chain import encode_body
+from privfed.ledger.chain import encode_body
 from privfed.loss import Loss
 from privfed.release import Reason
 

@@ -16,9 +16,9 @@ from privfed.mechanism import Guarded, Mechanism, joint
 from privfed.named import mechanism_of
 from privfed.noise import Noise
 from privfed.policy import Guard, Policy
-from privfed.price import guarded_under
 from privfed.schema import Schema
 from privfed.shield import assign
+from privfed.study.price import guarded_under
 from privfed.testing.audit import audit
 
 #: How often all audits of one policy together may convict an innocent mechanism.

@@ -88,7 +88,7 @@ def test_a_cohort_s_study_runs_and_is_reported(
 
 def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path) -> None:
     """The schema and the study of the documentation, as they stand there."""
-    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "rule-search.md").read_text()
     schema, study = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     path = cohort(study, schema, people=400)
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
@@ -100,7 +100,7 @@ def test_trajectories_become_a_cohort_s_files_and_a_model(
     cohort: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The documented code, on a fever that the positive class has: its shape is found."""
-    page = (Path(__file__).parents[2] / "docs" / "rule-search.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "rule-search.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     path = cohort(people=0)
     rng = np.random.default_rng(3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from privfed import wire
-from privfed.chain import encode_body
 from privfed.errors import PolicyError
+from privfed.ledger.chain import encode_body
 from privfed.policy import Policy
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tqdm import tqdm
 
-from privfed import __version__, simulation
-from privfed.output import Output, finite, write_text, written_whole
+from privfed import __version__
 from privfed.policy import Policy
-from privfed.price import Price, price
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.simulation import AnyPrepared
-from privfed.study import PolicyChoice, Study
+from privfed.study import PolicyChoice, Study, simulation
+from privfed.study.output import Output, finite, write_text, written_whole
+from privfed.study.price import Price, price
+from privfed.study.simulation import AnyPrepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import ClassifierMixin
 
 from privfed.learners.base import FederatedLearner
-from privfed.metrics import measure
 from privfed.schema import Column, Schema
+from privfed.study.metrics import measure
 
 FEATURE = Column("x", lower=0, upper=1)
 TRAIN = pd.DataFrame({"x": [0.1, 0.2, 0.9], "y": [1.0, 1.0, 4.0], "c": ["no", "no", "yes"]})

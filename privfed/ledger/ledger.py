@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from privfed.accountant import Accountant
-from privfed.chain import FORMAT, OWN_EVENTS, Entry, encode_body
-from privfed.charge import Charge, Refuse, Spent, block_key, most
 from privfed.errors import LedgerError
+from privfed.ledger.chain import FORMAT, OWN_EVENTS, Entry, encode_body
+from privfed.ledger.charge import Charge, Refuse, Spent, block_key, most
+from privfed.ledger.statement import Line, export, statement
+from privfed.ledger.storage import BY_REQUEST, ChainFile
+from privfed.ledger.terms import check_countable, check_in_force, terms_digest
+from privfed.ledger.total import Total, kind_of, limits_of, tracked
+from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
 from privfed.limit import WHOLE, Limit, scope
 from privfed.policy import Policy
 from privfed.release import Disclosed, Envelope, Head, Reason, Release
 from privfed.signing import Signer, check_signature
-from privfed.statement import Line, export, statement
-from privfed.storage import BY_REQUEST, ChainFile
-from privfed.terms import check_countable, check_in_force, terms_digest
-from privfed.total import Total, kind_of, limits_of, tracked
-from privfed.verification import check_begun, stored_totals, totals_of, verify
 
 __all__ = ["Charge", "Entry", "Ledger", "Spent"]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from privfed.chain import GENESIS, Entry, Row, encode_body, fits, link
 from privfed.errors import LedgerError
+from privfed.ledger.chain import GENESIS, Entry, Row, encode_body, fits, link
 from privfed.release import Head
 
 SCHEMA = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from privfed.accountant import Budget
-from privfed.guard_audit import audit_guards
 from privfed.learners.base import Planned
 from privfed.mechanism import Mechanism
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.noise import TestNoise
 from privfed.policy import Guard, Policy
 from privfed.schema import Column, Schema
+from privfed.study.guard_audit import audit_guards
 from privfed.testing.faulty import HalvedLaplace
 from privfed.testing.queries import Histogram, LevelSums
 
