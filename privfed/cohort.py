@@ -17,15 +17,15 @@ import numpy as np
 import pandas as pd
 
 from privfed.accountant import STATED, Amount
-from privfed.allowances import (
+from privfed.errors import InputError, PolicyError, QueryError
+from privfed.gate import Gate, Refused, Shield
+from privfed.ledger import Charge, Ledger, Spent
+from privfed.ledger.allowances import (
     UNITS,
     Allowances,
     ceiling_in_units,
     in_units,
 )
-from privfed.errors import InputError, PolicyError, QueryError
-from privfed.gate import Gate, Refused, Shield
-from privfed.ledger import Charge, Ledger, Spent
 from privfed.local import LocalDisclosure
 from privfed.loss import Loss
 from privfed.noise import SecureNoise, TestNoise

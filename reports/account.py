@@ -13,9 +13,9 @@ from privfed import plugins
 from privfed.accountant import STATED, Accountant, Amount
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
-from privfed.allowances import Allowances, people_of
 from privfed.errors import LedgerError, PluginError
 from privfed.ledger import Entry, Ledger
+from privfed.ledger.allowances import Allowances, people_of
 from privfed.loss import Loss
 from privfed.policy import Policy
 from privfed.release import EXPLANATIONS, Head, Reason

@@ -106,6 +106,36 @@ def test_the_core_is_layered(name: str) -> None:
     assert not used & {"mechanisms", "accountants", "attacks", "learners", "reports"}
 
 
+def needs(module: str, path: Path, modules: set[str]) -> set[str]:
+    """The modules that must be there before a module is: imports at its top level, packages first."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    parts = [name.split(".") for name in found]
+    whole = {".".join(each[:size]) for each in parts for size in range(1, len(each) + 1)}
+    own = {module, *(module[:at] for at, letter in enumerate(module) if letter == ".")}
+    return (whole & modules) - own
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    """Any module may be the first that a process imports."""
+    root = ROOT / "privfed"
+    paths = {
+        ".".join(("privfed", *path.relative_to(root).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path
+        for folder in (root, *(link for link in root.iterdir() if link.is_symlink()))
+        for path in folder.rglob("*.py")
+    }
+    left = {module: needs(module, path, set(paths)) for module, path in paths.items()}
+    while ready := {module for module, wanted in left.items() if not wanted & set(left)}:
+        left = {module: wanted for module, wanted in left.items() if module not in ready}
+    assert not left
+
+
 def loaded_by(statement: str) -> set[str]:
     """The modules of privfed that a fresh process holds after one statement."""
     program = (

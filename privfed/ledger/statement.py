@@ -13,9 +13,9 @@ from typing import Any
 
 from privfed import plugins
 from privfed.accountant import STATED, Accountant, Amount, Budget
-from privfed.allowances import Allowances, asked_in, in_units, people_of
 from privfed.errors import InputError
 from privfed.exact import text
+from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
 from privfed.ledger.chain import Entry
 from privfed.ledger.total import Total
 from privfed.limit import ASPECTS, Limit

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.accountants.pure import PureEpsilon
-from privfed.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.ledger import Entry
+from privfed.ledger.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
 from privfed.loss import Loss
 
 QUERY = TemplateBits(Asked(6, 2, 5), "g", ((1,),))
