@@ -15,6 +15,8 @@ CELLS = 40
 #: Prior: what part of the structures nobody holds, and how many structures that is worth.
 EMPTY, WEIGHT = 0.85, 5.0
 ROUNDS = 60
+#: How many times as many valid structures a long list must hold to be worth its wrong ones.
+WORTHWHILE = 1.3
 
 
 def validity(estimate: np.ndarray, deviation: np.ndarray, threshold: float) -> np.ndarray:
@@ -54,10 +56,10 @@ def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
 
 
 def listed(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
-    """The places to list: what is likely, or the whole best list where that is at least twice it.
+    """The places to list: what is likely, or the whole best list where that gains enough by it.
 
-    A few doubtful entries would spoil a list of sure ones; where next to nothing is sure, a long
-    list of possible ones, most of them wrong, is the best there is.
+    A few doubtful entries would spoil a list of sure ones; where little is sure, a long list of
+    possible ones, most of them wrong, is the best there is.
 
     Args:
         probability: of being valid, shape (structures,).
@@ -65,5 +67,5 @@ def listed(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
     """
     best = best_list(probability, expected)
     likely = best[probability[best] >= 0.5]
-    doubled = probability[best].sum() >= 2 * probability[likely].sum()
-    return best if doubled else likely
+    gained = probability[best].sum() >= WORTHWHILE * probability[likely].sum()
+    return best if gained else likely
