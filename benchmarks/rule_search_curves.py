@@ -34,11 +34,11 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import PROFILES, generate
-from privfed.learners.rule_search.least_epsilon import Exploration
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.least_epsilon import Exploration
 from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 mpl.use("Agg")

@@ -18,10 +18,12 @@ WORDS = {"errors", "exact"}
 ALLOWED = {
     "learners": WORDS
     | {"learners", "schema", "records", "part", "partition", "query", "release", "disclosure"}
-    | {"policy", "accountant", "conversion", "wire"},
+    | {"policy", "accountant", "conversion", "wire", "least_epsilon"},
     "attacks": WORDS | {"attacks", "release", "finding"},
     "mechanisms": WORDS | {"mechanisms", "mechanism", "part", "loss", "noise"},
-    "accountants": WORDS | {"accountants", "accountant", "loss", "conversion", "release"},
+    "accountants": WORDS
+    | {"accountants", "accountant", "loss", "conversion", "release"}
+    | {"least_epsilon"},
 }
 #: Of these modules only the named objects, for the rest of them is not for that folder.
 ONLY = {("learners", "accountant"): {"Budget"}}

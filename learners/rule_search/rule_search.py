@@ -18,7 +18,6 @@ from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
-from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
@@ -32,6 +31,7 @@ from privfed.learners.rule_search.queries import (
 )
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.learners.stl.grammar import Grammar
+from privfed.least_epsilon import Exploration, Question, least_epsilon
 from privfed.part import Unit
 from privfed.policy import Guard, Policy
 from privfed.query import Query

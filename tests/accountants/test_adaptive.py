@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import typing
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -12,10 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privfed import least_epsilon as least_epsilon_law
 from privfed.accountants import adaptive
-from privfed.accountants.adaptive import Allocator, ByRule, Geometric, Scheduled, Uniform
+from privfed.accountants.adaptive import (
+    Allocator,
+    ByRule,
+    Geometric,
+    LeastEpsilon,
+    Scheduled,
+    Uniform,
+)
 from privfed.errors import BudgetError, InputError
 from privfed.gate import Gate
+from privfed.least_epsilon import Question, least_epsilon
 from privfed.ledger import Ledger
 from privfed.noise import TestNoise
 from privfed.policy import Guard, Policy
@@ -50,6 +60,22 @@ def test_schedules_are_kept() -> None:
     assert all_of(Scheduled(["0.1", "0.3", "0.1"])) == [Fraction(n, 10) for n in (1, 3, 1)]
 
 
+def test_the_least_epsilon_rule_asks_for_what_its_question_needs() -> None:
+    """Cheap while large subtrees are looked for; dear at the finest; the total holds."""
+    people = 8000
+
+    def question(past: Sequence[Release]) -> Question:
+        count = 2400 if not past else 160
+        return Question(people, count, count / 2, 0.05)
+
+    allocator = LeastEpsilon("2", question)
+    release = Release("c", "1", QUERY.kind, QUERY.digest, {})
+    coarse, fine, rest = allocator.next(), allocator.next([release]), allocator.next([release])
+    assert coarse == least_epsilon(question([])) < Fraction(1, 5)
+    assert fine == least_epsilon(question([release])) > Fraction(3, 2)
+    assert coarse + fine + rest == 2
+
+
 @given(st.lists(st.fractions("1/10", 2), min_size=1, max_size=20))
 def test_a_rule_never_proposes_more_than_is_left(wishes: list[Fraction]) -> None:
     """Whatever the rule wishes, the total holds."""
@@ -78,7 +104,7 @@ def test_bad_amounts_are_clear_errors(build) -> None:
 
 def test_the_interface_takes_releases_and_nothing_else() -> None:
     """By its types: no method of an allocator has a parameter that could carry data."""
-    allowed = {"total", "rounds", "ratio", "amounts", "rule", "past", "self"}
+    allowed = {"total", "rounds", "ratio", "amounts", "rule", "question", "past", "self"}
     for name, kind in inspect.getmembers(adaptive, inspect.isclass):
         if not issubclass(kind, Allocator):
             continue
@@ -95,7 +121,11 @@ def test_the_module_cannot_reach_data() -> None:
     modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     ours = {module for module in modules if str(module).startswith("privfed")}
-    assert ours == {"privfed.errors", "privfed.exact", "privfed.release"}
+    plain = {"privfed.errors", "privfed.exact", "privfed.least_epsilon"}
+    assert ours == plain | {"privfed.release"}
+    law = ast.parse(inspect.getsource(least_epsilon_law))
+    used = {n.module for n in ast.walk(law) if isinstance(n, ast.ImportFrom)}
+    assert {m for m in used if str(m).startswith("privfed")} <= plain
 
 
 class Watched(Records):

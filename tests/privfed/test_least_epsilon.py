@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.least_epsilon import (
+from privfed.least_epsilon import (
     STEP,
     Exploration,
     Question,
