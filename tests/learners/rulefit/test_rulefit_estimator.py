@@ -6,12 +6,10 @@ import json
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score, roc_auc_score
@@ -30,49 +28,7 @@ from privfed.learners.rulefit.averaging import (
 )
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.release import Answers
-
-NAMES = ("age", "GCS", "noise", "sex")
-FEATURES = (
-    Column("age", "number", 0, 100),
-    Column("GCS", "integer", 3, 15),
-    Column("noise", "number", -4, 4),
-    Column("sex", "category", categories=("male", "female")),
-)
-BINARY = Schema(FEATURES, Column("died", "integer", 0, 1))
-NUMERIC = Schema(FEATURES, Column("days", "number", 0, 60))
-QUICK: dict[str, Any] = {"trees": 40, "rounds": 40, "local_steps": 5, "random_state": 0}
-
-
-def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:
-    """Patients of three hospitals; death hangs on GCS, then age, by rules."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "age": rng.uniform(0, 100, records),
-            "GCS": rng.integers(3, 16, records),
-            "noise": rng.normal(size=records),
-            "sex": rng.choice(["male", "female"], records),
-            "hospital": rng.choice(["A", "B", "C"], records, p=[0.2, 0.3, 0.5]),
-        }
-    )
-    score = 4.0 * (frame["GCS"] < 7) + 2.0 * (frame["age"] >= 60) - 2.5
-    frame["died"] = (rng.random(records) < expit(score)).astype(int)
-    frame["days"] = np.clip(20 + 6 * score + rng.normal(0, 2, records), 0, 60)
-    return frame
-
-
-def gates(
-    frame: pd.DataFrame, policy: Any, schema: Schema = BINARY, seed: int = 1
-) -> LocalDisclosure:
-    """A federation of hospitals with repeatable noise."""
-    return LocalDisclosure.from_frame(
-        frame[[*NAMES, "hospital", schema.columns[-1].name]],
-        target=schema.columns[-1].name,
-        client="hospital",
-        schema=schema,
-        policy=policy,
-        seed=seed,
-    )
+from privfed.testing.hospitals import BINARY, FEATURES, NAMES, NUMERIC, QUICK, gates, patients
 
 
 @cache
