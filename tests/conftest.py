@@ -1,4 +1,4 @@
-"""Shared fixtures: where the real data lie, if they are there."""
+"""Shared fixtures: where the real data lie, if they are there; no test depends on the clock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A busy machine is slow; that is no fault of the code under test.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def test_beside_dp_accounting(rho: float, delta: float) -> None:
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-4, 20), st.floats(-20, -1))
 def test_the_bound_is_true(rho: float, exponent: float) -> None:
     """Exact Gaussian noise of that rho keeps the epsilon, and would break one a third smaller.
@@ -47,7 +47,7 @@ def test_the_bound_is_true(rho: float, exponent: float) -> None:
         assert gaussian_delta(rho, epsilon / 1.5) > delta
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.fractions(Fraction(1, 10**4), Fraction(30), max_denominator=10**4), st.floats(-12, -1))
 def test_largest_rho(epsilon: Fraction, exponent: float) -> None:
     """The largest rho keeps the epsilon, and one a hundredth larger does not."""

@@ -108,7 +108,7 @@ def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple) ->
     assert (np.array(spread.get_delta_for_epsilon(grid.tolist())) <= whole + 5e-4 * size).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from([0.05, 0.1, 0.3]), min_size=1, max_size=12), st.data())
 def test_never_above_the_sum_and_never_below_one(epsilons: list[float], data) -> None:
     """A composed figure lies between the costliest release and basic composition."""

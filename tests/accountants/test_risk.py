@@ -104,7 +104,7 @@ def test_every_accountants_total_has_a_curve(
 
 
 @given(st.floats(1e-4, 5), st.floats(0.001, 0.3), st.floats(1.0, 4.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_more_loss_is_never_less_risk(rho: float, rate: float, factor: float) -> None:
     """The bound rises with rho, and stays above Gaussian noise's."""
     one, other = Tradeoff.zcdp(rho).found(rate), Tradeoff.zcdp(rho * factor).found(rate)

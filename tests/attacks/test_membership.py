@@ -47,7 +47,7 @@ def table(count: int, seed: int) -> Records:
     return Records(SCHEMA, x, rng.uniform(0, 10, count))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), query=st.sampled_from(QUERIES))
 def test_contributions_add_up_to_the_query(seed: int, query: Query) -> None:
     """What the attack says of one record, summed, is what the query evaluates to."""

@@ -35,7 +35,7 @@ def test_deviation_is_never_too_small(squares: list[int], spend: Fraction) -> No
     assert total / (2 * (sigma * (1 - Fraction(1, 10**15))) ** 2) > spend
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 2**20), SPENDS)
 def test_charge_beside_opendp(norm: int, spend: Fraction) -> None:
     """OpenDP's map of the same measurement exceeds our charge by its outward rounding at most."""

@@ -36,7 +36,7 @@ def test_scale_is_never_too_small(norms: list[int], spend: Fraction) -> None:
     assert Fraction(total) / Fraction(float(np.nextafter(scale, 0))) > spend
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 2**31), SPENDS)
 def test_charge_beside_opendp(norm: int, spend: Fraction) -> None:
     """OpenDP's map of the same measurement exceeds our charge by its outward rounding at most."""

@@ -51,7 +51,7 @@ def test_a_large_epsilon_still_flips() -> None:
     assert flip_probability(Fraction(1000)) == Fraction(1, 2**64)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.fractions(Fraction(1, 100), Fraction(10), max_denominator=10**6))
 def test_charge_beside_opendp(spend: Fraction) -> None:
     """OpenDP's map of the same flip exceeds our charge by its outward rounding at most."""

@@ -90,7 +90,7 @@ def test_a_question_is_charged_to_those_it_asks() -> None:
     assert sorted(Counter(gate.allowances()[:, 0].tolist()).items()) == [(0.5, 10), (1.0, 10)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.integers(0, 19), st.integers(1, 20), st.integers(1, 9), st.integers(0, 5)),
@@ -208,7 +208,7 @@ PLANS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PLANS)
 def test_who_is_refused_when_some_are_exhausted_is_public(
     plan: list[tuple[int, int, int, int]],

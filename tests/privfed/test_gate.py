@@ -145,7 +145,7 @@ def test_three_tenths_fit_and_a_fourth_does_not(make_gate: MakeGate) -> None:
     assert [reason(exactly, request(str(i))) for i in range(4)] == [None] * 3 + [Reason.BUDGET]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(spends=st.lists(st.fractions(Fraction(1, 50), Fraction(2), max_denominator=50), max_size=9))
 def test_the_budget_is_never_exceeded(records: Records, spends: list[Fraction]) -> None:
     """Whatever is proposed in whatever order: exactly what fits is charged."""

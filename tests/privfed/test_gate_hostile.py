@@ -29,7 +29,7 @@ def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
     return Request.of(id, query, **fields)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.binary(max_size=200))
 def test_random_bytes(fuzzed: Gate, data: bytes) -> None:
     """Bytes that are no request get a typed refusal."""
@@ -38,7 +38,7 @@ def test_random_bytes(fuzzed: Gate, data: bytes) -> None:
     assert answered.reason == Reason.UNREADABLE
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(position=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.integers(0, 200))
 def test_bent_requests(fuzzed: Gate, position: int, byte: int, cut: int) -> None:
     """A good request with a byte changed or its end cut never raises, and never fails inside."""
@@ -51,7 +51,7 @@ def test_bent_requests(fuzzed: Gate, position: int, byte: int, cut: int) -> None
 TEXT = st.text(max_size=8) | st.sampled_from(["", "small.histogram", "schema", "server"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     id=TEXT,
     kind=TEXT,

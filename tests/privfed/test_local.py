@@ -35,7 +35,7 @@ def local(
     return LocalDisclosure.from_frame(frame, policy=policy, **options)  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(owners=st.lists(st.integers(0, 3), min_size=40, max_size=40), seed=st.integers(0, 99))
 def test_any_split_adds_up_alike(schema: Schema, owners: list[int], seed: int) -> None:
     """Sums equal the central ones to the bit, however records are dealt and ordered."""

@@ -52,7 +52,7 @@ def queries() -> list[Query]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records=rows, more=rows.filter(bool))
 def test_one_record_moves_each_part_by_no_more_than_its_sensitivity(
     records: list[tuple[float, ...]], more: list[tuple[float, ...]]
@@ -70,7 +70,7 @@ def test_one_record_moves_each_part_by_no_more_than_its_sensitivity(
             assert squared <= bound.l2_squared, (query.kind, name)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records=rows, old=rows.filter(bool), new=rows.filter(bool))
 def test_a_replaced_record_moves_each_part_by_no_more_than_its_sensitivity(
     records: list[tuple[float, ...]], old: list[tuple[float, ...]], new: list[tuple[float, ...]]
@@ -133,7 +133,7 @@ def naive(records: list[tuple[float, ...]], path: tuple[tuple[int, int], ...]) -
     return np.array([np.prod([membership(r[f], s) for f, s in path]) for r in records])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records=rows)
 def test_sums_equal_a_naive_twin(records: list[tuple[float, ...]]) -> None:
     """Vectorised sums over nodes, features and sets equal a loop over the definition."""
@@ -154,7 +154,7 @@ def test_sums_equal_a_naive_twin(records: list[tuple[float, ...]]) -> None:
             assert exact["node_strong"][number] == strong
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records=rows)
 def test_an_empty_cache_changes_nothing(records: list[tuple[float, ...]]) -> None:
     """The cache may vanish at any time: a level evaluated afresh equals one after its parents."""
@@ -165,7 +165,7 @@ def test_an_empty_cache_changes_nothing(records: list[tuple[float, ...]]) -> Non
         assert all(np.array_equal(warm[name], fresh[name]) for name in fresh)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records=rows)
 def test_a_features_sets_sum_to_the_node(records: list[tuple[float, ...]]) -> None:
     """Strong partition: weights over a feature's sets are the node's, up to the grid's floor."""

@@ -74,7 +74,7 @@ def _change(question: TemplateBits, one: RuleBook, other: RuleBook) -> tuple[int
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(held=HELD, data=st.data())
 def test_one_rule_moves_no_more_than_derived(
     question: TemplateBits, held: list[list[tuple[Symbols, int]]], data: st.DataObject
@@ -91,7 +91,7 @@ def test_one_rule_moves_no_more_than_derived(
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(held=HELD, data=st.data())
 def test_other_rules_altogether_move_no_more_than_derived(
     question: TemplateBits, held: list[list[tuple[Symbols, int]]], data: st.DataObject

@@ -32,7 +32,7 @@ def federation(records: int, epsilon: str) -> LocalDisclosure:
     return LocalDisclosure.from_frame(frame, "y", "client", schema=SCHEMA, policy=policy, seed=1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(2, 6), min_size=1, max_size=4), st.integers(0, 10**6))
 def test_agreement_is_least_squares_under_equal_totals(bins: list[int], seed: int) -> None:
     """The nearest counts whose rows add up alike; against a general solver."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -94,7 +94,6 @@ def test_supports_move_by_one_in_every_rule(
     check_bounds(Supports(TERMS), rows, other)
 
 
-@settings(deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=4), ROW, VECTOR, st.floats(0.1, 3), st.booleans())
 def test_gradients_move_by_the_clip(
     rows: list[tuple[float, int, int]],

@@ -60,14 +60,14 @@ GRAMMAR = Grammar(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEMPLATES)
 def test_what_is_written_reads_back(formula: Formula) -> None:
     """Rules and templates with every kind of part survive the text to the last digit."""
     assert parse(show(formula)) == formula
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text("abFGU019.-+eE<=>!&|()[],? \t", max_size=40))
 def test_any_text_is_a_formula_or_one_error(text: str) -> None:
     """Nothing else is ever raised, and the error repeats no number of the text but its columns."""
@@ -78,14 +78,14 @@ def test_any_text_is_a_formula_or_one_error(text: str) -> None:
         assert numbers <= {"0", "60", "1000"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(RULES)
 def test_the_canonical_form_is_its_own(rule: Formula) -> None:
     """Once is enough."""
     assert canonical(canonical(rule)) == canonical(rule)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(RULES, st.data())
 def test_equal_rewritings_share_the_canonical_form(rule: Formula, data: st.DataObject) -> None:
     """Operands swapped, double negation, De Morgan and implication spelt out, anywhere."""
@@ -102,7 +102,7 @@ def _rewritten(part: Formula) -> Formula:
     return Not(Connective(other, Not(part.right), Not(part.left)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(RULES, st.integers(0, 2**32 - 1))
 def test_the_canonical_form_means_the_same(rule: Formula, seed: int) -> None:
     """At every signal the robustness is equal to the last digit, equality and negation included."""
@@ -121,7 +121,7 @@ def test_another_meaning_has_another_form() -> None:
     assert len({canonical(parse(text)) for text in texts}) == len(texts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(RULES)
 def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: Formula) -> None:
     """Symbols and parameters give it back; at each length one template of all siblings matches."""
@@ -134,7 +134,7 @@ def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: Formula) -
     assert GRAMMAR.continuations(structure) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(RULES.map(canonical), max_size=4))
 def test_files_keep_rules_exactly(rules: list[Formula]) -> None:
     """What is written to a file reads back, in order and to the last digit."""
@@ -143,7 +143,7 @@ def test_files_keep_rules_exactly(rules: list[Formula]) -> None:
         assert read_rules(Path(folder) / "own.stl", GRAMMAR) == rules
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(RULES)
 def test_parts_can_be_taken_and_put_back(rule: Formula) -> None:
     """Every part at its own place gives the rule itself; the places are as many as the parts."""

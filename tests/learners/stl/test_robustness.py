@@ -79,7 +79,7 @@ def _spelt(formula: Formula) -> str:
     return f"({left} {word} {right})"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FORMULAS, SIGNALS)
 def test_it_agrees_with_rtamt(formula: Formula, signals: np.ndarray) -> None:
     """The independent monitor computes the same robustness wherever the formula's end is seen.
@@ -108,7 +108,7 @@ def _reach(formula: Formula) -> int:
     return own + max((_reach(child) for child in children(formula)), default=0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(FORMULAS, SIGNALS)
 def test_the_canonical_form_keeps_robustness(formula: Formula, signals: np.ndarray) -> None:
     """Rewriting into the canonical form changes no value at all."""
