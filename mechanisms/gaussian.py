@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked, within_range
+from privfed.mechanism import Guarded, joint, within_range
+from privfed.mechanisms.additive import AdditiveNoise
 from privfed.noise import Noise
-from privfed.part import PartType
 
 
-class Gaussian(Mechanism):
+class Gaussian(AdditiveNoise):
     """Adds discrete Gaussian noise with sigma^2 >= L2^2 / (2 rho) to every cell.
 
     With joint squared sensitivity D^2 in grid units, the discrete Gaussian on the integer lattice is
@@ -27,54 +27,20 @@ class Gaussian(Mechanism):
     name: ClassVar[str] = "gaussian"
     currency: ClassVar[str | None] = "rho"
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
-        """Parts on a grid with a finite sensitivity; bits are for randomized response."""
-        return all(
-            g.bound is not None and g.part.exact and g.part.type != PartType.BITS
-            for g in group.values()
-        )
-
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
-        """Zero-concentrated, with the law for tight retrospective accounting."""
-        if joint(group).l2_squared == 0:
-            return Loss.free()
-        return Loss.zcdp(
-            spend, ("gaussian", str(joint(group).l2_squared), repr(self.scale(group, spend)))
-        )
-
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
-        """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho).
-
-        Raises:
-            ValueError: 64-bit integers cannot hold noise that wide.
-        """
+        """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
         variance = Fraction(joint(group).l2_squared) / (2 * spend)
         sigma = math.sqrt(variance)
         while Fraction(sigma) ** 2 < variance:
             sigma = math.nextafter(sigma, math.inf)
         return within_range(sigma)
 
-    def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
-        """The same sigma for every part of the group."""
-        if joint(group).l2_squared == 0:
-            return {}
-        return {name: Noised(self.name, self.scale(group, spend)) for name in group}
+    def loss(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+        """Zero-concentrated."""
+        return Loss.zcdp(
+            spend, ("gaussian", str(joint(group).l2_squared), repr(self.scale(group, spend)))
+        )
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Add the noise in integers, part by part."""
-        if joint(group).l2_squared == 0:
-            return {name: unmasked(exact[name]) for name in group}
-        sigma = self.scale(group, spend)
-        return {
-            name: unmasked(
-                exact[name] + noise.gaussian(exact[name].size, sigma).reshape(exact[name].shape)
-            )
-            for name in group
-        }
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Discrete Gaussian."""
+        return noise.gaussian(cells, scale)
