@@ -34,7 +34,7 @@ from privfed.query import Query
 from privfed.records import Records
 from privfed.release import Reply, Transcript
 from privfed.schema import Schema
-from privfed.study import PolicyChoice, Study, cohort_study
+from privfed.study import LearnerChoice, PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
 from privfed.study.metrics import measure
@@ -174,17 +174,24 @@ def check(study: Study) -> None:
 
 def learner(study: Study) -> FederatedLearner:
     """Build a study's learner; an unknown parameter is a StudyError that lists the known ones."""
-    build = plugins.load("learners", study.learner.name)
+    return _learner(study.learner, study.seed)
+
+
+def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
+    build = plugins.load("learners", choice.name)
+    params = dict(choice.params)
+    if choice.learner is not None:
+        params["learner"] = _learner(choice.learner, seed)
     try:
-        made: FederatedLearner = build(**study.learner.params)
+        made: FederatedLearner = build(**params)
     except TypeError:
         known = ", ".join(sorted(build().get_params())) or "none"
         raise StudyError(
-            f"learner {study.learner.name!r} does not take all of the parameters "
-            f"{', '.join(study.learner.params)}; it takes {known}"
+            f"learner {choice.name!r} does not take all of the parameters "
+            f"{', '.join(params)}; it takes {known}"
         ) from None
-    if "random_state" in made.get_params() and "random_state" not in study.learner.params:
-        made.set_params(random_state=study.seed)
+    if "random_state" in made.get_params() and "random_state" not in params:
+        made.set_params(random_state=seed)
     return made
 
 

@@ -68,10 +68,17 @@ class ClientsChoice:
 
 @dataclass(frozen=True)
 class LearnerChoice:
-    """What learns: ``[learner]``, a plugin's name and the parameters of its constructor."""
+    """What learns: ``[learner]``, a plugin's name and the parameters of its constructor.
+
+    Args:
+        name: the plugin's name.
+        params: the constructor's parameters.
+        learner: what a baseline runs inside, such as the learner of ``LocalRuleFitClassifier``.
+    """
 
     name: str
     params: dict[str, Any] = field(default_factory=dict)
+    learner: LearnerChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,7 @@ class Study:
             **_typed(rest, _Top, where),
             data=_section(plain["data"], DataChoice, f"{where}, [data]"),
             clients=_section(plain["clients"], ClientsChoice, f"{where}, [clients]"),
-            learner=_section(plain["learner"], LearnerChoice, f"{where}, [learner]"),
+            learner=_learner(plain["learner"], f"{where}, [learner]"),
             policies=_policies(plain["policy"], where),
             folder=folder or Path(),
         )
@@ -261,6 +268,14 @@ def _section(plain: Any, type_: type[T], where: str) -> T:
     return type_(**_typed(plain, type_, where))
 
 
+def _learner(plain: Any, where: str) -> LearnerChoice:
+    made = _section(plain, LearnerChoice, where)
+    if made.learner is not None:
+        inner = _learner(plain["learner"], where.replace("learner]", "learner.learner]"))
+        made = replace(made, learner=inner)
+    return made
+
+
 def _policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     if not isinstance(plain, list) or not plain:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
@@ -325,4 +340,9 @@ def _check_cohort(study: Study, where: str) -> None:
 
 def _plain(choice: Any) -> dict[str, Any]:
     """A dataclass as plain data, absent values left out (TOML has no null)."""
-    return {key: value for key, value in asdict(choice).items() if value not in (None, {})}
+    return _present(asdict(choice))
+
+
+def _present(plain: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in plain.items() if value not in (None, {})}
+    return {key: _present(v) if isinstance(v, Mapping) else v for key, v in kept.items()}

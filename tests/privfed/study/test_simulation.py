@@ -99,6 +99,17 @@ def test_progress_counts_questions(study: Study, tmp_path: Path) -> None:
     assert len(moved) == metrics["rounds"]
 
 
+def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
+    """With its own parameters, and the study's seed."""
+    inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
+    made = simulation.learner(
+        replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
+    )
+    params = made.get_params()
+    assert params["learner__rounds"] == 7
+    assert params["learner__random_state"] == study.seed
+
+
 def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
     """Unless the study fixes it for the learner alone."""
     assert simulation.learner(study).get_params()["random_state"] == study.seed

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privfed.errors import InputError, StudyError
-from privfed.study import Study
+from privfed.study import LearnerChoice, Study
 
 GOOD = """
 name = "a study"
@@ -115,6 +115,19 @@ def test_a_file_that_is_no_study_is_one_clear_error(tmp_path: Path, content: byt
         path.write_bytes(content)
     with pytest.raises(StudyError, match="study file"):
         Study.from_toml(path)
+
+
+def test_a_learner_holds_another_one(tmp_path: Path) -> None:
+    """It survives the way to a file and back; a misspelt key inside is told with its place."""
+    plain = tomllib.loads(GOOD)
+    plain["learner"] = {"name": "outer", "learner": {"name": "inner", "params": {"depth": 2}}}
+    study = Study.from_dict(plain)
+    assert study.learner.learner == LearnerChoice("inner", {"depth": 2})
+    study.to_toml(tmp_path / "study.toml")
+    assert Study.from_toml(tmp_path / "study.toml").learner == study.learner
+    plain["learner"]["learner"]["parms"] = {}
+    with pytest.raises(StudyError, match=r"\[learner\.learner\]: unknown key 'parms'"):
+        Study.from_dict(plain)
 
 
 def test_params_go_with_a_learners_own_policy() -> None:
