@@ -90,12 +90,11 @@ def prices(study: Study) -> list[Price]:
 
     The table is loaded for its schema alone where the study has no schema file.
     """
-    model = simulation.learner(study)
     schema = simulation.public_schema(study)
-    plan = model.plan(schema)
+    models = [simulation.learner(study, choice) for choice in study.policies]
     return [
-        price(plan, schema, simulation.policy(choice, model, study.folder))
-        for choice in study.policies
+        price(model.plan(schema), schema, simulation.policy(choice, model, study.folder))
+        for choice, model in zip(study.policies, models, strict=True)
     ]
 
 
@@ -141,5 +140,6 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
 @contextmanager
 def _bar(study: Study, choice: PolicyChoice) -> Iterator[Any]:
     """Show progress by questions asked; silent where nobody watches."""
-    with tqdm(desc=f"{study.learner.name}, {choice.name}", unit=" question", disable=None) as bar:
+    name = study.learner_under(choice.name).name
+    with tqdm(desc=f"{name}, {choice.name}", unit=" question", disable=None) as bar:
         yield bar

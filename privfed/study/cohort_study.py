@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from privfed.cohort import CohortDisclosure
-from privfed.errors import InputError, StudyError
+from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.population_rules import coverage
@@ -88,18 +88,12 @@ class PreparedCohort:
         return {"individuals": self.book.people, "records": {NAME: self.book.rules}, "clipped": {}}
 
 
-def prepare(study: Study, model: FederatedLearner) -> PreparedCohort:
+def prepare(study: Study, model: RuleSearch) -> PreparedCohort:
     """Read everybody's rules.
 
     Raises:
-        StudyError: a learner that does not learn from rules.
         InputError: no such folder, no rule file in it, or a rule outside the grammar, by its line.
     """
-    if not isinstance(model, RuleSearch):
-        raise StudyError(
-            f"learner {study.learner.name!r} does not learn from a cohort's rules; write "
-            'name = "RuleSearch" under [learner], or another source'
-        )
     schema = public_schema(study)
     grammar = Grammar.of(schema, model.operators, model.most_operators, model.horizon)
     rules = {path.stem: read_rules(path, grammar) for path in rule_files(study)}

@@ -112,22 +112,14 @@ AnyPrepared = Prepared | PreparedCohort
 
 def prepare(study: Study) -> AnyPrepared:
     """Load what a study is about: a cohort's rules, or a table with its owners."""
-    if study.clients.partition == "cohort":
-        return cohort_study.prepare(study, learner(study))
+    model = learner(study)
+    if isinstance(model, RuleSearch):
+        return cohort_study.prepare(study, model)
     return divide(study)
 
 
 def divide(study: Study) -> Prepared:
-    """Load a study's table, divide it among the clients and hold a part of each out.
-
-    Raises:
-        StudyError: the learner does not learn from tables.
-    """
-    if isinstance(learner(study), RuleSearch):
-        raise StudyError(
-            f"learner {study.learner.name!r} learns from a cohort's rules; write "
-            'source = "rules/" under [data] and partition = "cohort" under [clients]'
-        )
+    """Load a study's table, divide it among the clients and hold a part of each out."""
     dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
@@ -164,17 +156,35 @@ def check(study: Study) -> None:
     Raises:
         InputError: an unknown learner, parameter, policy, query, mechanism or attack.
     """
-    model = learner(study)
+    learner(study)
     for choice in study.policies:
-        for guards in policy(choice, model, study.folder).guards.values():
+        for guards in policy(choice, learner(study, choice), study.folder).guards.values():
             for guard in guards:
                 mechanism_of(guard)
     _attacks(study)
 
 
-def learner(study: Study) -> FederatedLearner:
-    """Build a study's learner; an unknown parameter is a StudyError that lists the known ones."""
-    return _learner(study.learner, study.seed)
+def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
+    """Build a study's learner, or what learns under one of its policies.
+
+    Raises:
+        StudyError: an unknown parameter (the known ones are listed), or a learner that does not
+            learn from what the study is about.
+    """
+    choice = study.learner if policy is None else study.learner_under(policy.name)
+    made = _learner(choice, study.seed)
+    cohort = study.clients.partition == "cohort"
+    if cohort and not isinstance(made, RuleSearch):
+        raise StudyError(
+            f"learner {choice.name!r} does not learn from a cohort's rules; write "
+            'name = "RuleSearch" under [learner], or another source'
+        )
+    if isinstance(made, RuleSearch) and not cohort:
+        raise StudyError(
+            f"learner {choice.name!r} learns from a cohort's rules; write "
+            'source = "rules/" under [data] and partition = "cohort" under [clients]'
+        )
+    return made
 
 
 def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
@@ -268,7 +278,7 @@ def run(
     prepared: AnyPrepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
-    study, model = prepared.study, learner(prepared.study)
+    study, model = prepared.study, learner(prepared.study, choice)
     adopted = policy(choice, model, study.folder)
     folder = output.policy(choice.name)
     folder.mkdir()
@@ -296,7 +306,7 @@ def attack(prepared: AnyPrepared, transcript: Transcript) -> list[Finding]:
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     """Audit the noise mechanisms that one policy relies on; no record is read."""
-    study, model = prepared.study, learner(prepared.study)
+    study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
     adopted = policy(choice, model, study.folder)
     return audit_guards(model.plan(prepared.schema), prepared.schema, adopted, noise)

@@ -21,6 +21,7 @@ from privfed.errors import StudyError
 from privfed.exact import exact
 
 T = TypeVar("T")
+Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
 Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
 BUILT_IN = "diabetes"
 
@@ -94,6 +95,7 @@ class PolicyChoice:
         params: further arguments of the learner's own policy, such as ``depth``.
         block: how many equal charges a ledger reserves at once; long trainings wait less for their
             disks, and what is left of the last block counts as spent.
+        learner: what learns under this policy instead of the study's learner: a baseline, say.
     """
 
     name: str
@@ -102,6 +104,7 @@ class PolicyChoice:
     delta: str | int | float = "1e-5"
     params: dict[str, Any] = field(default_factory=dict)
     block: int = 1
+    learner: LearnerChoice | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -181,7 +184,7 @@ class Study:
             **_typed(rest, _Top, where),
             data=_section(plain["data"], DataChoice, f"{where}, [data]"),
             clients=_section(plain["clients"], ClientsChoice, f"{where}, [clients]"),
-            learner=_learner(plain["learner"], f"{where}, [learner]"),
+            learner=_holding_learner(plain["learner"], LearnerChoice, f"{where}, [learner]"),
             policies=_policies(plain["policy"], where),
             folder=folder or Path(),
         )
@@ -212,6 +215,18 @@ class Study:
     def to_toml(self, path: str | Path) -> None:
         """Write a study file."""
         Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    def learner_under(self, policy: str) -> LearnerChoice:
+        """What learns under a policy, by the policy's name."""
+        own = {choice.name: choice.learner for choice in self.policies}
+        return own[policy] or self.learner
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The names of all that learn, each once."""
+        return tuple(
+            dict.fromkeys(self.learner_under(policy.name).name for policy in self.policies)
+        )
 
     def under(self, epsilon: str, seed: int) -> Study:
         """The same study with every private policy at another epsilon, and another seed."""
@@ -268,18 +283,19 @@ def _section(plain: Any, type_: type[T], where: str) -> T:
     return type_(**_typed(plain, type_, where))
 
 
-def _learner(plain: Any, where: str) -> LearnerChoice:
-    made = _section(plain, LearnerChoice, where)
-    if made.learner is not None:
-        inner = _learner(plain["learner"], where.replace("learner]", "learner.learner]"))
-        made = replace(made, learner=inner)
-    return made
+def _holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
+    """Read a table that may hold a learner's, so that no key inside it passes unseen."""
+    made = _section(plain, type_, where)
+    if made.learner is None:
+        return made
+    inner = _holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    return replace(made, learner=inner)
 
 
 def _policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     if not isinstance(plain, list) or not plain:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
-    chosen = tuple(_section(entry, PolicyChoice, f"{where}, [[policy]]") for entry in plain)
+    chosen = tuple(_holding_learner(one, PolicyChoice, f"{where}, [[policy]]") for one in plain)
     names = [policy.name for policy in chosen]
     for name in names:
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":

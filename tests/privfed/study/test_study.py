@@ -126,7 +126,21 @@ def test_a_learner_holds_another_one(tmp_path: Path) -> None:
     study.to_toml(tmp_path / "study.toml")
     assert Study.from_toml(tmp_path / "study.toml").learner == study.learner
     plain["learner"]["learner"]["parms"] = {}
-    with pytest.raises(StudyError, match=r"\[learner\.learner\]: unknown key 'parms'"):
+    with pytest.raises(StudyError, match=r"\[learner\], learner: unknown key 'parms'"):
+        Study.from_dict(plain)
+
+
+def test_a_policy_may_bring_its_own_learner(tmp_path: Path) -> None:
+    """A baseline stands under the same study, with its parameters checked like the others'."""
+    plain = tomllib.loads(GOOD)
+    plain["policy"].append({"name": "alone", "base": "published", "learner": {"name": "local"}})
+    study = Study.from_dict(plain)
+    assert study.learner_under("alone") == LearnerChoice("local")
+    assert study.learners == ("toy", "local")
+    study.to_toml(tmp_path / "study.toml")
+    assert Study.from_toml(tmp_path / "study.toml").policies == study.policies
+    plain["policy"][-1]["learner"]["parms"] = {}
+    with pytest.raises(StudyError, match=r"\[\[policy\]\], learner: unknown key 'parms'"):
         Study.from_dict(plain)
 
 
