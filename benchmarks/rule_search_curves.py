@@ -233,7 +233,8 @@ def finish(figure: Any, axes: np.ndarray, title: str, target: Path) -> None:
     for axis in axes.flat:
         axis.grid(alpha=0.3)
     handles, names = axes[0, 0].get_legend_handles_labels()
-    legend = figure.legend(handles, names, loc="lower center", ncols=4, frameon=False)
+    beside = 4 if figure.get_figwidth() > 11 else 2
+    legend = figure.legend(handles, names, loc="lower center", ncols=beside, frameon=False)
     for handle in legend.legend_handles:
         if hasattr(handle, "set_markersize"):
             handle.set_markersize(7)

@@ -15,7 +15,8 @@ CELLS = 40
 #: Prior: what part of the structures nobody holds, and how many structures that is worth.
 EMPTY, WEIGHT = 0.85, 5.0
 ROUNDS = 60
-#: How many times as many valid structures a long list must hold to be worth its wrong ones.
+#: How many times as many valid structures a long list must hold to be worth its wrong ones, counting
+#: one more than is likely: a list of hundreds for less than one valid structure is noise.
 WORTHWHILE = 1.3
 
 
@@ -67,5 +68,5 @@ def listed(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
     """
     best = best_list(probability, expected)
     likely = best[probability[best] >= 0.5]
-    gained = probability[best].sum() >= WORTHWHILE * probability[likely].sum()
+    gained = probability[best].sum() >= WORTHWHILE * (1 + probability[likely].sum())
     return best if gained else likely

@@ -77,3 +77,11 @@ def test_doubtful_entries_do_not_spoil_a_list_of_sure_ones() -> None:
     assert sorted(listed(many, 100)) == list(range(10))
     few = np.r_[np.full(2, 0.99), np.full(40, 0.3)]
     assert sorted(listed(few, 100)) == list(range(42))
+
+
+def test_a_long_list_for_less_than_one_valid_structure_is_not_given() -> None:
+    """Hundreds of structures of which none is likely, and not one expected to be valid."""
+    nothing = np.full(500, 0.002)
+    assert len(listed(nothing, 400)) == 0
+    one = np.concatenate([[0.99], nothing])
+    assert listed(one, 400).tolist() == [0]
