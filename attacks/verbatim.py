@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,8 @@ from privfed.release import ReleasedPart, Transcript
 
 #: Tables that are drawn to see how many matches come by chance.
 DRAWS = 20
+#: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
+NOISY = 2
 #: Most decimals that a column may have and still be drawn on its own lattice.
 DECIMALS = 6
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -78,9 +80,14 @@ class Verbatim(Attack):
     A cell is found when a released number equals it exactly, within one unit in the last place, as a
     32-bit float, or after scaling to [0, 1] or [-1/2, 1/2] by the public bounds (the schema's, or
     those that a question carried; truncated to the release's own grid). Cells at a bound are left
-    out. The baseline is the same scan with tables that have nothing to do with the releases: drawn
-    from the other clients' columns, or, where there are none, uniformly over each column's range and
-    decimals. It is what matches by chance: counts match ages, and many people share one value.
+    out.
+
+    The baseline is what matches by chance. Numbers that left exactly are held against tables that
+    have nothing to do with them: drawn from the other clients' columns, or, where there are none,
+    uniformly over each column's range and decimals. Numbers that left with noise are moved by as
+    much noise again and held against the same table: truth that leaks in spite of the noise would
+    no longer be found. Many people share one value, and one number then matches all of them at
+    once; so it is by different values that a scan beats its baseline, not by cells.
     """
 
     name: ClassVar[str] = "verbatim"
@@ -89,48 +96,108 @@ class Verbatim(Attack):
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: one finding for each kind of release; none without the truth."""
+        """See :class:`Attack`: findings for each kind of release, exact and noisy numbers apart.
+
+        There are none without the truth.
+        """
         if truth is None:
             return []
         kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
-        found = [self._scan(transcript.of(kind), kind, truth, schema) for kind in kinds]
+        found = [
+            self._scan(transcript.of(kind), kind, noisy, truth, schema)
+            for kind in kinds
+            for noisy in (False, True)
+        ]
         return [finding for finding in found if finding is not None]
 
     def _scan(
-        self, transcript: Transcript, kind: str, truth: Truth, schema: PublicSchema | None
+        self,
+        transcript: Transcript,
+        kind: str,
+        noisy: bool,
+        truth: Truth,
+        schema: PublicSchema | None,
     ) -> Finding | None:
-        forms: dict[str, int] = {}
-        cells, chance = 0, np.zeros(DRAWS)
-        rng = np.random.default_rng(0)
+        tally, rng = Tally(), np.random.default_rng(0)
         for client in (client for client in transcript.clients if client in truth):
             heard = transcript.of(client=client)
-            numbers = Numbers.of([p for entry in heard for p in entry.release.parts.values()])
+            released = [part for entry in heard for part in entry.release.parts.values()]
+            parts = [part for part in released if (part.noise is not None) == noisy]
+            if not parts:
+                continue
+            numbers = Numbers.of(parts)
+            moved = [Numbers.of([_moved(p, rng) for p in parts]) for _ in range(DRAWS * noisy)]
             for column in _columns(truth, client, heard, schema):
-                for form, hit in column.hits(numbers).items():
-                    forms[form] = forms.get(form, 0) + int(hit.sum())
-                cells += int(column.usable.sum())
-                chance += [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
-        if not cells:
-            return None
-        return self._judged(kind, forms, cells, chance)
+                by_chance = (
+                    [column.found(others) for others in moved]
+                    if noisy
+                    else [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
+                )
+                tally.add(column, numbers, by_chance)
+        return self._judged(kind, noisy, tally) if tally.cells else None
 
-    def _judged(
-        self, kind: str, forms: Mapping[str, int], cells: int, chance: np.ndarray
-    ) -> Finding:
-        found = forms.get("any", 0)
-        severity = "none"
-        if found > chance.max():
-            surely = chance.mean() + 6 * chance.std() + 3
-            severity = "breach" if found > surely else "some"
+    def _judged(self, kind: str, noisy: bool, tally: Tally) -> Finding:
+        where = "among noisy numbers" if noisy else "in the releases"
         return self.finding(
-            "cells of the raw table found in the releases",
-            found,
-            of=cells,
-            baseline=float(chance.mean()),
+            f"cells of the raw table found {where}",
+            tally.forms.get("any", 0),
+            of=tally.cells,
+            baseline=float(tally.chance[:, 0].mean()),
             releases=(kind,),
-            severity=severity,
-            detail={"forms": dict(forms), "most by chance": float(chance.max())},
+            severity=severity(tally.values, tally.chance[:, 1], doubt=NOISY if noisy else 0),
+            detail={
+                "forms": dict(tally.forms),
+                "different values": tally.values,
+                "different values by chance": float(tally.chance[:, 1].mean()),
+            },
         )
+
+
+def severity(found: float, chance: np.ndarray, doubt: float) -> str:
+    """Whether a count stands out from what chance gives.
+
+    Args:
+        found: the count.
+        chance: the same count by chance, one for each draw.
+        doubt: how many more than that prove nothing.
+    """
+    mean, spread = float(chance.mean()), float(chance.std())
+    if found <= max(float(chance.max()), mean + 3 * spread) + doubt:
+        return "none"
+    return "breach" if found > mean + 6 * spread + 3 + doubt else "some"
+
+
+def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
+    """The part with as much noise again; numbers on other scales than grids stay."""
+    if part.noise is None or part.noise.law == "flip":
+        return part
+    again = np.rint(rng.laplace(0, part.noise.deviation / np.sqrt(2), part.units.shape))
+    return replace(part, units=part.units + again.astype(part.units.dtype))
+
+
+@dataclass
+class Tally:
+    """What was found in one kind of release, over clients and columns.
+
+    Attributes:
+        forms: cells found, by form and in any.
+        values: different values found, column by column.
+        cells: how many were looked for.
+        chance: cells and different values found by chance, shape (DRAWS, 2).
+    """
+
+    forms: dict[str, int] = field(default_factory=dict)
+    values: int = 0
+    cells: int = 0
+    chance: np.ndarray = field(default_factory=lambda: np.zeros((DRAWS, 2)))
+
+    def add(self, column: Column, numbers: Numbers, by_chance: Sequence[tuple[int, int]]) -> None:
+        """Add what was found of one column, and by chance."""
+        for form, hit in column.hits(numbers).items():
+            self.forms[form] = self.forms.get(form, 0) + int(hit.sum())
+        self.values += column.found(numbers)[1]
+        self.cells += int(column.usable.sum())
+        self.chance += np.array(by_chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +245,10 @@ class Column:
             if low < high:
                 yield (cells - low) / (high - low)
 
-    def found(self, numbers: Numbers) -> int:
-        """How many cells are found in any form."""
-        return int(self.hits(numbers)["any"].sum())
+    def found(self, numbers: Numbers) -> tuple[int, int]:
+        """How many cells are found in any form, and how many different values they have."""
+        hit = self.hits(numbers)["any"]
+        return int(hit.sum()), len(np.unique(self.cells[self.usable][hit]))
 
     def redrawn(self, rng: np.random.Generator) -> Column:
         """A column that the releases know nothing of, as long and much like this one."""

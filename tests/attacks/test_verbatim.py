@@ -11,6 +11,7 @@ import pytest
 
 from privfed import wire
 from privfed.attacks.verbatim import Verbatim, numbers_inside
+from privfed.mechanism import Noised
 from privfed.part import GRID, PartType
 from privfed.records import Records
 from privfed.release import Disclosed, Release, ReleasedPart, Transcript
@@ -19,9 +20,11 @@ from privfed.schema import Column, Schema
 SCHEMA = Schema((Column("a", lower=0, upper=10), Column("b", lower=-3, upper=7)))
 
 
-def released(units: np.ndarray, type_: PartType, grid: Fraction = Fraction(1)) -> Transcript:
+def released(
+    units: np.ndarray, type_: PartType, grid: Fraction = Fraction(1), noise: Noised | None = None
+) -> Transcript:
     """One release of one part by one client."""
-    part = ReleasedPart(type_, tuple("xyz"[: units.ndim]), units, grid=grid)
+    part = ReleasedPart(type_, tuple("xyz"[: units.ndim]), units, grid=grid, noise=noise)
     release = Release("one", "r", "planted", "", {"part": part})
     return Transcript((Disclosed("one", "planted", wire.encode({}), release),))
 
@@ -97,6 +100,38 @@ def test_shared_values_match_by_chance_and_are_no_breach() -> None:
     assert found.value > 20
     assert found.severity == "none"
     assert found.baseline == pytest.approx(found.value, rel=0.3)
+
+
+def test_noisy_counts_are_not_accused_of_a_value_that_nearly_everybody_has() -> None:
+    """One noisy count in eleven is 37 by chance, and 54 of 60 patients are that old."""
+    rng = np.random.default_rng(2)
+    schema = Schema((Column("age", "integer", 0, 99),))
+    ages = np.where(np.arange(60) < 54, 37, rng.integers(1, 99, 60)).astype(float)
+    truth = {
+        "one": Records(schema, ages[:, None]),
+        "two": Records(schema, rng.integers(1, 99, (60, 1)).astype(float)),
+    }
+    law = Noised("laplace", 5.0)
+    accused, matched = 0, 0
+    for _ in range(100):
+        counts = np.rint(37 + rng.laplace(0, 5.0, 3)).astype(np.int64)
+        (found,) = Verbatim().run(released(counts, PartType.COUNTS, noise=law), truth, schema)
+        matched += found.value > 50
+        accused += found.severity != "none"
+    assert matched > 10
+    assert accused == 0
+
+
+def test_a_mechanism_that_claims_noise_and_adds_none_is_convicted(
+    truth: dict[str, Records],
+) -> None:
+    """Raw sums of single records stand out from the same numbers with noise."""
+    raw = np.rint(truth["one"].x[:10] / float(GRID)).astype(np.int64)
+    exact = {"one": Records(SCHEMA, raw * float(GRID)), "two": truth["two"]}
+    law = Noised("gaussian", float(1 / GRID))
+    (found,) = Verbatim().run(released(raw, PartType.SUMS, GRID, law), exact, SCHEMA)
+    assert found.value == 20 and found.severity == "breach"
+    assert "noisy" in found.metric
 
 
 def test_a_single_client_is_held_against_drawn_tables(truth: dict[str, Records]) -> None:
