@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from privfed.disclosure import Disclosure
-from privfed.errors import SchemaError
+from privfed.errors import InputError, SchemaError
 from privfed.exact import Number
 from privfed.policy import Policy
 from privfed.query import Query
@@ -35,6 +35,12 @@ class Planned:
     query: Query
     times: int
     spend: Fraction | None = None
+
+
+def check_round(wanted: int | None, clients: int) -> None:
+    """Hold the number of clients that each round asks to those there are; none asks all."""
+    if wanted is not None and not 1 <= wanted <= clients:
+        raise InputError(f"clients_per_round must lie between 1 and {clients}, not {wanted!r}")
 
 
 class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
@@ -67,6 +73,13 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
         """A policy with a finite guarantee end to end, the budget planned over kinds and rounds."""
+
+    def check(self, schema: Schema) -> None:
+        """Hold parameters and schema to what it can do, before anything is planned or asked.
+
+        Raises:
+            InputError: a parameter out of its range, or a target that it cannot learn.
+        """
 
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Planned]:

@@ -75,7 +75,7 @@ def by_quantity(
     records: int, names: Sequence[str], alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Deal at random in unequal shares, drawn from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
-    _check_alpha(alpha)
+    check_alpha(alpha)
 
     def draw() -> np.ndarray:
         shares = rng.dirichlet(np.full(len(names), alpha))
@@ -92,7 +92,7 @@ def dirichlet(
     Numbers of more than ten values are cut into ten groups of equal size first (Hsu et al. 2019
     define it for classes).
     """
-    _check_alpha(alpha)
+    check_alpha(alpha)
     classes = _classes(labels)
 
     def draw() -> np.ndarray:
@@ -116,7 +116,8 @@ def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
             )
 
 
-def _check_alpha(alpha: float) -> None:
+def check_alpha(alpha: float) -> None:
+    """Hold Dirichlet's parameter to what can be drawn with."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e6:
         raise InputError("clients: alpha must be a number above 0 (0.1 uneven, 100 nearly even)")
 

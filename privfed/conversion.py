@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from scipy.optimize import brentq, minimize_scalar
 
+from privfed.errors import PolicyError
 from privfed.exact import RESOLUTION, round_up
 
 
@@ -50,7 +51,15 @@ def to_delta(rho: float, epsilon: float) -> float:
 
 
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon."""
+    """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon.
+
+    Raises:
+        PolicyError: delta is 0, and no rho above 0 has a guarantee without one.
+    """
+    if delta <= 0:
+        raise PolicyError(
+            'zero-concentrated noise has no guarantee with delta 0; write delta = "1e-5", say'
+        )
     target, small = float(epsilon), float(delta)
     upper = target + 1.0
     while to_epsilon(upper, small) < target:

@@ -93,6 +93,11 @@ def load_csv(path: str | Path, target: str | None = None) -> Dataset:
     return Dataset(Path(path).stem, _checked(frame, chosen, where), chosen)
 
 
+def columns(path: str | Path) -> list[str]:
+    """Names of a CSV file's columns; no record is read."""
+    return _header(Path(path), f"data file {path}")
+
+
 def load_openml(name: str, target: str | None = None) -> Dataset:
     """Fetch a data set by name from OpenML: the one loader that needs a network."""
     where = f"OpenML data set {name!r}"

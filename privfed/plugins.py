@@ -12,7 +12,14 @@ from typing import Any
 
 from privfed.errors import PluginError
 
-GROUPS = ("mechanisms", "accountants", "queries", "learners", "attacks")
+#: The kinds of plugin, and what one of each is called.
+GROUPS = {
+    "mechanisms": "mechanism",
+    "accountants": "accountant",
+    "queries": "query",
+    "learners": "learner",
+    "attacks": "attack",
+}
 
 
 @cache
@@ -41,13 +48,13 @@ def load(group: str, name: str) -> Any:
     points = available(group)
     if name not in points:
         raise PluginError(
-            f"no {group[:-1]} called {name!r}; installed are {', '.join(sorted(points)) or 'none'}"
+            f"no {GROUPS[group]} called {name!r}; installed are {', '.join(sorted(points)) or 'none'}"
         )
     try:
         return points[name].load()
     except (ImportError, AttributeError) as error:
         raise PluginError(
-            f"{group[:-1]} {name!r} of {_source(points[name])} cannot be loaded: {error}"
+            f"{GROUPS[group]} {name!r} of {_source(points[name])} cannot be loaded: {error}"
         ) from None
 
 

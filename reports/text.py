@@ -55,7 +55,8 @@ def priced(price: Price) -> str:
         if price.epsilon is None
         else f"at most epsilon {float(price.epsilon):.4f} at delta {float(price.delta):.0e}"
     )
-    over = "" if price.fits else "; OVER the budget: the last questions will be refused"
+    exceeded = (() if price.fits else ("the budget",)) + price.over
+    over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
     for line in price.lines:
         what = line.mechanism or "not in the policy"

@@ -58,11 +58,16 @@ class BinaryBaseline(ClassifierMixin, Baseline):  # type: ignore[misc]
         """Probability of the second class for encoded rows."""
         raise NotImplementedError
 
-    def _start(self, schema: Schema) -> None:
-        """Set ``schema_`` and ``classes_``; the target must have two values."""
-        target = schema.target
-        if target is None or target.bounds != (0.0, 1.0):
+    def check(self, schema: Schema) -> None:
+        """Hold the target to two values."""
+        if schema.target is None or schema.target.bounds != (0.0, 1.0):
             raise InputError(f"{type(self).__name__} needs a target with two values, 0 and 1")
+
+    def _start(self, schema: Schema) -> None:
+        """Check, then set ``schema_`` and ``classes_``."""
+        self.check(schema)
+        target = schema.target
+        assert target is not None
         self.schema_ = schema
         self.classes_ = np.array((0, 1) if target.numeric else target.categories)
 

@@ -93,6 +93,12 @@ class BayesianInference(BinaryBaseline):
     def __init__(self, precision: float = 0.01) -> None:
         self.precision = precision
 
+    def check(self, schema: Schema) -> None:
+        """Hold the target to two values and the prior to a finite precision."""
+        super().check(schema)
+        if not 0 < self.precision < np.inf:
+            raise InputError(f"precision must be above 0, not {self.precision!r}")
+
     def fit(self, federation: Disclosure) -> Self:
         """Ask once, and join.
 
@@ -100,8 +106,6 @@ class BayesianInference(BinaryBaseline):
             InputError: the precision is not positive, or the target not binary.
             NobodyAnswered: no client answered.
         """
-        if not 0 < self.precision < np.inf:
-            raise InputError(f"precision must be above 0, not {self.precision!r}")
         self._start(federation.schema)
         answers = federation.ask(Posterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]

@@ -40,6 +40,12 @@ class FedAvgLogistic(BinaryBaseline):
         self.local_steps = local_steps
         self.step = step
 
+    def check(self, schema: Schema) -> None:
+        """Hold the target to two values and the parameters to their ranges."""
+        super().check(schema)
+        if self.rounds < 1 or self.local_steps < 1 or not 0 < self.step <= 10:
+            raise InputError("rounds and local_steps must be at least 1, step above 0, at most 10")
+
     def fit(self, federation: Disclosure) -> Self:
         """Average until the rounds are over or nobody answers.
 
@@ -47,8 +53,6 @@ class FedAvgLogistic(BinaryBaseline):
             InputError: a parameter makes no sense, or the target is not binary.
             NobodyAnswered: no client told its size.
         """
-        if self.rounds < 1 or self.local_steps < 1 or not 0 < self.step <= 10:
-            raise InputError("rounds and local_steps must be at least 1, step above 0, at most 10")
         self._start(federation.schema)
         terms = _linear(federation.schema)
         answers = federation.ask(Supports(terms))

@@ -86,6 +86,12 @@ class LocalForests(BinaryBaseline):
         self.trees = trees
         self.min_leaf = min_leaf
 
+    def check(self, schema: Schema) -> None:
+        """Hold the target to two values and the parameters to their ranges."""
+        super().check(schema)
+        if not (1 <= self.trees <= 10_000 and self.min_leaf >= 1):
+            raise InputError("trees must lie between 1 and 10,000, min_leaf be at least 1")
+
     def fit(self, federation: Disclosure) -> Self:
         """Ask once.
 
@@ -93,8 +99,6 @@ class LocalForests(BinaryBaseline):
             InputError: a parameter makes no sense, or the target is not binary.
             NobodyAnswered: no client answered.
         """
-        if not (1 <= self.trees <= 10_000 and self.min_leaf >= 1):
-            raise InputError("trees must lie between 1 and 10,000, min_leaf be at least 1")
         self._start(federation.schema)
         answers = federation.ask(Forest(self.trees, self.min_leaf))
         self.forests_ = [

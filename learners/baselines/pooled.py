@@ -84,6 +84,10 @@ class _Raw(Baseline):
         each = [m.predict_proba(x) if hasattr(m, "predict_proba") else m.predict(x) for m in models]
         return np.asarray(np.mean(each, axis=0))
 
+    def check(self, schema: Schema) -> None:
+        """Whatever the learner inside checks."""
+        self._own().check(schema)
+
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """One question, for everything."""
         return once(RawRecords())

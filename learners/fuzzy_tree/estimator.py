@@ -18,7 +18,7 @@ from privfed.conversion import largest_rho
 from privfed.disclosure import Disclosure
 from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number
-from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.base import FederatedLearner, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
 from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, split_level
 from privfed.learners.fuzzy_tree.leaves import LeafModels, exact_models, noisy_models
@@ -86,7 +86,8 @@ class FuzzyTreeRegressor(FederatedLearner):
             InputError: a parameter makes no sense, or the schema has no numeric target.
             NobodyAnswered: no client answered the first question.
         """
-        self._check(federation)
+        self.check(federation.schema)
+        check_round(self.clients_per_round, len(federation.clients))
         self.schema_ = federation.schema
         self.rounds_ = 0
         self._draw = np.random.default_rng(self.random_state)
@@ -96,8 +97,8 @@ class FuzzyTreeRegressor(FederatedLearner):
         self._fit_leaves(federation)
         return self
 
-    def _check(self, federation: Disclosure) -> None:
-        schema = federation.schema
+    def check(self, schema: Schema) -> None:
+        """Hold the target to numbers and the parameters to their ranges."""
         if schema.target is None or not schema.target.numeric:
             raise InputError("FuzzyTreeRegressor needs a schema with a numeric target")
         if self.sets < 2:
@@ -108,9 +109,6 @@ class FuzzyTreeRegressor(FederatedLearner):
             raise InputError("min_gain must be at least 0, and min_share from 0 to below 1")
         if self.max_depth is not None and self.max_depth < 0:
             raise InputError(f"max_depth must be at least 0 or None, not {self.max_depth}")
-        wanted, here = self.clients_per_round, len(federation.clients)
-        if wanted is not None and not 1 <= wanted <= here:
-            raise InputError(f"clients_per_round must lie between 1 and {here}, not {wanted}")
 
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients

@@ -270,8 +270,7 @@ class RuleSearch(FederatedLearner):
     def published(self) -> Policy:
         """The paper's protocol: randomized response and Laplace, spending counted, no ceiling."""
         epsilon = exact(self.epsilon, "epsilon")
-        guards = self._guards(epsilon, epsilon)
-        return Policy(guards, unit=_UNITS[self.strategy], name="published")
+        return Policy(self._guards(epsilon, epsilon), name="published")
 
     def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
         """A ceiling for each unit of the strategy: rules under ``levels``, individuals otherwise.

@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from privfed.disclosure import Disclosure
 from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number
-from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.base import FederatedLearner, Planned, check_round
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
@@ -133,8 +133,8 @@ class _RuleFit(FederatedLearner):
             InputError: a parameter makes no sense, or the target is of the wrong kind.
             NobodyAnswered: no client answered the first question.
         """
-        self._check_target(federation.schema)
-        check_parameters(self.get_params(), len(federation.clients))
+        self.check(federation.schema)
+        check_round(self.clients_per_round, len(federation.clients))
         self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
@@ -231,6 +231,11 @@ class _RuleFit(FederatedLearner):
             warnings.warn(
                 "no client answered a single round: the model predicts a constant", stacklevel=3
             )
+
+    def check(self, schema: Schema) -> None:
+        """Hold the target to the loss and the parameters to their ranges."""
+        self._check_target(schema)
+        check_parameters(self.get_params())
 
     def _check_target(self, schema: Schema) -> None:
         raise NotImplementedError

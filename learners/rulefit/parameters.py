@@ -40,7 +40,7 @@ PAPER: Mapping[str, Any] = {
 }
 
 
-def check_parameters(parameters: Mapping[str, Any], clients: int) -> None:
+def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Hold an estimator's parameters to their ranges; NaN lies in none.
 
     Raises:
@@ -60,8 +60,6 @@ def check_parameters(parameters: Mapping[str, Any], clients: int) -> None:
     ridge = parameters["ridge"]
     if ridge is not None and not 1e-9 <= ridge <= 10**6:
         raise InputError(f"ridge must lie between 1e-9 and 10^6 or be None, not {ridge!r}")
-    wanted, kept = parameters["clients_per_round"], parameters["max_rules"]
-    if wanted is not None and not 1 <= wanted <= clients:
-        raise InputError(f"clients_per_round must lie between 1 and {clients}, not {wanted!r}")
+    kept = parameters["max_rules"]
     if kept is not None and not kept >= 1:
         raise InputError(f"max_rules must be at least 1 or None, not {kept!r}")

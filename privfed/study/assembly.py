@@ -19,7 +19,8 @@ from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.output import Output, finite, write_text, written_whole
-from privfed.study.price import Price, price
+from privfed.study.price import Price
+from privfed.study.rehearsal import rehearse
 from privfed.study.simulation import AnyPrepared
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
     """
     with written_whole(out, overwrite) as folder:
         prepared = simulation.prepare(study)
-        simulation.check(study)
+        rehearse(study, prepared.schema)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
         for choice in study.policies:
@@ -90,12 +91,7 @@ def prices(study: Study) -> list[Price]:
 
     The table is loaded for its schema alone where the study has no schema file.
     """
-    schema = simulation.public_schema(study)
-    models = [simulation.learner(study, choice) for choice in study.policies]
-    return [
-        price(model.plan(schema), schema, simulation.policy(choice, model, study.folder))
-        for choice, model in zip(study.policies, models, strict=True)
-    ]
+    return rehearse(study, simulation.public_schema(study))
 
 
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:

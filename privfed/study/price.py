@@ -6,14 +6,15 @@ data, so the price is public.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from privfed.accountant import Accountant, Amount
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.learners.base import Planned
+from privfed.limit import Limit
 from privfed.loss import Loss
 from privfed.mechanism import Guarded
 from privfed.named import accountant_of, mechanism_of
@@ -53,6 +54,7 @@ class Price:
         epsilon: the guarantee's epsilon, nats; none where some release is unprotected.
         delta: the guarantee's delta.
         fits: whether the total stays within the budget.
+        over: the limits that it would exceed, in words.
     """
 
     policy: Policy
@@ -61,6 +63,7 @@ class Price:
     epsilon: Fraction | None
     delta: Fraction
     fits: bool
+    over: tuple[str, ...] = ()
 
     @property
     def unprotected(self) -> int:
@@ -75,6 +78,7 @@ class Price:
             "delta": float(self.delta),
             "unprotected": self.unprotected,
             "fits": self.fits,
+            "over": list(self.over),
             "lines": [
                 {
                     "kind": line.kind,
@@ -103,15 +107,55 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     delta = Fraction(0) if policy.budget is None else policy.budget.delta
     epsilon = accountant.guarantee(total, delta)[0] if protected and policy.budget else None
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
-    return Price(policy, lines, total, epsilon, delta, fits)
+    over = tuple(_exceeded(policy, lines, accountant))
+    return Price(policy, lines, total, epsilon, delta, fits, over)
+
+
+def _exceeded(policy: Policy, lines: Sequence[Line], accountant: Accountant) -> Iterator[str]:
+    """The limits that one client's schedule is sure to exceed, in words.
+
+    A limit that only holds for some study, client, principal, month or model may not apply.
+    """
+    for limit in policy.limits:
+        if set(limit.where) - {"kind"}:
+            continue
+        ceiling = accountant.ceiling(limit.budget)
+        for scope, amount in _by_scope(limit, lines, accountant).items():
+            if not accountant.fits(amount, ceiling):
+                which = f" for {scope}" if scope else ""
+                yield (
+                    f"its limit of epsilon {float(limit.budget.epsilon):g} per "
+                    f"{', '.join(limit.aspects)}{which}"
+                )
+
+
+def _by_scope(limit: Limit, lines: Sequence[Line], accountant: Accountant) -> dict[str, Amount]:
+    """What a schedule spends in each scope of a limit that a plan can tell apart."""
+    spent: dict[str, Amount] = {}
+    for line in (line for line in lines if limit.applies({"kind": line.kind})):
+        scope = line.kind if "kind" in limit.aspects else ""
+        before = spent.get(scope, accountant.nothing)
+        if (
+            "round" in limit.aspects
+        ):  # a plan does not say how much one round asks, but at least one
+            once = _times(accountant, accountant.nothing, replace(line, times=1))
+            spent[scope] = max(before, once)
+        else:
+            spent[scope] = _times(accountant, before, line)
+    return spent
 
 
 def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
     query, times = planned.query, planned.times
     if query.kind not in policy.guards:
         return [Line(query.kind, (), "", times, None)]
-    parts = query.parts(schema)
-    guards = policy.guards[query.kind]
+    parts, guards = query.parts(schema), policy.guards[query.kind]
+    unknown = sorted({name for guard in guards for name in guard.parts} - {*parts, "*"})
+    if unknown:
+        raise PolicyError(
+            f"policy {policy.name!r}: a guard of {query.kind!r} names the part {unknown[0]!r}; "
+            f"its parts are {', '.join(parts) or 'none'}"
+        )
     return [
         _line(planned, guard, {name: parts[name] for name in names}, policy)
         for guard, names in zip(guards, assign(guards, parts), strict=True)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from inspect import signature
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,27 +16,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients, plugins
+from privfed import clients
 from privfed.cohort import CohortDisclosure
-from privfed.data import Dataset, load
+from privfed.data import Dataset, bundled, columns, load
+from privfed.data import public_schema as schema_of
 from privfed.disclosure import Disclosure
-from privfed.errors import NobodyAnswered, PolicyError, StudyError
+from privfed.errors import NobodyAnswered, StudyError
 from privfed.finding import Finding
 from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
 from privfed.local import LocalDisclosure
-from privfed.named import mechanism_of
 from privfed.noise import TestNoise
-from privfed.policy import Guard, Policy
+from privfed.policy import Policy
 from privfed.query import Query
 from privfed.records import Records
 from privfed.release import Reply, Transcript
 from privfed.schema import Schema
-from privfed.study import LearnerChoice, PolicyChoice, Study, cohort_study
+from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
 from privfed.study.metrics import measure
 from privfed.study.output import Output
+from privfed.study.rehearsal import attacks_of, learner, policy
 
 Progress = Callable[[int], object]
 
@@ -141,119 +140,24 @@ def public_schema(study: Study) -> Schema:
     """
     if study.clients.partition == "cohort":
         return cohort_study.public_schema(study)
-    dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
-    if dataset.schema is None:
+    source = study.data.source
+    if study.data.schema is None and source in bundled():
+        return schema_of(source)
+    if study.data.schema is None:
         raise StudyError(
             'a price needs a public schema; write schema = "schema.toml" under [data], for bounds '
             "read off the data are a release"
         )
-    return dataset.schema
-
-
-def check(study: Study) -> None:
-    """Build whatever a study names, so that a slip is told before anything is asked.
-
-    Raises:
-        InputError: an unknown learner, parameter, policy, query, mechanism or attack.
-    """
-    learner(study)
-    for choice in study.policies:
-        for guards in policy(choice, learner(study, choice), study.folder).guards.values():
-            for guard in guards:
-                mechanism_of(guard)
-    _attacks(study)
-
-
-def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or what learns under one of its policies.
-
-    Raises:
-        StudyError: an unknown parameter (the known ones are listed), or a learner that does not
-            learn from what the study is about.
-    """
-    choice = study.learner if policy is None else study.learner_under(policy.name)
-    made = _learner(choice, study.seed)
-    cohort = study.clients.partition == "cohort"
-    if cohort and not isinstance(made, RuleSearch):
+    if not source.endswith(".csv"):
+        return _schema_file(study, study.data.schema, study.data.target)
+    header = columns(study.folder / source)
+    schema = _schema_file(study, study.data.schema, study.data.target or header[-1])
+    named = {*schema.names, study.data.target, study.clients.column, study.data.individual}
+    for name in sorted(named - {None, *header}, key=str):
         raise StudyError(
-            f"learner {choice.name!r} does not learn from a cohort's rules; write "
-            'name = "RuleSearch" under [learner], or another source'
+            f"data file {source}: no column {name!r}; its columns are {', '.join(header)}"
         )
-    if isinstance(made, RuleSearch) and not cohort:
-        raise StudyError(
-            f"learner {choice.name!r} learns from a cohort's rules; write "
-            'source = "rules/" under [data] and partition = "cohort" under [clients]'
-        )
-    return made
-
-
-def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
-    build = plugins.load("learners", choice.name)
-    params = dict(choice.params)
-    if choice.learner is not None:
-        params["learner"] = _learner(choice.learner, seed)
-    try:
-        made: FederatedLearner = build(**params)
-    except TypeError:
-        known = ", ".join(sorted(build().get_params())) or "none"
-        raise StudyError(
-            f"learner {choice.name!r} does not take all of the parameters "
-            f"{', '.join(params)}; it takes {known}"
-        ) from None
-    if "random_state" in made.get_params() and "random_state" not in params:
-        made.set_params(random_state=seed)
-    return made
-
-
-def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Policy:
-    """Build the policy that a study names, for its learner.
-
-    Raises:
-        StudyError: the learner's policy takes no such parameter.
-    """
-    if choice.base.endswith(".toml"):
-        return Policy.from_toml(folder / choice.base).renamed(choice.name)
-    propose: Callable[..., Policy] = model.published
-    if choice.base == "strict":
-        propose = partial(strict, model)
-    elif choice.base == "private":
-        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta)
-    try:
-        signature(propose).bind(**choice.params)
-    except TypeError:
-        raise StudyError(
-            f"policy {choice.name!r}: {type(model).__name__} does not take the params "
-            f"{', '.join(choice.params)} for {choice.base!r}"
-        ) from None
-    return propose(**choice.params).renamed(choice.name)
-
-
-def strict(model: FederatedLearner) -> Policy:
-    """What the learner publishes with strict suppression: its own form, or every guard made strict.
-
-    Raises:
-        PolicyError: no guard of the published policy suppresses anything.
-    """
-    if "strict" in signature(model.published).parameters:
-        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
-        return own
-    published = model.published()
-    guards = {
-        kind: tuple(_strict_guard(guard) for guard in several)
-        for kind, several in published.guards.items()
-    }
-    if guards == dict(published.guards):
-        raise PolicyError(
-            "this learner's published policy suppresses nothing, so there is no strict form of it; "
-            'leave the policy with base = "strict" out'
-        )
-    return replace(published, guards=guards)
-
-
-def _strict_guard(guard: Guard) -> Guard:
-    if guard.called != "nullify":
-        return guard
-    return replace(guard, options={**guard.options, "strict": True})
+    return schema
 
 
 class Watched(Disclosure):
@@ -298,7 +202,7 @@ def run(
 def attack(prepared: AnyPrepared, transcript: Transcript) -> list[Finding]:
     """Put every attack that a study names to a transcript."""
     truth, found = prepared.truth(), []
-    for tried in _attacks(prepared.study):
+    for tried in attacks_of(prepared.study):
         if tried.attackable(transcript):
             found.extend(tried.run(transcript, truth, prepared.schema))
     return found
@@ -310,11 +214,6 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     noise = TestNoise(study.seed) if study.noise == "test" else None
     adopted = policy(choice, model, study.folder)
     return audit_guards(model.plan(prepared.schema), prepared.schema, adopted, noise)
-
-
-def _attacks(study: Study) -> list[Any]:
-    names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
-    return [plugins.load("attacks", name)() for name in names]
 
 
 def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
@@ -333,15 +232,19 @@ def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) 
     }
 
 
+def _schema_file(study: Study, path: str, target: str | None) -> Schema:
+    schema = Schema.from_toml(study.folder / path)
+    if schema.target is None or target not in (None, schema.target.name):
+        raise StudyError(
+            f'schema file {path}: write target = "{target or "..."}", the column that the study '
+            "predicts"
+        )
+    return schema
+
+
 def _with_schema(study: Study, dataset: Dataset) -> Dataset:
     if study.data.schema is not None:
-        schema = Schema.from_toml(study.folder / study.data.schema)
-        if schema.target is None or schema.target.name != dataset.target:
-            raise StudyError(
-                f'schema file {study.data.schema}: write target = "{dataset.target}", '
-                "the column that the study predicts"
-            )
-        return replace(dataset, schema=schema)
+        return replace(dataset, schema=_schema_file(study, study.data.schema, dataset.target))
     private = [choice.name for choice in study.policies if choice.base == "private"]
     if private and dataset.schema is None:
         raise StudyError(

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import tomli_w
 
+from privfed.clients import check_alpha, named
 from privfed.errors import StudyError
 from privfed.exact import exact
 
@@ -67,6 +68,10 @@ class ClientsChoice:
     alpha: float = 1.0
 
 
+#: Delta of a private policy that names none.
+DELTA = "1e-5"
+
+
 @dataclass(frozen=True)
 class LearnerChoice:
     """What learns: ``[learner]``, a plugin's name and the parameters of its constructor.
@@ -101,7 +106,7 @@ class PolicyChoice:
     name: str
     base: str = ""
     epsilon: str | int | float | None = None
-    delta: str | int | float = "1e-5"
+    delta: str | int | float = DELTA
     params: dict[str, Any] = field(default_factory=dict)
     block: int = 1
     learner: LearnerChoice | None = None
@@ -317,6 +322,12 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
         raise StudyError(f"{where}: policy {policy.name!r}: block must be at least 1")
     if policy.params and policy.base.endswith(".toml"):
         raise StudyError(f"{where}: policy {policy.name!r} is a file; write its params there")
+    if policy.base != "private" and (policy.epsilon is not None or policy.delta != DELTA):
+        its = "the policy's own file" if policy.base.endswith(".toml") else 'base = "private"'
+        raise StudyError(
+            f"{where}: policy {policy.name!r} has another base than private, so its epsilon and "
+            f"delta would do nothing; leave them out, or write them with {its}"
+        )
     if policy.base == "private":
         _ = policy.exact_epsilon, policy.exact_delta
 
@@ -333,7 +344,12 @@ def _check_clients(clients: ClientsChoice, where: str) -> None:
     if not by_column and clients.column is not None:
         raise StudyError(f'{where}, [clients]: column goes with partition = "column"')
     if by_column and (clients.count is not None or clients.names is not None):
-        raise StudyError(f"{where}, [clients]: the column names the clients; leave count and names")
+        raise StudyError(
+            f"{where}, [clients]: the column names the clients; leave count and names out"
+        )
+    if clients.partition in ("iid", "dirichlet", "quantity"):
+        named(clients.count, clients.names)
+        check_alpha(clients.alpha)
 
 
 def _check_cohort(study: Study, where: str) -> None:

@@ -89,6 +89,10 @@ POLICIES = {
     "NaN": (('epsilon = "1"', "epsilon = nan"), "epsilon must be finite"),
     "a decimal comma": (('epsilon = "1"', 'epsilon = "1,0"'), "must be a number, not '1,0'; write"),
     "a misspelt key": (("spend =", "spned ="), "unknown key 'spned'; known are"),
+    "an unknown part": (
+        ("spend =", 'parts = ["mass"]\nspend ='),
+        "names the part 'mass'; its parts",
+    ),
 }
 
 
@@ -116,6 +120,12 @@ STUDIES = {
     ),
     "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
     "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be at least 2"),
+    "text for a number": (("sets = 2", 'sets = "two"'), "params: sets: expected int, got str"),
+    "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
+    "a budget beside published": (
+        ('name = "published"', 'name = "published"\nepsilon = "2"'),
+        "epsilon and delta would do nothing",
+    ),
     "a misspelt policy parameter": (
         ('epsilon = "4"', 'epsilon = "4"\nparams = { detph = 1 }'),
         "'private': FuzzyTreeRegressor does not take the params detph",

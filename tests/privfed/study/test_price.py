@@ -12,6 +12,7 @@ import pytest
 from privfed.accountant import Budget
 from privfed.errors import PolicyError
 from privfed.learners.base import Planned
+from privfed.limit import Limit
 from privfed.local import LocalDisclosure
 from privfed.policy import Guard, Policy
 from privfed.schema import Column, Schema
@@ -74,6 +75,29 @@ def test_a_guards_limit_limits_the_price() -> None:
     """What is answered twice is paid twice, however often it is planned."""
     found = price(PLAN, SCHEMA, _policy(Guard.of("laplace", spend="0.1", times=2)))
     assert found.amount[0] == Fraction(2, 10)
+
+
+def test_limits_are_held_against_the_plan() -> None:
+    """Three tenths exceed two per kind, and one tenth a round's twentieth; others may not apply."""
+    guard = Guard.of("laplace", spend="0.1")
+    limits = (
+        Limit(("kind",), Budget.of("0.2")),
+        Limit(("study", "round"), Budget.of("0.05")),
+        Limit(("month",), Budget.of("0.3")),
+        Limit(("month",), Budget.of("0.01"), {"study": "another"}),
+    )
+    found = price(PLAN, SCHEMA, _policy(guard, budget=Budget.of(1), limits=limits))
+    assert found.fits
+    assert found.over == (
+        "its limit of epsilon 0.2 per kind for small.histogram",
+        "its limit of epsilon 0.05 per study, round",
+    )
+
+
+def test_a_guard_of_a_part_that_does_not_exist_is_an_error() -> None:
+    """The parts that there are stand in the message."""
+    with pytest.raises(PolicyError, match="names the part 'sums'; its parts are counts"):
+        price(PLAN, SCHEMA, _policy(Guard.of("laplace", "sums", spend="0.1")))
 
 
 def test_a_mechanism_that_cannot_protect_is_an_error() -> None:

@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.errors import PolicyError
 from privfed.learners import FuzzyTreeRegressor
-from privfed.policy import Guard, Policy
-from privfed.study import LearnerChoice, Study, simulation
+from privfed.study import Study, simulation
 from privfed.study.output import Output
 from privfed.study.simulation import prepare
 
@@ -51,28 +49,6 @@ def test_a_clients_column_never_hides_a_feature() -> None:
     assert simulation._free("client", frame) == "client_"
 
 
-def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None:
-    """A learner that suppresses nothing has no strict form."""
-
-    class Plain(FuzzyTreeRegressor):
-        def published(self) -> Policy:  # type: ignore[override]
-            return Policy({"a": (Guard.of("nullify", times=2),), "b": (Guard.of("open"),)})
-
-    made = simulation.strict(Plain())
-    assert made.guards["a"][0].options == {"strict": True}
-    assert made.guards["a"][0].times == 2
-    assert made.guards["b"][0].options == {}
-    own = simulation.strict(FuzzyTreeRegressor())
-    assert own.guards == FuzzyTreeRegressor().published(strict=True).guards
-
-    class Open(FuzzyTreeRegressor):
-        def published(self) -> Policy:  # type: ignore[override]
-            return Policy({"a": (Guard.of("open"),)})
-
-    with pytest.raises(PolicyError, match="suppresses nothing"):
-        simulation.strict(Open())
-
-
 def test_a_silent_federation_leaves_a_report_without_a_model(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,24 +73,6 @@ def test_progress_counts_questions(study: Study, tmp_path: Path) -> None:
     metrics = output.read("published", "metrics.json")
     assert sum(moved) == metrics["questions"] > 0
     assert len(moved) == metrics["rounds"]
-
-
-def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
-    """With its own parameters, and the study's seed."""
-    inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
-    made = simulation.learner(
-        replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
-    )
-    params = made.get_params()
-    assert params["learner__rounds"] == 7
-    assert params["learner__random_state"] == study.seed
-
-
-def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
-    """Unless the study fixes it for the learner alone."""
-    assert simulation.learner(study).get_params()["random_state"] == study.seed
-    fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
-    assert simulation.learner(fixed).get_params()["random_state"] == 5
 
 
 def test_a_policy_may_reserve_its_charges_in_blocks(study: Study, tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""Whatever a study names, built: learners, policies and attacks, and the price of them all.
+
+Nothing here reads a record, so that every slip is told before anything is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from privfed import plugins
+from privfed.errors import PolicyError, StudyError
+from privfed.learners.base import FederatedLearner
+from privfed.learners.rule_search import RuleSearch
+from privfed.named import kinds_of, mechanism_of
+from privfed.policy import Guard, Policy
+from privfed.schema import Schema
+from privfed.study import LearnerChoice, PolicyChoice, Study
+from privfed.study.price import Price, price
+
+
+def rehearse(study: Study, schema: Schema) -> list[Price]:
+    """Build whatever a study names and price it, so that a slip is told before anything is asked.
+
+    Returns:
+        what one client would pay under each policy.
+
+    Raises:
+        InputError: an unknown learner, parameter, policy, query, part, mechanism or attack.
+    """
+    attacks_of(study)
+    learner(study)
+    models = [learner(study, choice) for choice in study.policies]
+    adopted = [
+        policy(choice, model, study.folder)
+        for choice, model in zip(study.policies, models, strict=True)
+    ]
+    for each in adopted:
+        kinds_of(each, ())
+        for guard in (guard for guards in each.guards.values() for guard in guards):
+            mechanism_of(guard)
+    for model in models:
+        model.check(schema)
+    plans = [model.plan(schema) for model in models]
+    return [price(plan, schema, each) for plan, each in zip(plans, adopted, strict=True)]
+
+
+def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
+    """Build a study's learner, or what learns under one of its policies.
+
+    Raises:
+        StudyError: an unknown parameter (the known ones are listed), or a learner that does not
+            learn from what the study is about.
+    """
+    choice = study.learner if policy is None else study.learner_under(policy.name)
+    made = _learner(choice, study.seed)
+    cohort = study.clients.partition == "cohort"
+    if cohort and not isinstance(made, RuleSearch):
+        raise StudyError(
+            f"learner {choice.name!r} does not learn from a cohort's rules; write "
+            'name = "RuleSearch" under [learner], or another source'
+        )
+    if isinstance(made, RuleSearch) and not cohort:
+        raise StudyError(
+            f"learner {choice.name!r} learns from a cohort's rules; write "
+            'source = "rules/" under [data] and partition = "cohort" under [clients]'
+        )
+    return made
+
+
+def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
+    build = plugins.load("learners", choice.name)
+    params = _typed(choice, build)
+    if choice.learner is not None:
+        params["learner"] = _learner(choice.learner, seed)
+    try:
+        made: FederatedLearner = build(**params)
+    except TypeError:
+        known = ", ".join(sorted(build().get_params())) or "none"
+        raise StudyError(
+            f"learner {choice.name!r} does not take all of the parameters "
+            f"{', '.join(params)}; it takes {known}"
+        ) from None
+    if "random_state" in made.get_params() and "random_state" not in params:
+        made.set_params(random_state=seed)
+    return made
+
+
+def _typed(choice: LearnerChoice, build: type[FederatedLearner]) -> dict[str, Any]:
+    """A learner's parameters as the types that its constructor names, where TOML can say them."""
+    named = get_type_hints(build.__init__)
+    typed = dict(choice.params)
+    for key in (key for key in typed if key in named):
+        try:
+            typed[key] = msgspec.convert(typed[key], named[key])
+        except msgspec.ValidationError as error:
+            told = str(error).replace("`", "")
+            raise StudyError(
+                f"learner {choice.name!r}, params: {key}: {told[0].lower()}{told[1:]}"
+            ) from None
+        except TypeError:  # a type of the learner's own, which it checks itself
+            continue
+    return typed
+
+
+def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Policy:
+    """Build the policy that a study names, for its learner.
+
+    Raises:
+        StudyError: the learner's policy takes no such parameter.
+    """
+    if choice.base.endswith(".toml"):
+        return Policy.from_toml(folder / choice.base).renamed(choice.name)
+    propose: Callable[..., Policy] = model.published
+    if choice.base == "strict":
+        propose = partial(strict, model)
+    elif choice.base == "private":
+        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta)
+    try:
+        signature(propose).bind(**choice.params)
+    except TypeError:
+        known = [name for name in signature(propose).parameters if name not in ("epsilon", "delta")]
+        raise StudyError(
+            f"policy {choice.name!r}: {type(model).__name__} does not take the params "
+            f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
+        ) from None
+    return propose(**choice.params).renamed(choice.name)
+
+
+def strict(model: FederatedLearner) -> Policy:
+    """What the learner publishes with strict suppression: its own form, or every guard made strict.
+
+    Raises:
+        PolicyError: no guard of the published policy suppresses anything.
+    """
+    if "strict" in signature(model.published).parameters:
+        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
+        return own
+    published = model.published()
+    guards = {
+        kind: tuple(_strict_guard(guard) for guard in several)
+        for kind, several in published.guards.items()
+    }
+    if guards == dict(published.guards):
+        raise PolicyError(
+            "this learner's published policy suppresses nothing, so there is no strict form of it; "
+            'leave the policy with base = "strict" out'
+        )
+    return replace(published, guards=guards)
+
+
+def _strict_guard(guard: Guard) -> Guard:
+    if guard.called != "nullify":
+        return guard
+    return replace(guard, options={**guard.options, "strict": True})
+
+
+def attacks_of(study: Study) -> list[Any]:
+    """Build the attacks that a study names, or all that are installed."""
+    names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
+    return [plugins.load("attacks", name)() for name in names]

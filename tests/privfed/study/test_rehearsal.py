@@ -1,0 +1,58 @@
+"""What a study names is built with its parameters, or told before anything is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from privfed.errors import PolicyError
+from privfed.learners import FuzzyTreeRegressor
+from privfed.policy import Guard, Policy
+from privfed.study import LearnerChoice, Study, rehearsal
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    """The built-in study."""
+    return Study.built_in()
+
+
+def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None:
+    """A learner that suppresses nothing has no strict form."""
+
+    class Plain(FuzzyTreeRegressor):
+        def published(self) -> Policy:  # type: ignore[override]
+            return Policy({"a": (Guard.of("nullify", times=2),), "b": (Guard.of("open"),)})
+
+    made = rehearsal.strict(Plain())
+    assert made.guards["a"][0].options == {"strict": True}
+    assert made.guards["a"][0].times == 2
+    assert made.guards["b"][0].options == {}
+    own = rehearsal.strict(FuzzyTreeRegressor())
+    assert own.guards == FuzzyTreeRegressor().published(strict=True).guards
+
+    class Open(FuzzyTreeRegressor):
+        def published(self) -> Policy:  # type: ignore[override]
+            return Policy({"a": (Guard.of("open"),)})
+
+    with pytest.raises(PolicyError, match="suppresses nothing"):
+        rehearsal.strict(Open())
+
+
+def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
+    """With its own parameters, and the study's seed."""
+    inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
+    made = rehearsal.learner(
+        replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
+    )
+    params = made.get_params()
+    assert params["learner__rounds"] == 7
+    assert params["learner__random_state"] == study.seed
+
+
+def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
+    """Unless the study fixes it for the learner alone."""
+    assert rehearsal.learner(study).get_params()["random_state"] == study.seed
+    fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
+    assert rehearsal.learner(fixed).get_params()["random_state"] == 5
