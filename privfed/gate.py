@@ -8,6 +8,7 @@ protect; make the bytes durable; send.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -62,6 +63,8 @@ __all__ = ["Gate", "Refused", "Shield", "assign", "open_reply"]
 
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
+#: Most failures of one kind: that a question failed can tell one bit, which no budget covers.
+MOST_FAILURES = 3
 #: Longest id, principal or kind, in characters: they are written into the ledger.
 NAME_LIMIT = 200
 
@@ -116,6 +119,7 @@ class Gate:
         self._view = View(capped(records, policy), self.schema, secret)
         #: What local effects kept for the owner; no question with an answer can read it.
         self.shelf: dict[str, Any] = {}
+        self._failures: Counter[str] = Counter()
         self._lock = threading.Lock()
         ledger.adopt(policy, study, amend)
         self._memory = Memory(ledger, chain(*self._mechanisms.values()), self._noise.secure)
@@ -173,6 +177,8 @@ class Gate:
 
     def _prepare(self, request: Request) -> tuple[Query, list[Shield], Charge]:
         query = self._decode(request)
+        if self._failures[request.kind] >= MOST_FAILURES:
+            raise Refused(Reason.FAULTY)
         shields = self._shields(query, self._parts(query), request.spend)
         return query, shields, self._memory.spare(self._charge(request, shields))
 
@@ -254,7 +260,7 @@ class Gate:
             raise Refused(Reason.UNSUPPORTED) from None
         model = "local" if is_local(shields) else "central"
         facts = {
-            "relation": "any-input" if model == "local" else self.policy.relation,
+            "relation": self._relation(model),
             "unit": self.policy.unit,
             "cap": self.policy.cap,
             "data": self.data,
@@ -276,6 +282,11 @@ class Gate:
             model,
             self._terms,
         )
+
+    def _relation(self, model: str) -> str:
+        """Local noise covers any input of an individual; over one rule, what the policy says."""
+        anything = model == "local" and self.policy.unit != "rule"
+        return "any-input" if anything else self.policy.relation
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
         """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
@@ -307,6 +318,7 @@ class Gate:
                 released |= self._protect(query, exact, shield)
             return self._sealed(request, released)
         except Exception:
+            self._failures[request.kind] += 1
             return Envelope.seal(Failure(self.owner, request.id))
 
     def _take_effect(self, request: Request, query: Query) -> Envelope:

@@ -80,6 +80,9 @@ class Sensitivity:
     def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:
         """Give the bound for a unit of privacy.
 
+        A bound over anything that an individual may hold needs no cap; a client may stand for many
+        individuals, so it is no bound for one.
+
         Args:
             unit: what one neighbour has more or less of (or other than).
             relation: add or remove one unit, or replace it.
@@ -93,8 +96,8 @@ class Sensitivity:
             record = self.replace_one or self.add_or_remove.times(2)
         if unit in ("record", "rule"):
             return record
-        if self.anything is not None:
-            return self.anything if cap is None else _smaller(self.anything, self._of(record, cap))
+        if unit == "individual" and self.anything is not None:
+            return self.anything
         if cap is None:
             raise PolicyError(
                 f"unit {unit!r} needs cap = the most records of one {unit}; "
@@ -118,12 +121,6 @@ def _whole(units: int) -> int:
         return index(units)
     except TypeError:
         raise QueryError("malformed", "a bound needs whole numbers of grid units") from None
-
-
-def _smaller(one: Bound, other: Bound) -> Bound:
-    return Bound(
-        min(one.l1, other.l1), min(one.l2_squared, other.l2_squared, other.l1**2, one.l1**2)
-    )
 
 
 @dataclass(frozen=True)

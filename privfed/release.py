@@ -30,6 +30,7 @@ class Reason(StrEnum):
     TIMES = "times"
     BUDGET = "budget"
     UNSOUND = "unsound-cost"
+    FAULTY = "faulty"
     SUPERSEDED = "policy-superseded"
     MISMATCH = "mismatch"
     INTERRUPTED = "interrupted"
@@ -45,8 +46,9 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.OVERSIZED: "the answer would have more cells than the policy allows",
     Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
     Reason.TIMES: "this kind of query has been answered as often as the policy allows",
-    Reason.BUDGET: "the charge does not fit what is left of the budget",
+    Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
     Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
+    Reason.FAULTY: "this kind of query has failed too often; its author must mend it",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",

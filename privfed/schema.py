@@ -68,7 +68,7 @@ class Column:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
         if not (_number(lower) and _number(upper) and (self.fill is None or _number(self.fill))):
             raise SchemaError(f"column {self.name!r}: lower, upper and fill are numbers, no text")
-        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+        if not (lower < upper and math.isfinite(upper - lower)):
             raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
         if self.fill is not None and not lower <= float(self.fill) <= upper:
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import PluginError
+from privfed.errors import PluginError, PolicyError
 from privfed.loss import Loss
 from privfed.maps import checked, libraries, mapped
 from privfed.mechanism import Guarded, Mechanism, Noised
@@ -102,10 +102,12 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
     if not part.exact:
         return array
     if array.dtype.kind == "f":
-        if not (np.abs(array) < 2.0**53).all() or not np.array_equal(np.trunc(array), array):
-            raise ValueError("an array on a grid must hold whole units below 2^53")
-        return array.astype(np.int64)
-    return array if array.dtype == bool else array.astype(np.int64)
+        if not np.array_equal(np.trunc(array), array):
+            raise ValueError("an array on a grid must hold whole units")
+        # where floats end being whole numbers; cutting there moves no two answers further apart
+        array = np.clip(array, -(2.0**53), 2.0**53)
+    whole: np.ndarray = array if array.dtype == bool else array.astype(np.int64)
+    return whole
 
 
 def as_released(
@@ -120,8 +122,16 @@ def as_released(
 
 
 def capped(records: Any, policy: Policy) -> Any:
-    """No more records of one unit than the policy's cap, on which its guarantee stands."""
-    if policy.unit == "individual" and isinstance(records, Records) and policy.cap is not None:
+    """No more records of one unit than the policy's cap, on which its guarantee stands.
+
+    Raises:
+        PolicyError: records that cannot be held to a cap.
+    """
+    if policy.cap is not None and not isinstance(records, Records):
+        raise PolicyError(
+            f"{type(records).__name__} cannot be held to a cap of records; leave cap out of the policy"
+        )
+    if policy.unit == "individual" and policy.cap is not None:
         return records.capped(policy.cap)
     if policy.unit == "client" and policy.cap is not None and len(records) > policy.cap:
         return records.take(np.arange(policy.cap))

@@ -136,7 +136,7 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
             with a head and no ledger is not intact.
     """
     accountant = _accountant(policy)
-    gauge = _Gauge(accountant, _delta(policy, accountant))
+    gauge = _Gauge(accountant, _delta(policy, accountant), ceiling=policy.budget is not None)
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
         _client(name, rows[name], policy, gauge, _intact(ledger, heads.get(name)))
@@ -163,16 +163,22 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
 
 @dataclass
 class _Gauge:
-    """Turns totals into epsilon at one delta; clients that are asked alike share the work."""
+    """Turns totals into epsilon at one delta; clients that are asked alike share the work.
+
+    Without a ceiling fixed in advance, only an odometer is valid at a moment that may depend on
+    the releases.
+    """
 
     accountant: Accountant
     delta: Fraction
+    ceiling: bool
     known: dict[Amount, float] = field(default_factory=dict)
     risks: dict[Amount, Risk] = field(default_factory=dict)
 
     def epsilon(self, total: Amount) -> float:
         if total not in self.known:
-            self.known[total] = float(self.accountant.guarantee(total, self.delta)[0])
+            state = self.accountant.guarantee if self.ceiling else self.accountant.odometer
+            self.known[total] = float(state(total, self.delta)[0])
         return self.known[total]
 
     def risk(self, total: Amount) -> Risk:

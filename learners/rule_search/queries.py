@@ -21,6 +21,8 @@ from privfed.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.query import CohortQuery, View
 from privfed.schema import Schema
 
+#: Symbols are stored in two bytes.
+MOST_SYMBOLS = 2**16
 #: How a frequency oracle's answer is written.
 Encoding = Literal["unary", "hashed"]
 
@@ -78,11 +80,13 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
     prefix stands directly before the templates that extend it.
 
     Raises:
-        QueryError: ``malformed`` for none at all, ``false-partition`` for nested templates, whose
+        QueryError: ``malformed`` for none at all or an impossible symbol, ``false-partition`` for nested templates, whose
             answers could be averaged over one rule.
     """
     if not templates:
         raise QueryError("malformed", "a question needs at least one template")
+    if not all(0 < symbol < MOST_SYMBOLS for template in templates for symbol in template):
+        raise QueryError("malformed", "a template has a symbol that no grammar has")
     ordered = sorted(templates)
     for one, following in pairwise(ordered):
         if following[: len(one)] == one:

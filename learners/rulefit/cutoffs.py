@@ -16,6 +16,8 @@ from privfed.schema import Column, Schema
 
 #: Most cut-offs of one covariate: codes must fit a byte.
 MOST_CUTS = 250
+#: Largest number that a question may multiply by, so that no record's contribution overflows.
+LARGEST = 2.0**20
 
 
 def inner_edges(column: Column, bins: int) -> np.ndarray:
@@ -57,17 +59,26 @@ class Cutoffs:
     upper: np.ndarray
     scale: np.ndarray
 
-    def check(self, features: int) -> None:
-        """Hold the values to the schema.
+    def check(self, schema: Schema) -> None:
+        """Hold the values to the schema, and to sizes with which no sum can overflow.
+
+        A question whose answer overflows for some records and not for others would tell them apart.
 
         Raises:
-            QueryError: a wrong number of covariates, cut-offs that do not rise, NaN.
+            QueryError: a wrong number of covariates, cut-offs that do not rise, limits more than a
+                width beyond the bounds, scales that are out of all proportion to it, NaN.
         """
+        features, width = len(schema.features), schema.upper - schema.lower
         arrays = (self.lower, self.upper, self.scale)
         if len(self.cuts) != features or any(array.shape != (features,) for array in arrays):
             raise QueryError("malformed", "cut-offs and limits are needed for every covariate")
         if not all(np.isfinite(array).all() for array in arrays) or not (self.scale > 0).all():
             raise QueryError("malformed", "limits and scales must be finite, scales above 0")
+        near = (self.lower >= schema.lower - width) & (self.upper <= schema.upper + width)
+        if not (near & (self.lower <= self.upper)).all():
+            raise QueryError("malformed", "limits must lie by the bounds, and rise")
+        if not ((self.scale >= width / LARGEST) & (self.scale <= width * LARGEST)).all():
+            raise QueryError("malformed", "scales must be in proportion to the bounds' widths")
         for cuts in self.cuts:
             rising = len(cuts) <= MOST_CUTS and bool((np.diff(cuts) > 0).all())
             if not rising or not np.isfinite(cuts).all():

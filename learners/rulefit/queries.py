@@ -13,7 +13,7 @@ from privfed import wire
 from privfed.errors import QueryError
 from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses, residuals
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
-from privfed.learners.rulefit.cutoffs import Cutoffs, bins_needed, inner_edges
+from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
 from privfed.learners.rulefit.rules import Terms
 from privfed.part import Bound, Part, PartType, Sensitivity
 from privfed.query import Query, View
@@ -90,7 +90,7 @@ class BoostedRules(Query):
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``boxes`` of cut-off codes by (rule, feature, side), and ``mentions`` by rule."""
         _check_target(schema)
-        self.cutoffs.check(len(schema.features))
+        self.cutoffs.check(schema)
         grow = self.boosting
         sane = 1 <= grow.trees <= MOST_TREES and 2 <= grow.leaves <= 64 and grow.min_leaf >= 1
         if not sane or not (0 < grow.shrinkage <= 1 and 0 <= grow.subsample <= 1):
@@ -123,7 +123,7 @@ class _Model(Query):
         _check_target(schema)
         if len(self.terms.boxes) > MOST_RULES:
             raise QueryError("malformed", f"at most {MOST_RULES} rules can be asked about")
-        self.terms.check(len(schema.features))
+        self.terms.check(schema)
 
     def _design(self, view: View, dtype: type[np.floating[Any]]) -> np.ndarray:
         """The design matrix, kept for the next question about the same terms."""
@@ -238,9 +238,11 @@ class Objective(_Model):
 class Gradient(_Model):
     """The sum of the records' gradients, each clipped to a public norm.
 
-    What `private` releases in each round. A record's gradient is its residual times its (scaled) columns. The residual is clipped to
-    [-1, 1] and the columns' norm to C = ``clip``; each coordinate is then cut towards zero to whole
-    grid units, which makes no norm longer.
+    What `private` releases in each round. A record's gradient is its residual times its (scaled)
+    columns. The residual is clipped to [-1, 1] and the columns' norm to C = ``clip``; each
+    coordinate is then cut towards zero to whole grid units, which makes no norm longer. Weights,
+    scales and cut-offs are held to sizes with which everything stays finite: a question that failed
+    for some records only would tell them apart at no cost.
 
     Sensitivity: so a record moves the vector by at most C / grid in L2, whatever the terms, and by
     at most sqrt(1 + K) times that in L1. Replacing one moves it by twice as much.
@@ -262,6 +264,8 @@ class Gradient(_Model):
         """``gradient`` by term, the intercept first."""
         self._check(schema)
         _check_vectors(self.terms, self.weights, self.scales)
+        if max(np.abs(self.weights).max(), np.abs(self.scales).max()) > LARGEST:
+            raise QueryError("malformed", "weights and scales must not exceed 2^20")
         if not 2**-10 <= self.clip <= 2**10:
             raise QueryError("malformed", "clip must lie between 2^-10 and 2^10")
         terms = 1 + len(self.terms)
@@ -280,7 +284,7 @@ class Gradient(_Model):
         norms = np.sqrt(design**2 @ self.scales**2)
         factor = residual * np.minimum(1, self.clip / np.maximum(norms, self.clip / 2))
         units = np.trunc(design * (factor / float(GRADIENT_GRID))[:, None] * self.scales)
-        return {"gradient": units.sum(axis=0)}
+        return {"gradient": units.sum(axis=0, dtype=np.int64)}
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

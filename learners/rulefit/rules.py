@@ -180,14 +180,14 @@ class Terms:
     boxes: np.ndarray
     linear: tuple[int, ...]
 
-    def check(self, features: int) -> None:
+    def check(self, schema: Schema) -> None:
         """Hold the terms to the schema.
 
         Raises:
             QueryError: boxes that are no intervals of codes, unknown covariates.
         """
-        self.cutoffs.check(features)
-        boxes = self.boxes
+        self.cutoffs.check(schema)
+        features, boxes = len(schema.features), self.boxes
         if boxes.ndim != 3 or boxes.shape[1:] != (features, 2) or boxes.dtype != np.uint8:
             raise QueryError("malformed", "rules are pairs of codes for every covariate")
         if len(boxes) and not (boxes[..., 0] < boxes[..., 1]).all():

@@ -14,7 +14,7 @@ from privfed import Gate, Guard, Records
 from privfed.errors import QueryError
 from privfed.gate import open_reply
 from privfed.query import Query, View
-from privfed.release import Failure, Reason, Request
+from privfed.release import Failure, Reason, Release, Request
 from privfed.testing.gates import Watched, events, reason, reply
 from privfed.testing.queries import Histogram, LevelSums
 from privfed.wire import encode
@@ -43,6 +43,22 @@ def boom(view: View) -> np.ndarray:
     raise ValueError(f"record {view.table.x[0]} is odd: 7318.25")
 
 
+def test_a_sum_beyond_all_numbers_is_cut_and_answered(watched: Callable[..., Gate]) -> None:
+    """It cannot tell by a failure that it was so large."""
+    gate = watched(behave=lambda view: np.array([np.inf]))
+    reply = open_reply(gate.serve(encode(request(query=Watched()))))
+    assert isinstance(reply, Release)
+
+
+def test_a_kind_that_failed_three_times_is_refused(watched: Callable[..., Gate]) -> None:
+    """Each failure may tell a bit that no budget covers, so that they are counted."""
+    gate = watched(behave=boom)
+    for number in range(3):
+        assert reason(gate, request(str(number), Watched())) is None
+    assert reason(gate, request("3", Watched())) == Reason.FAULTY
+    assert len(Watched.evaluated) == 3
+
+
 @pytest.mark.parametrize(
     "behave",
     [
@@ -51,7 +67,6 @@ def boom(view: View) -> np.ndarray:
         lambda view: np.zeros((1, 1), int),
         lambda view: np.array([0.5]),
         lambda view: np.array([np.nan]),
-        lambda view: np.array([np.inf]),
         lambda view: np.array(["7318.25"]),
         lambda view: None,
         lambda view: 1 / 0,

@@ -21,8 +21,10 @@ from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.part import GRID
 from privfed.query import View
+from privfed.schema import Column, Schema
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
+SCHEMA = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
 PEOPLE = 4
 
 
@@ -149,6 +151,20 @@ def test_malformed_questions(question: TemplateBits) -> None:
     with pytest.raises(QueryError) as caught:
         question.parts(SCHEMA)
     assert caught.value.reason == "malformed"
+
+
+@pytest.mark.parametrize("symbol", [2**16, 2**40, 0, -1])
+def test_a_symbol_that_no_grammar_has_is_no_question(symbol: int) -> None:
+    """It must be refused whoever is asked: a failure for some would tell what they hold."""
+    template = ((1, symbol),)
+    for question in (
+        TemplateBits(Asked.everybody(3), GRAMMAR.digest, template),
+        SampledRule(Asked.everybody(3), GRAMMAR.digest, template, 4),
+        HashedRule(Asked.everybody(3), GRAMMAR.digest, template, 4),
+        Parameters(Asked.everybody(3), GRAMMAR.digest, template, (1,)),
+    ):
+        with pytest.raises(QueryError, match="no grammar has"):
+            question.parts(SCHEMA)
 
 
 @pytest.mark.parametrize(("structure", "width"), [(STRUCTURES[0], 9), (LEVEL[-1], 2), ((999,), 1)])

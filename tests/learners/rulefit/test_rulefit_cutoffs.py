@@ -63,7 +63,7 @@ def test_all_negative_counts_warn_and_give_even_cutoffs() -> None:
     with pytest.warns(UserWarning, match="budget is too small for 20 bins"):
         cutoffs = read_cutoffs(np.full((1, 20), -3), Schema((NUMBER,)), 20, 4)
     assert cutoffs.cuts[0] == pytest.approx((2.0, 4.0, 6.0, 8.0))
-    cutoffs.check(1)
+    cutoffs.check(Schema((NUMBER,)))
 
 
 def test_cutoffs_that_collapse_stay_valid() -> None:
@@ -72,7 +72,7 @@ def test_cutoffs_that_collapse_stay_valid() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cutoffs = read_cutoffs(counts[None], Schema((NUMBER,)), 10, 20)
-    cutoffs.check(1)
+    cutoffs.check(Schema((NUMBER,)))
     assert len(cutoffs.cuts[0]) == 1
     assert cutoffs.scale[0] > 0
 
@@ -92,9 +92,12 @@ def test_codes_agree_with_comparisons() -> None:
         Cutoffs(((1.0,),), np.array([np.nan]), np.ones(1), np.ones(1)),
         Cutoffs(((1.0,),), np.zeros(1), np.ones(1), np.zeros(1)),
         Cutoffs(((1.0,), ()), np.zeros(1), np.ones(1), np.ones(1)),
+        Cutoffs(((1.0,),), np.zeros(1), np.full(1, 1e300), np.ones(1)),
+        Cutoffs(((1.0,),), np.ones(1), np.zeros(1), np.ones(1)),
+        Cutoffs(((1.0,),), np.zeros(1), np.ones(1), np.full(1, 1e-300)),
     ],
 )
 def test_malformed_cutoffs_are_refused(broken: Cutoffs) -> None:
-    """Cut-offs that fall, NaN, a scale of zero, another number of covariates."""
+    """Cut-offs that fall, NaN, a scale of zero, other covariates, sizes that overflow."""
     with pytest.raises(QueryError):
-        broken.check(1)
+        broken.check(Schema((NUMBER,)))

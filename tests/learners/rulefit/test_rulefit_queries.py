@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from privfed.errors import QueryError
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     Gradient,
@@ -204,3 +204,29 @@ def test_questions_survive_the_wire(query: Query) -> None:
     rows = [(0.1 * k, k, k % 2) for k in range(10)]
     for name, array in units(query, rows).items():
         assert np.array_equal(units(again, rows)[name], array)
+
+
+@pytest.mark.parametrize("size", [1e200, -1e30, 2.0**21])
+@pytest.mark.parametrize("field", ["weights", "scales"])
+def test_a_gradient_of_numbers_that_overflow_is_no_question(field: str, size: float) -> None:
+    """It would fail for some records only, and a failure tells them apart."""
+    fields = {"weights": np.zeros(8), "scales": np.ones(8), field: np.r_[np.zeros(7), size]}
+    with pytest.raises(QueryError, match="must not exceed"):
+        Gradient(TERMS, fields["weights"], fields["scales"], 1.0, True).parts(SCHEMA)
+
+
+@given(
+    weights=arrays.arrays(float, 8, elements=st.sampled_from([0.0, -LARGEST, LARGEST])),
+    scales=arrays.arrays(float, 8, elements=st.sampled_from([0.0, -LARGEST, LARGEST, 1e-300])),
+    rows=st.lists(ROW, max_size=4),
+    logistic=st.booleans(),
+)
+def test_every_admitted_gradient_is_answered(
+    weights: np.ndarray, scales: np.ndarray, rows: list[tuple[float, int, int]], logistic: bool
+) -> None:
+    """Whatever the records are, at the largest numbers that are admitted."""
+    width = SCHEMA.upper - SCHEMA.lower
+    wild = Cutoffs(CUTOFFS.cuts, SCHEMA.lower - width, SCHEMA.upper + width, width / LARGEST)
+    query = Gradient(Terms(wild, BOXES, (0, 1)), weights, scales, 2.0**10, logistic)
+    query.parts(SCHEMA)
+    assert np.isfinite(units(query, rows)["gradient"]).all()

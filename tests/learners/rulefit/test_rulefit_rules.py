@@ -13,6 +13,7 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Terms, rule_of, union
 from privfed.schema import Column, Schema
 
+SCHEMA = Schema(tuple(Column(name, lower=-10, upper=10) for name in "ab"))
 ends = st.one_of(st.none(), st.integers(-3, 3).map(float))
 conditions = st.builds(Condition, st.sampled_from(["a", "b"]), ends, ends)
 GRID = np.array([[a, b] for a in np.arange(-4, 4.5, 0.5) for b in np.arange(-4, 4.5, 0.5)])
@@ -135,4 +136,4 @@ def test_union_drops_equal_rules_and_counts_them() -> None:
 def test_malformed_terms_are_refused(boxes: np.ndarray, linear: tuple[int, ...]) -> None:
     """Empty intervals, wrong shapes, unknown covariates."""
     with pytest.raises(QueryError):
-        Terms(cutoffs((0.0,), ()), boxes, linear).check(2)
+        Terms(cutoffs((0.0,), ()), boxes, linear).check(SCHEMA)
