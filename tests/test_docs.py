@@ -1,0 +1,230 @@
+"""What README and docs print is true: blocks run, commands and files exist, every key is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from runpy import run_path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privfed import Policy, Schema, plugins
+from privfed.cli import FINE, commands, status
+from privfed.data import bundled
+from privfed.errors import InputError
+from privfed.study import Study
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+TEXT = "\n".join(PAGES.values())
+#: Where a page says that something is the reader's own, a small one.
+PEOPLE = np.repeat([f"phone-{number}" for number in range(6)], 8)
+LABELS = np.arange(len(PEOPLE)) % 2 == 0
+SIGNALS = np.random.default_rng(0).normal(90, 10, (len(PEOPLE), 11, 2))
+SIGNALS[LABELS, :, 0] += 40
+OWN: Mapping[str, dict[str, Any]] = {
+    "rule-search": {"signals": SIGNALS, "labels": LABELS, "people": PEOPLE}
+}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of one language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL)
+
+
+def file_named(block: str) -> str | None:
+    """The file that a block's first line names, if it does."""
+    found = re.match(r"# (\S+\.\w+)\n", block)
+    return None if found is None else found[1]
+
+
+@pytest.fixture
+def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Does what a reader of a page does: saves its files and runs its Python, in an own folder."""
+
+    def lay(page: str) -> Path:
+        monkeypatch.chdir(tmp_path)
+        for block in blocks(page, "toml"):
+            (tmp_path / str(file_named(block))).write_text(block, encoding="utf-8")
+        for block in blocks(page, "python"):
+            (tmp_path / "reader.py").write_text(block, encoding="utf-8")
+            run_path("reader.py", dict(OWN.get(page, {})))
+        return tmp_path
+
+    return lay
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_toml_block_is_a_file(page: str) -> None:
+    """Each names its file in the first line, and is TOML."""
+    for block in blocks(page, "toml"):
+        assert file_named(block)
+        assert tomllib.loads(block)
+
+
+def test_every_fence_has_a_language() -> None:
+    """No block is passed over for want of one."""
+    fences = re.findall(r"^```(.*)$", TEXT, re.MULTILINE)
+    assert set(fences[::2]) == {"python", "toml"}
+    assert set(fences[1::2]) == {""}
+
+
+@pytest.mark.parametrize("page", ["README", "files", "rule-search"])
+def test_studies_run_as_printed(
+    page: str, laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Priced and carried out; every policy learns to the end, and none that is private is open."""
+    folder = laid_out(page)
+    study = Study.from_toml(folder / "study.toml")
+    assert status(["price", "study.toml"]) == FINE
+    assert status(["run", "study.toml", "--out", "out"]) == FINE
+    for policy in study.policies:
+        assert "stopped" not in json.loads(Path("out", policy.name, "metrics.json").read_text())
+    finite = {line.split()[0] for line in capsys.readouterr().out.splitlines() if "epsilon" in line}
+    assert {p.name for p in study.policies if p.base == "private"} <= {
+        name.rstrip(":") for name in finite
+    }
+
+
+def test_the_readme_s_python_prints_rules_and_a_finite_budget(
+    laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Linguistic rules, then a line for each hospital."""
+    laid_out("README")
+    printed = capsys.readouterr().out
+    assert "IF " in printed and "THEN days = " in printed
+    assert printed.count("record") == 3
+    assert "inf" not in printed
+
+
+def test_the_plugins_pass_their_kits(tmp_path: Path) -> None:
+    """The page's module and its test file, run by pytest as a reader would."""
+    python = blocks("plugins", "python")
+    whole = {str(name): block for block in python if (name := file_named(block))}
+    whole["test_yours.py"] = "\n\n".join(block for block in python if not file_named(block))
+    for name, source in whole.items():
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = int(re.findall(r"(\d+) passed", done.stdout)[0])
+    assert passed >= sum(source.count("def test_") for source in whole.values()) == 6
+
+
+def test_the_plugins_entry_points_are_the_page_s_classes() -> None:
+    """Known groups, and classes that the page defines under those names."""
+    (block,) = blocks("plugins", "toml")
+    source = "\n".join(blocks("plugins", "python"))
+    groups = tomllib.loads(block)["project"]["entry-points"]
+    assert set(groups) == {f"privfed.{group}" for group in plugins.GROUPS}
+    for names in groups.values():
+        for name, value in names.items():
+            cls = value.removeprefix("yours:")
+            assert f"class {cls}(" in source
+            assert name == cls or f'= "{name}"' in source
+
+
+def keys(read: Callable[[dict[str, Any]], object], *where: str) -> set[str]:
+    """The keys that a reader knows in a table, by its answer to one that it does not know."""
+    plain: Any = {"zzzz": 1}
+    for step in reversed(where):
+        plain = {step.strip("[]"): [plain] if step.startswith("[") else plain}
+    if where and read == Study.from_dict:
+        plain = STUDY | plain
+    with pytest.raises(InputError, match="known are") as caught:
+        read(plain)
+    return set(str(caught.value).split("known are ")[1].split(", "))
+
+
+STUDY = {
+    "name": "x",
+    "data": {"source": "iris"},
+    "clients": {"count": 2},
+    "learner": {"name": "x"},
+    "policy": [{"name": "published"}],
+}
+TABLES = [
+    (Study.from_dict, ()),
+    (Study.from_dict, ("data",)),
+    (Study.from_dict, ("clients",)),
+    (Study.from_dict, ("learner",)),
+    (Study.from_dict, ("[policy]",)),
+    (Schema.from_dict, ()),
+    (Schema.from_dict, ("[column]",)),
+    (Policy.from_dict, ()),
+    (Policy.from_dict, ("[guard]",)),
+    (Policy.from_dict, ("[limit]",)),
+]
+
+
+def test_every_key_of_the_three_files_is_explained_once() -> None:
+    """The page's tables, in order, name the keys that the readers know, and no other."""
+    tables = re.findall(r"^\| key.*\n\|---.*\n((?:\|.*\n)+)", PAGES["files"], re.MULTILINE)
+    assert len(tables) == len(TABLES)
+    for table, (read, where) in zip(tables, TABLES, strict=True):
+        named = [
+            name.strip("[]")
+            for row in table.splitlines()
+            for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+        ]
+        assert sorted(named) == sorted(keys(read, *where))  # type: ignore[arg-type]
+    assert all(f"`{name}`" in PAGES["files"] for name in bundled())
+
+
+def shown() -> list[str]:
+    """What the pages show as commands: indented lines and code in running text, Python left out."""
+    prose = re.sub(r"^```python\n.*?^```", "", TEXT, flags=re.MULTILINE | re.DOTALL)
+    return [*re.findall(r"^    (.*)$", prose, re.MULTILINE), *re.findall(r"`([^`\n]+)`", prose)]
+
+
+def test_every_command_exists() -> None:
+    """Each ``privfed WORD``, and each ``privfed ledger WORD``."""
+    found = {
+        pair for line in shown() for pair in re.findall(r"\bprivfed ([a-z]+)(?: (\w+))?", line)
+    }
+    assert {"audit", "price", "ledger", "plugins"} <= {name for name, _ in found}
+    for name, second in found:
+        command: Any = commands.commands.get(name)
+        assert command is not None, name
+        if name == "ledger":
+            assert second in command.commands, second
+
+
+def test_every_benchmark_exists_and_knows_its_words() -> None:
+    """Each file; the word after it is something that it can measure, the rest are its options."""
+    found = [one for line in shown() for one in re.findall(r"(benchmarks/\w+\.py)([^#]*)", line)]
+    assert found
+    for path, words in found:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        first, *rest = [*words.split(), ""]
+        known = re.findall(r'^    "(\w+)": \w+,$', source, re.MULTILINE)
+        assert first in ("", *known), f"{path} {first}"
+        assert all(f'"{one}"' in source for one in rest if one.startswith("--")), words
+
+
+def test_every_path_link_and_name_leads_somewhere() -> None:
+    """Files that are named, pages that are linked, dotted names of objects."""
+    for path in re.findall(r"\b(?:privfed|tests|benchmarks)/[\w/]+\.(?:py|toml)", TEXT):
+        assert (ROOT / path).is_file(), path
+    for page, text in PAGES.items():
+        folder = ROOT if page == "README" else ROOT / "docs"
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            assert (folder / link).is_file(), f"{page}: {link}"
+    for name in set(re.findall(r"`(privfed(?:\.\w+)+)`", TEXT)):
+        assert resolve_name(name) is not None
