@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -20,6 +21,9 @@ class AdditiveNoise(Mechanism):
     A law derives its scale from the joint sensitivity of the group, says what that costs, and draws.
     A group that no record can change is released as it is, for nothing.
     """
+
+    #: What estimators and attacks know the noise by; see :class:`.Noised`.
+    law: ClassVar[Literal["laplace", "gaussian"]]
 
     @abstractmethod
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
@@ -52,7 +56,7 @@ class AdditiveNoise(Mechanism):
         """The same scale for every part of the group."""
         if not changeable(group):
             return {}
-        return {name: Noised(self.name, self.scale(group, spend)) for name in group}
+        return {name: Noised(self.law, self.scale(group, spend)) for name in group}
 
     def protect(
         self,

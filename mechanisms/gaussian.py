@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Gaussian(AdditiveNoise):
 
     name: ClassVar[str] = "gaussian"
     currency: ClassVar[str | None] = "rho"
+    law: ClassVar[Literal["laplace", "gaussian"]] = "gaussian"
 
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
         """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""

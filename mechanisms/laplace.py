@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Laplace(AdditiveNoise):
 
     name: ClassVar[str] = "laplace"
     currency: ClassVar[str | None] = "epsilon"
+    law: ClassVar[Literal["laplace", "gaussian"]] = "laplace"
 
     def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
         """Scale of the noise in grid units, at least L1 / epsilon exactly."""
