@@ -177,8 +177,9 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
 @client_option
 def show(folder: Path, policy: str | None, client: str | None) -> int:
     """Show every row: when, what, of which kind, and at what cost."""
-    from privfed.reports.text import row
+    from privfed.reports.text import ROWS, row
 
+    click.echo(ROWS)
     for name, owner, one in _ledgers(folder, policy, client):
         for entry in one.entries():
             click.echo(f"{name:12} {owner:16} {row(entry)}")
@@ -299,14 +300,16 @@ def _verified(where: str, path: Path | None, head: Any) -> int:
             reached = one.verify(head)
     except LedgerError as error:
         click.echo(f"BROKEN {where}: {error}", err=True)
-        return 1
-    click.echo(f"intact {where}: {reached.seq} rows, head {reached.hash}")
-    return 0
+        return BREACH
+    click.echo(f"intact {where}: {reached.seq} rows, head {reached}")
+    return FINE
 
 
 def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
     from privfed.study import ledger_commands
 
+    if path.suffix != ".db" and not ledger_commands.is_database(path):
+        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
     try:
         click.echo(ledger_commands.verified(path, heads, public))
     except LedgerError as error:

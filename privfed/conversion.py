@@ -54,7 +54,8 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon.
 
     Raises:
-        PolicyError: delta is 0, and no rho above 0 has a guarantee without one.
+        PolicyError: delta is 0, and no rho above 0 has a guarantee without one; or epsilon is too
+            small for any rho.
     """
     if delta <= 0:
         raise PolicyError(
@@ -73,4 +74,7 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     rho, shrink = math.exp(root), 1e-13
     while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
         rho, shrink = rho * (1 - shrink), 2 * shrink
-    return Fraction(math.floor(Fraction(rho) * RESOLUTION), RESOLUTION)
+    whole = math.floor(Fraction(rho) * RESOLUTION)
+    if whole == 0:
+        raise PolicyError(f"epsilon {target:g} is too small for any noise; write a larger one")
+    return Fraction(whole, RESOLUTION)

@@ -7,7 +7,6 @@ covers is withheld.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -23,6 +22,7 @@ from privfed.exact import Number, exact, text
 from privfed.limit import Limit
 from privfed.mechanism import Mechanism
 from privfed.part import Relation, Unit
+from privfed.toml_file import read_toml, told
 
 #: Most cells of one answer; a query that asks for more is refused before anything is built.
 CELLS = 20_000_000
@@ -250,11 +250,10 @@ class Policy:
     @classmethod
     def from_toml(cls, path: str | Path) -> Policy:
         """Read a policy file."""
-        try:
-            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise PolicyError(f"policy file {path}: {error}") from None
-        return cls.from_dict(plain, f"policy file {path}")
+        where = f"policy file {path}"
+        plain = read_toml(path, where, PolicyError)
+        with told(where):
+            return cls.from_dict(plain, where)
 
     def to_toml(self, path: str | Path) -> None:
         """Write a policy file."""

@@ -6,7 +6,6 @@ Bounds come from here and never silently from data: a bound read off records is 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import SchemaError
+from privfed.toml_file import read_toml, told
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
@@ -178,11 +178,10 @@ class Schema:
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema file."""
-        try:
-            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SchemaError(f"schema file {path}: {error}") from None
-        return cls.from_dict(plain, f"schema file {path}")
+        where = f"schema file {path}"
+        plain = read_toml(path, where, SchemaError)
+        with told(where):
+            return cls.from_dict(plain, where)
 
     def to_toml(self, path: str | Path) -> None:
         """Write a schema file."""

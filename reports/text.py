@@ -65,6 +65,10 @@ def priced(price: Price) -> str:
     return "\n".join(lines)
 
 
+#: Heads of the columns that ``privfed ledger show`` fills.
+ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what and at what cost"
+
+
 def row(entry: Entry) -> str:
     """One ledger row on one line."""
     body = entry.body

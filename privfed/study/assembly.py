@@ -14,6 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import __version__
+from privfed.errors import InputError
 from privfed.policy import Policy
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
@@ -25,6 +26,10 @@ from privfed.study.simulation import AnyPrepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+#: File in an output folder: the digest of the records that were learned from.
+TRUTH = "data.sha256"
 
 
 def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
@@ -41,6 +46,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
         rehearse(study, prepared.schema)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
+        write_text(folder / TRUTH, prepared.digest + "\n")
         for choice in study.policies:
             with _bar(study, choice) as bar:
                 simulation.run(prepared, choice, output, bar.update)
@@ -50,8 +56,18 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
 
 
 def attack(output: Output) -> Report:
-    """Attack what a finished study released, and write its findings and report anew."""
-    _attack(simulation.prepare(output.study), output)
+    """Attack what a finished study released, and write its findings and report anew.
+
+    Raises:
+        InputError: the data have changed since, so that what attacks found would be scored wrongly.
+    """
+    prepared, known = simulation.prepare(output.study), output.folder / TRUTH
+    if known.is_file() and known.read_text(encoding="utf-8").strip() != prepared.digest:
+        raise InputError(
+            f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
+            "against what it ran on, so run it anew"
+        )
+    _attack(prepared, output)
     return write_report(output)
 
 

@@ -13,6 +13,12 @@ from privfed.ledger.statement import Line
 from privfed.release import Head
 
 
+def is_database(path: Path) -> bool:
+    """Whether a file begins as SQLite's do."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Ledger]:
     """Open a ledger's file to look at it."""

@@ -89,6 +89,8 @@ class Output:
     @classmethod
     def opened(cls, folder: str | Path) -> Output:
         """Open a finished output; an InputError where there is none."""
+        if not Path(folder).exists():
+            raise InputError(f"{folder}: there is no such folder or file")
         if not (Path(folder) / MARK).is_file():
             raise InputError(
                 f"folder {folder}: holds no study's output; give the --out of `privfed audit`"

@@ -23,6 +23,7 @@ from privfed.policy import Guard, Policy
 from privfed.schema import Schema
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.price import Price, price
+from privfed.toml_file import told
 
 
 def rehearse(study: Study, schema: Schema) -> list[Price]:
@@ -37,18 +38,22 @@ def rehearse(study: Study, schema: Schema) -> list[Price]:
     attacks_of(study)
     learner(study)
     models = [learner(study, choice) for choice in study.policies]
-    adopted = [
-        policy(choice, model, study.folder)
-        for choice, model in zip(study.policies, models, strict=True)
-    ]
-    for each in adopted:
-        kinds_of(each, ())
-        for guard in (guard for guards in each.guards.values() for guard in guards):
-            mechanism_of(guard)
     for model in models:
         model.check(schema)
-    plans = [model.plan(schema) for model in models]
-    return [price(plan, schema, each) for plan, each in zip(plans, adopted, strict=True)]
+    prices = []
+    for choice, model in zip(study.policies, models, strict=True):
+        with told(f"policy {choice.name!r}"):
+            adopted = policy(choice, model, study.folder)
+            _build(adopted)
+            prices.append(price(model.plan(schema), schema, adopted))
+    return prices
+
+
+def _build(adopted: Policy) -> None:
+    """Build every query and mechanism that a policy names."""
+    kinds_of(adopted, ())
+    for guard in (guard for guards in adopted.guards.values() for guard in guards):
+        mechanism_of(guard)
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients
+from privfed import clients, wire
 from privfed.cohort import CohortDisclosure
 from privfed.data import Dataset, bundled, columns, load
 from privfed.data import public_schema as schema_of
@@ -30,7 +30,7 @@ from privfed.noise import TestNoise
 from privfed.policy import Policy
 from privfed.query import Query
 from privfed.records import Records
-from privfed.release import Reply, Transcript
+from privfed.release import Release, Reply, Transcript
 from privfed.schema import Schema
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
@@ -96,6 +96,12 @@ class Prepared:
             "records": {str(name): int(size) for name, size in sizes.items()},
             "clipped": {name: count for name, count in clipped.items() if count},
         }
+
+    @property
+    def digest(self) -> str:
+        """Tells whether attacks are scored against the very records that the study ran on."""
+        rows = pd.util.hash_pandas_object(self.train, index=False)
+        return wire.digest(rows.to_numpy().tobytes())
 
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
@@ -166,7 +172,7 @@ class Watched(Disclosure):
     def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
         self.clients, self.schema = inner.clients, inner.schema
         self.people = inner.people if isinstance(inner, CohortDisclosure) else None
-        self.asked = self.rounds = 0
+        self.asked = self.rounds = self.released = 0
         self._inner, self._progress = inner, progress
 
     def _ask(
@@ -174,6 +180,9 @@ class Watched(Disclosure):
     ) -> Mapping[str, Sequence[Reply]]:
         replies = self._inner._ask(queries, clients, spend)
         self.asked, self.rounds = self.asked + len(queries), self.rounds + 1
+        self.released += sum(
+            isinstance(reply, Release) for several in replies.values() for reply in several
+        )
         self._progress(len(queries))
         return replies
 
@@ -221,6 +230,8 @@ def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) 
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
+        if not federation.released:
+            raise NobodyAnswered("every question was refused; see the reasons in the ledgers")
         metrics |= prepared.score(model, federation.schema)
     except NobodyAnswered as silence:
         metrics["stopped"] = str(silence)

@@ -5,14 +5,13 @@ A study is plain public data in TOML. Reading it checks every key and type; noth
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 import tomli_w
@@ -20,6 +19,7 @@ import tomli_w
 from privfed.clients import check_alpha, named
 from privfed.errors import StudyError
 from privfed.exact import exact
+from privfed.toml_file import read_toml, told
 
 T = TypeVar("T")
 Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
@@ -160,13 +160,9 @@ class Study:
     def from_toml(cls, path: str | Path) -> Study:
         """Read a study file; any fault is one StudyError that says what to write instead."""
         where = f"study file {path}"
-        try:
-            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise StudyError(f"{where}: cannot be read ({type(error).__name__})") from None
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"{where}: is no TOML: {error}") from None
-        return cls.from_dict(plain, where, Path(path).resolve().parent)
+        plain = read_toml(path, where, StudyError)
+        with told(where):
+            return cls.from_dict(plain, where, Path(path).resolve().parent)
 
     @classmethod
     def built_in(cls, name: str = BUILT_IN) -> Study:
@@ -278,6 +274,10 @@ def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, 
         made = msgspec.convert(dict(plain), type_)
     except msgspec.ValidationError as error:
         text = str(error).replace("`", "").replace(" - at $.", " at ")
+        if "enum" in text:
+            hints = get_type_hints(type_)
+            known = [get_args(hints[key]) for key in plain if text.endswith(f" at {key}")]
+            text += f"; write one of {', '.join(map(str, known[0]))}" if known else ""
         raise StudyError(f"{where}: {text[0].lower()}{text[1:]}") from None
     return {key: getattr(made, key) for key in plain}
 

@@ -212,8 +212,8 @@ def test_an_earlier_output_is_not_overwritten_unasked(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["report", "nowhere"], "holds no study's output"),
-        (["ledger", "verify", "nowhere"], "holds no study's output"),
+        (["report", "nowhere"], "there is no such folder or file"),
+        (["ledger", "verify", "nowhere"], "there is no such folder or file"),
         (["audit", "nowhere.toml"], "study file nowhere.toml: cannot be read"),
         (["sweep", "--epsilon", "1;2"], "--epsilon must be a number, not '1;2'"),
         (["sweep", "--epsilon", "1,nan"], "--epsilon must be finite"),
@@ -270,3 +270,25 @@ def test_an_interrupted_run_leaves_nothing(
     assert status(["run", str(write_study()), "--out", str(tmp_path / "out")]) == BAD_INPUT
     assert "interrupted" in capsys.readouterr().err
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_attacks_are_not_scored_against_other_data(
+    write_study: Callable[..., Path],
+    small_table: pd.DataFrame,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A table that changed since the run is told, and the findings stay as they are."""
+    out = tmp_path / "out"
+    study = write_study(table=small_table)
+    assert status(["run", str(study), "--out", str(out)]) == FINE
+    write_study(table=small_table.iloc[::-1])
+    _refused(capsys, ["attack", str(out)], "have changed since it ran")
+    assert not list(out.rglob("findings.json"))
+
+
+def test_a_file_that_is_no_ledger_is_bad_input_and_no_broken_ledger(
+    write_study: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong path accuses nobody."""
+    _refused(capsys, ["ledger", "verify", str(write_study())], "is no ledger; give")

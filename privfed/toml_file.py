@@ -1,0 +1,41 @@
+"""Reading the files that people write: schemas, policies and studies, all TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from privfed.errors import InputError
+
+
+def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:
+    """Read a file.
+
+    Args:
+        path: the file.
+        where: what messages call it.
+        error: what is raised where there is no such file, or it is no TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as fault:
+        why = (fault.strerror or type(fault).__name__).lower()
+        raise error(f"{where}: cannot be read ({why}); check its path") from None
+    except UnicodeDecodeError:
+        raise error(f"{where}: is no UTF-8 text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as fault:
+        raise error(f"{where}: is no TOML: {fault}") from None
+
+
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """Put the file's name before whatever is wrong inside, unless the message has it already."""
+    try:
+        yield
+    except InputError as error:
+        if where in str(error):
+            raise
+        raise type(error)(f"{where}: {error}") from None
