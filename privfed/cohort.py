@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from privfed.accountant import STATED, Amount
-from privfed.errors import InputError, PolicyError, QueryError
+from privfed.errors import InputError, LedgerError, PolicyError, QueryError
 from privfed.gate import Gate, Refused, Shield
-from privfed.ledger import Charge, Ledger, Spent
+from privfed.ledger import Charge, Entry, Ledger, Spent
 from privfed.ledger.allowances import (
     UNITS,
     Allowances,
@@ -45,6 +45,7 @@ class CohortGate(Gate):
             is known whom its questions ask.
         PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
             no individual, and each needs a budget of its own.
+        LedgerError: the ledger holds budgets of other individuals, or of these in another order.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class CohortGate(Gate):
         **settings: Any,
     ) -> None:
         self.people = len(records)
+        #: Tells the individuals and their order from any others; records that name nobody have none.
+        self.roster = str(getattr(records, "roster", ""))
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
         if settings.get("block", 1) != 1:
@@ -99,7 +102,7 @@ class CohortGate(Gate):
     def _charge(self, request: Request, shields: list[Shield]) -> Charge:
         """A charge that says, for the ledger, how many are asked and of how many."""
         charge = super()._charge(request, shields)
-        asked = {"asked": self._number, "people": self.people}
+        asked = {"asked": self._number, "people": self.people, "roster": self.roster}
         return replace(charge, facts={**charge.facts, **asked})
 
     def _affordable(self, spent: Spent, charge: Charge) -> bool:
@@ -120,10 +123,23 @@ class CohortGate(Gate):
             self._allowances.charge(self._asked, self._units)
             self._seen = head.seq
 
+    def _check_roster(self, entry: Entry) -> None:
+        """Budgets are kept by place, so that each place must be the same individual's."""
+        if entry.event != "reserved":
+            return
+        people, roster = entry.body.get("people"), entry.body.get("roster", "")
+        if people != self.people or roster != self.roster:
+            raise LedgerError(
+                f"{self.ledger.path or 'the ledger'}: holds the budgets of another cohort of "
+                f"{people} individuals; give the same ones in the same order, or give other people "
+                "a ledger of their own"
+            )
+
     def _synchronise(self) -> None:
         """Read all budgets from the ledger's rows."""
         self._allowances = Allowances(self.people, len(self.accountant.components))
         for entry in self.ledger.entries():
+            self._check_roster(entry)
             self._seen = entry.seq
             self._allowances.follow(entry, self.accountant, self._kinds)
 

@@ -8,11 +8,12 @@ individuals, and in nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from privfed import wire
 from privfed.errors import InputError
 from privfed.learners.stl.canonical import parameters
 from privfed.learners.stl.formula import Formula
@@ -33,6 +34,7 @@ class RuleBook:
         values: the rules' parameters scaled to [0, 1] by their public ranges, one after another.
         offsets: where each structure's values begin; a structure of m parameters held k times has
             k rows of m.
+        roster: tells the individuals and their order from any others; empty for unnamed ones.
     """
 
     grammar: Grammar
@@ -42,6 +44,7 @@ class RuleBook:
     holders: np.ndarray
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    roster: str = ""
 
     def __len__(self) -> int:
         return self.people
@@ -70,7 +73,8 @@ class RuleBook:
             for person, held in enumerate(rules.values())
             for rule in held
         ]
-        return cls.indexed(grammar, len(rules), sorted(entries, key=lambda entry: entry[:2]))
+        book = cls.indexed(grammar, len(rules), sorted(entries, key=lambda entry: entry[:2]))
+        return replace(book, roster=wire.digest(wire.encode(tuple(rules))))
 
     @classmethod
     def indexed(

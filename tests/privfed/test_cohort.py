@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from privfed.accountant import Budget
 from privfed.cohort import CohortDisclosure, CohortGate
-from privfed.errors import InputError, NobodyAnswered, PolicyError
+from privfed.errors import InputError, LedgerError, NobodyAnswered, PolicyError
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import Asked, Parameters, TemplateBits
 from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.formula import Formula
 from privfed.ledger import Ledger
 from privfed.limit import Limit
 from privfed.noise import TestNoise
@@ -30,6 +31,8 @@ from privfed.testing.queries import AboveMiddle
 
 BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
 TEMPLATES = BOOK.grammar.continuations(())
+STRUCTURE = next(iter(BOOK.valid(1)))
+MIDDLE = [(low + high) / 2 for low, high in BOOK.grammar.ranges(STRUCTURE)]
 
 
 def _policy(
@@ -123,6 +126,25 @@ def test_budgets_survive_the_process(tmp_path: Path) -> None:
     again = _gate(ledger=Ledger(path, "cohort"))
     assert again.allowances()[:, 0].tolist() == first.allowances()[:, 0].tolist()
     assert isinstance(_ask(again, _question(1, 0, 20), "0.5", "late"), Refusal)
+
+
+def test_budgets_belong_to_the_individuals_who_spent_them(tmp_path: Path) -> None:
+    """A newcomer, a leaver or another order would put a budget under another name."""
+    rules = [BOOK.grammar.formula(STRUCTURE, MIDDLE)]
+    held = {"ann": rules, "bob": rules, "cy": []}
+    path, policy = tmp_path / "ledger.db", _policy()
+    question = TemplateBits(Asked.everybody(3), BOOK.grammar.digest, (TEMPLATES[0],))
+
+    def opened(people: dict[str, list[Formula]]) -> CohortGate:
+        book = RuleBook.of(people, BOOK.grammar)
+        return CohortGate("cohort", book, policy, Ledger(path, "cohort"), noise=TestNoise(1))
+
+    assert isinstance(_ask(opened(held), question), Release)
+    assert opened(held).allowances()[:, 0].tolist() == [0.1] * 3
+    turned = dict(sorted(held.items(), reverse=True))
+    for others in ({**held, "abe": []}, {"ann": rules, "bob": rules}, turned):
+        with pytest.raises(LedgerError, match="budgets of another cohort of 3 individuals"):
+            opened(others)
 
 
 def test_two_gates_on_one_ledger_share_the_budgets() -> None:
