@@ -7,6 +7,7 @@ from privfed.ledger.statement import Line
 from privfed.loss import Loss
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
+from privfed.study.price import Line as Planned
 from privfed.study.price import Price
 
 
@@ -59,10 +60,21 @@ def priced(price: Price) -> str:
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
     for line in price.lines:
-        what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(line.loss)
-        lines.append(f"  {line.kind:24} x{line.times:<4} {what:20} {cost}  {', '.join(line.parts)}")
+        what, times = (
+            line.mechanism or "not in the policy",
+            "any" if line.together else f"x{line.times}",
+        )
+        lines.append(
+            f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
+        )
     return "\n".join(lines)
+
+
+def _cost(line: Planned) -> str:
+    if line.loss is None:
+        return "refused"
+    cost = in_words(line.loss)
+    return f"up to {cost} in all, as many questions as that buys" if line.together else cost
 
 
 def row(entry: Entry) -> str:

@@ -92,8 +92,10 @@ def prepare(study: Study, model: RuleSearch) -> PreparedCohort:
     """Read everybody's rules.
 
     Raises:
-        InputError: no such folder, no rule file in it, or a rule outside the grammar, by its line.
+        InputError: a parameter that makes no sense, no such folder, no rule file in it, or a rule
+            outside the grammar, by its line.
     """
+    model.check()
     schema = public_schema(study)
     grammar = Grammar.of(schema, model.operators, model.most_operators, model.horizon)
     rules = {path.stem: read_rules(path, grammar) for path in rule_files(study)}

@@ -207,6 +207,7 @@ def test_level_plans() -> None:
     assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
     plan = LevelPlan(Fraction(10), NU, 3, Fraction(3, 10), growth=Fraction(2))
     assert plan.amounts == (Fraction(1), Fraction(2), Fraction(4))
+    assert plan.questions == (Fraction(1), Fraction(2), Fraction(4), Fraction(3))
     with pytest.raises(InputError, match="plan"):
         LevelPlan(Fraction(10), NU, 0)
 

@@ -232,3 +232,49 @@ def test_every_strategy_s_price_is_its_epsilon(
     told = capsys.readouterr().out
     assert "at most epsilon 20.0000" in told
     assert "OVER" not in told
+
+
+def test_a_price_names_every_question_of_the_levels(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three levels and the last question, each at its own epsilon."""
+    assert status(["price", str(cohort(people=0))]) == FINE
+    lines = [line for line in capsys.readouterr().out.splitlines() if "templates" in line]
+    amounts = [float(line.split("ε ")[1].split()[0]) for line in lines]
+    assert len(amounts) == 4 and amounts == sorted(amounts)
+    assert sum(amounts) == pytest.approx(12, abs=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "uct"])
+def test_a_search_that_decides_itself_is_priced_in_words(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    """Nobody knows beforehand how often it asks, and the price says so."""
+    path = cohort(STUDY.replace('"levels"', f'"{strategy}"'), people=0)
+    assert status(["price", str(path)]) == FINE
+    told = capsys.readouterr().out
+    assert "up to ε 12 in all, as many questions as that buys" in told
+    assert "templates    x1" not in told
+
+
+@pytest.mark.parametrize("command", ["price", "run"])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("threshold = 0.2", "threshold = 2", "threshold must be above 0 and at most 1, not 2"),
+        ("threshold = 0.2", "threshold = 0.2\nhorizon = 0", "horizon must be a whole number"),
+        ('"levels"', '"guess"', "strategy must be one of"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_told_before_anything_is_asked(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    command: str, old: str, new: str, message: str,
+) -> None:  # fmt: skip
+    """By one line, whether the study is priced or run."""
+    path, out = cohort(STUDY.replace(old, new)), tmp_path / "out"
+    arguments = [command, str(path)] + ["--out", str(out)] * (command == "run")
+    assert status(arguments) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert message in told and "write for example" in told
+    assert told.count("\n") == 1
+    assert not out.exists()
