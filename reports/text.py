@@ -16,13 +16,18 @@ def summary(report: Report) -> str:
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = f"epsilon {policy.epsilon:.4g}" if policy.finite else "NO FINITE GUARANTEE"
-        worth = policy.metrics.get("value")
-        utility = "no model" if worth is None else f"{policy.metrics['measure']} {worth:.4g}"
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {utility} (simulation){_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
         )
     return "\n".join(lines)
+
+
+def _worth(policy: PolicyReport) -> str:
+    worth, told = policy.metrics.get("value"), policy.metrics.get("told")
+    if worth is None:
+        return told or "no model"
+    return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
 
 
 def _attacked(policy: PolicyReport) -> str:

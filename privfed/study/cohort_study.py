@@ -7,6 +7,7 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.rule_book import RuleBook
-from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.learners.stl.rule_file import read_rules
 from privfed.policy import Policy
 from privfed.records import Records
@@ -73,12 +74,13 @@ class PreparedCohort:
         """How many of the valid rules were found, and how many of the found ones are valid."""
         assert isinstance(model, RuleSearch)
         valid = self.book.valid(self.threshold * self.book.people)
-        found = [one.structure for one in model.found_]
+        found = {one.structure for one in model.found_}
         covered, precise = coverage(found, valid)
         return {
             "measure": "coverage of the valid rules",
             "better": "higher",
             "value": covered,
+            "told": told(found, valid),
             "baseline": 0.0,
             "scores": {"precision": precise, "valid rules": len(valid), "found rules": len(found)},
         }
@@ -86,6 +88,16 @@ class PreparedCohort:
     def facts(self) -> dict[str, Any]:
         """How much the cohort holds."""
         return {"individuals": self.book.people, "records": {NAME: self.book.rules}, "clipped": {}}
+
+
+def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
+    """What was found of what is valid, in words; a simulation's alone."""
+    right = len(set(found) & set(valid))
+    if not valid:
+        return f"no rule is valid; {len(found) or 'nothing'} found"
+    if not found:
+        return f"nothing found of {len(valid)} valid rules"
+    return f"{right} of {len(valid)} valid rules found, and {len(found) - right} not valid"
 
 
 def prepare(study: Study, model: RuleSearch) -> PreparedCohort:

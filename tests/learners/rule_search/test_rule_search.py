@@ -195,9 +195,11 @@ def test_the_vote_weighs_rules_by_their_shares() -> None:
 
 
 def test_coverage_and_precision() -> None:
-    """Shares of what is valid and of what was found; nothing to find is fully covered."""
+    """Shares of what is valid and of what was found; of nothing there is no share."""
     assert coverage([(1,), (2,), (3,)], {(1,), (4,)}) == (0.5, pytest.approx(1 / 3))
-    assert coverage([], set()) == (1.0, 1.0)
+    assert np.isnan(coverage([], set())).all()
+    assert coverage([], {(1,)})[0] == 0.0 and np.isnan(coverage([], {(1,)})[1])
+    assert np.isnan(coverage([(1,)], set())[0]) and coverage([(1,)], set())[1] == 0.0
 
 
 def test_level_plans() -> None:

@@ -13,6 +13,8 @@ import pytest
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
 from privfed.learners.rule_search.local_rules import write_cohort
+from privfed.learners.stl.grammar import Symbols
+from privfed.study.cohort_study import told
 
 STUDY = """
 name = "phones"
@@ -278,3 +280,34 @@ def test_a_parameter_that_makes_no_sense_is_told_before_anything_is_asked(
     assert message in told and "write for example" in told
     assert told.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "valid", "words"),
+    [
+        ([], [], "no rule is valid; nothing found"),
+        ([(1,)], [], "no rule is valid; 1 found"),
+        ([], [(1,), (2,)], "nothing found of 2 valid rules"),
+        ([(1,), (3,)], [(1,), (2,)], "1 of 2 valid rules found, and 1 not valid"),
+    ],
+)
+def test_what_was_found_is_told_in_words(
+    found: list[Symbols], valid: list[Symbols], words: str
+) -> None:
+    """Nothing is never called a whole."""
+    assert told(found, valid) == words
+
+
+def test_where_no_rule_is_valid_coverage_is_undefined(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither 1 nor 0 in any file, and words on the console and the page."""
+    out = tmp_path / "out"
+    path = cohort(STUDY.replace("threshold = 0.2", "threshold = 0.9"))
+    assert status(["run", str(path), "--out", str(out)]) == FINE
+    metrics = json.loads((out / "private" / "metrics.json").read_text())
+    assert (metrics["value"], metrics["scores"]["precision"]) == (None, None)
+    assert "no rule is valid; nothing found" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "no rule is valid; nothing found" in page
+    assert "coverage" not in page
