@@ -20,6 +20,7 @@ def summary(report: Report) -> str:
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
         )
+        lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
     return "\n".join(lines)
 
 

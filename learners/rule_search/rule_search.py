@@ -19,6 +19,7 @@ from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
+from privfed.learners.rule_search.outlook import Outlook, too_few
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.queries import (
@@ -30,7 +31,7 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.settings import check_choice, check_numbers
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
 from privfed.learners.stl.grammar import Grammar
 from privfed.least_epsilon import Exploration, Question, least_epsilon
 from privfed.part import Unit
@@ -225,15 +226,18 @@ class RuleSearch(FederatedLearner):
             equal = Equal(total, self.questions, self.threshold)
             return TreeSearch(asking, equal, seed=self.seed)
         if self.strategy == "parts":
-            answer = min(total, Fraction(MOST))
-            part = smallest_part(
-                asking.people, float(answer), self.threshold, self.margin, self.error
-            )
-            return TreeSearch(asking, Whole(answer, self.threshold), seed=self.seed, part=part)
+            whole = Whole(min(total, Fraction(MOST)), self.threshold)
+            part = self._part(asking.people, whole.total)
+            return TreeSearch(asking, whole, seed=self.seed, part=part)
         exploration = self._exploration()
         first = exploration.question(asking.people, float(asking.people), self.share)
         self._check_affordable(first, total)
         return TreeSearch(asking, Adaptive(exploration), seed=self.seed)
+
+    def _part(self, people: int, total: Fraction) -> int:
+        """Individuals of one question of ``parts``."""
+        answer = float(min(total, Fraction(MOST)))
+        return smallest_part(people, answer, self.threshold, self.margin, self.error)
 
     def _check_affordable(self, question: Question, total: Fraction) -> None:
         """One question must fit."""
@@ -323,6 +327,29 @@ class RuleSearch(FederatedLearner):
             query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
             planned.append(Planned(query, 1, spend))
         return planned
+
+    def outlook(self, schema: Schema, people: int) -> str:
+        """What it would take to count on finding rules, in one line; of public numbers alone.
+
+        Args:
+            schema: the public variables.
+            people: how many individuals there are.
+
+        Returns:
+            the line; empty where there is enough, and where that is not known: for ``sampled``, and
+            at a threshold of 1.
+        """
+        self.check()
+        if self.strategy == "sampled" or self.threshold == 1:
+            return ""
+        total, exploration = exact(self.epsilon, "epsilon"), self._exploration()
+        first = symbols_of(self._grammar(schema))
+        if self.strategy == "parts":
+            return too_few(exploration, people, first * self._part(people, total))
+        part = Fraction(1, self.questions if self.strategy == "equal" else first)
+        if self.strategy == "levels":
+            part = max(self._levels(total).questions) / total
+        return Outlook(exploration, people, total, part).told()
 
     def _spends(self) -> list[tuple[int, Fraction]]:
         """How often an individual is asked for structures, and at which epsilon."""

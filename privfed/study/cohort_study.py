@@ -71,12 +71,14 @@ class PreparedCohort:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """How many of the valid rules were found, and how many of the found ones are valid."""
+        """How many of the valid rules were found, how many found ones are valid, and what lacks."""
         assert isinstance(model, RuleSearch)
         valid = self.book.valid(self.threshold * self.book.people)
         found = {one.structure for one in model.found_}
         covered, precise = coverage(found, valid)
+        hint = model.outlook(schema, self.book.people) if covered == 0 else ""
         return {
+            **({"hint": hint} if hint else {}),
             "measure": "coverage of the valid rules",
             "better": "higher",
             "value": covered,

@@ -311,3 +311,14 @@ def test_where_no_rule_is_valid_coverage_is_undefined(
     page = (out / "report.html").read_text()
     assert "no rule is valid; nothing found" in page
     assert "coverage" not in page
+
+
+def test_a_cohort_that_is_too_small_is_told_what_would_be_enough(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the console and the page, where nothing valid was found."""
+    path = cohort(STUDY.replace('"levels"', '"uct"').replace('"12"', '"3"'), people=20)
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    line = "epsilon 3 is little for 20 individuals"
+    assert line in capsys.readouterr().out
+    assert line in (tmp_path / "out" / "report.html").read_text()
