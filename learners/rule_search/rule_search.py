@@ -224,7 +224,7 @@ class RuleSearch(FederatedLearner):
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
             equal = Equal(total, self.questions, self.threshold)
-            return TreeSearch(asking, equal, seed=self.seed)
+            return TreeSearch(asking, equal, seed=self.seed, total=total)
         if self.strategy == "parts":
             whole = Whole(min(total, Fraction(MOST)), self.threshold)
             part = self._part(asking.people, whole.total)
@@ -232,7 +232,7 @@ class RuleSearch(FederatedLearner):
         exploration = self._exploration()
         first = exploration.question(asking.people, float(asking.people), self.share)
         self._check_affordable(first, total)
-        return TreeSearch(asking, Adaptive(exploration), seed=self.seed)
+        return TreeSearch(asking, Adaptive(exploration), seed=self.seed, total=total)
 
     def _part(self, people: int, total: Fraction) -> int:
         """Individuals of one question of ``parts``."""

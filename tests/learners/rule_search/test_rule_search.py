@@ -218,3 +218,10 @@ def test_a_grammar_without_terminals_is_refused() -> None:
     """There is nothing to search."""
     with pytest.raises(InputError, match="terminals"):
         Grammar(())
+
+
+@pytest.mark.parametrize(("strategy", "epsilon"), [("equal", "1"), ("adaptive", "9"), ("uct", "9")])
+def test_a_search_keeps_its_own_epsilon_under_a_larger_ceiling(strategy: str, epsilon: str) -> None:
+    """What the price says of the structures holds, though the policy would allow 6000."""
+    model = _fitted(strategy, epsilon, questions=20, share=0.0)
+    assert 0 < model.spent_ <= float(epsilon)
