@@ -15,7 +15,10 @@ def summary(report: Report) -> str:
     """One line for each policy: guarantee, releases, utility, and what attacks got."""
     lines = [report.study.name]
     for policy in report.policies:
-        guarantee = f"epsilon {policy.epsilon:.4g}" if policy.finite else "NO FINITE GUARANTEE"
+        weak = ", weak" if policy.strength == "weak" else ""
+        guarantee = (
+            f"epsilon {policy.epsilon:.4g}{weak}" if policy.finite else "NO FINITE GUARANTEE"
+        )
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"

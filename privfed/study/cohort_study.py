@@ -99,7 +99,7 @@ def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
         return f"no rule is valid; {len(found) or 'nothing'} found"
     if not found:
         return f"nothing found of {len(valid)} valid rules"
-    return f"{right} of {len(valid)} valid rules found, and {len(found) - right} not valid"
+    return f"{right} of {len(valid)} valid rules found, {len(found) - right} found wrongly"
 
 
 def prepare(study: Study, model: RuleSearch) -> PreparedCohort:

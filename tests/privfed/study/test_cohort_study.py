@@ -86,6 +86,9 @@ def test_a_cohort_s_study_runs_and_is_reported(
     assert 12 < private["epsilon"] <= 20
     assert status(["ledger", "verify", str(out)]) == FINE
     assert "coverage" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "200 individuals answered" in page and "data owners answered" not in page
+    assert private["strength"] == "weak" and "of little practical worth" in page
 
 
 def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path) -> None:
@@ -288,7 +291,7 @@ def test_a_parameter_that_makes_no_sense_is_told_before_anything_is_asked(
         ([], [], "no rule is valid; nothing found"),
         ([(1,)], [], "no rule is valid; 1 found"),
         ([], [(1,), (2,)], "nothing found of 2 valid rules"),
-        ([(1,), (3,)], [(1,), (2,)], "1 of 2 valid rules found, and 1 not valid"),
+        ([(1,), (3,)], [(1,), (2,)], "1 of 2 valid rules found, 1 found wrongly"),
     ],
 )
 def test_what_was_found_is_told_in_words(
