@@ -160,6 +160,55 @@ def _check_share(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What a guarantee protects, for sentences.
+
+    Args:
+        one: its name.
+        many: the name of several.
+        person: whether it takes part, rather than being used.
+    """
+
+    one: str = "record"
+    many: str = "records"
+    person: bool = False
+
+    @property
+    def was(self) -> str:
+        """What a member did."""
+        return "took part" if self.person else "was used"
+
+    @property
+    def were(self) -> str:
+        """What members did."""
+        return "took part" if self.person else "were used"
+
+    @property
+    def members(self) -> str:
+        """The members."""
+        return f"the {self.many} {'who' if self.person else 'that'} {self.were}"
+
+    @property
+    def others(self) -> str:
+        """Those who are no members."""
+        which = "who took no part" if self.person else "that were not used"
+        return f"the {self.many} {which}"
+
+    @property
+    def rest(self) -> str:
+        """The members, where the others were just named."""
+        return "those who did" if self.person else "those that were"
+
+    @property
+    def guessed(self) -> str:
+        """What could be reconstructed."""
+        return f"A {self.one}'s data" if self.person else f"A {self.one}"
+
+
+RECORD = Subject()
+
+
+@dataclass(frozen=True)
 class Risk:
     """What an attacker can do at best, in numbers.
 
@@ -188,31 +237,33 @@ class Risk:
             curve.reconstructed(prior),
         )
 
-    def sentences(self) -> tuple[str, ...]:
-        """The figures in words."""
+    def sentences(self, subject: Subject = RECORD) -> tuple[str, ...]:
+        """The figures in words, about what the guarantee protects."""
         return (
-            *map(self._membership, self.found),
+            *(self._membership(rate, subject) for rate in self.found),
             f"No test has an advantage of more than {_percent(self.advantage)} in telling members.",
-            self._accusation(),
-            self._reconstruction(),
+            self._accusation(subject),
+            self._reconstruction(subject),
         )
 
-    def _membership(self, rate: float) -> str:
+    def _membership(self, rate: float, subject: Subject) -> str:
         return (
-            f"Who falsely accuses {_percent(rate)} of those who took no part finds at most "
-            f"{_percent(self.found[rate])} of those who did."
+            f"Who falsely accuses {_percent(rate)} of {subject.others} finds at most "
+            f"{_percent(self.found[rate])} of {subject.rest}."
         )
 
-    def _accusation(self) -> str:
+    def _accusation(self, subject: Subject) -> str:
         return (
-            f"If {_percent(self.prior)} of all suspects took part, an accusation at 1 % false "
-            f"alarms is right with a probability of at most {_percent(self.posterior)}."
+            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, an "
+            "accusation at 1 % false alarms is right with a probability of at most "
+            f"{_percent(self.posterior)}."
         )
 
-    def _reconstruction(self) -> str:
+    def _reconstruction(self, subject: Subject) -> str:
         return (
-            f"A record that could be guessed with a probability of {_percent(self.prior)} before "
-            f"can be reconstructed with one of at most {_percent(self.reconstructed)}."
+            f"{subject.guessed} that could be guessed with a probability of "
+            f"{_percent(self.prior)} before can be reconstructed with one of at most "
+            f"{_percent(self.reconstructed)}."
         )
 
 

@@ -30,11 +30,14 @@ class Planned:
         query: a question of the kind that will be asked, as costly as any of them.
         times: the most often it will be asked.
         spend: what the learner proposes to spend on each; none leaves it to the policy's guard.
+        together: whether ``spend`` is for all such questions together, as many as it buys; ``times``
+            is then 1.
     """
 
     query: Query
     times: int
     spend: Fraction | None = None
+    together: bool = False
 
 
 def check_round(wanted: int | None, clients: int) -> None:

@@ -62,6 +62,8 @@ class ClientAccount:
         intact: whether the chain verifies and passes through the head that the server saw.
         steps: every charged question in order.
         principals: who asked them.
+        people: how many individuals answered, of a cohort; the figures are then those of the one
+            who spent most.
     """
 
     client: str
@@ -81,6 +83,7 @@ class ClientAccount:
     intact: bool = True
     steps: list[Step] = field(default_factory=list)
     principals: set[str] = field(default_factory=set)
+    people: int | None = None
 
     @property
     def detection(self) -> float:
@@ -97,7 +100,7 @@ class KindLine:
         about: what it asks, in one sentence.
         parts: the names of its parts and what protected each.
         released: number of releases.
-        losses: the different losses of one release, in words.
+        losses: the different losses of one release, in words, from the least to the most.
         protected: whether every loss is finite.
         reasons: why there is no guarantee, where there is none.
     """
@@ -190,9 +193,10 @@ class _Gauge:
 def _client(
     name: str, rows: list[Entry], policy: Policy, gauge: _Gauge, intact: bool
 ) -> ClientAccount:
-    account = ClientAccount(name, intact=intact, head=(rows[-1].seq, rows[-1].hash))
-    accountant, total = gauge.accountant, gauge.accountant.nothing
     people = next((count for count in map(people_of, rows) if count is not None), None)
+    head = (rows[-1].seq, rows[-1].hash)
+    account = ClientAccount(name, intact=intact, head=head, people=people)
+    accountant, total = gauge.accountant, gauge.accountant.nothing
     each = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
     for row in rows:
@@ -260,11 +264,17 @@ def _kind(kind: str, bodies: list[dict[str, Any]]) -> KindLine:
     parts: dict[str, str] = {}
     for body in bodies:
         parts |= body.get("mechanisms", {})
-    losses = [Loss.from_dict(body["loss"]) for body in bodies]
+    losses = sorted((Loss.from_dict(body["loss"]) for body in bodies), key=_amount)
     reasons = dict.fromkeys(loss.unprotected for loss in losses if loss.unprotected)
     words = tuple(dict.fromkeys(in_words(loss) for loss in losses))
     finite = all(loss.finite for loss in losses)
     return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons))
+
+
+def _amount(loss: Loss) -> tuple[bool, Fraction, Fraction]:
+    """By what a loss is compared: none that is bounded exceeds one that is not."""
+    own = loss.rho if loss.epsilon is None else loss.epsilon
+    return not loss.finite, own or Fraction(0), loss.delta
 
 
 def about(kind: str) -> str:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from privfed.finding import Finding
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.study import Study
 
+#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none.
+Strength = Literal["safe", "weak", "open"]
+#: Detection at 1 % false alarms above which a finite guarantee is worth little.
+WEAK = 0.5
 _SEVERITIES = ("none", "some", "breach")
 
 
@@ -71,6 +75,19 @@ class PolicyReport:
     def detection(self) -> float:
         """Best membership detection at 1 % false positives against any client."""
         return max(client.detection for client in self.clients) if self.finite else 1.0
+
+    @property
+    def strength(self) -> Strength:
+        """What the guarantee is worth against the best possible attacker."""
+        if not self.finite:
+            return "open"
+        return "weak" if self.detection > WEAK else "safe"
+
+    @property
+    def people(self) -> int | None:
+        """How many individuals answered, of a cohort; none where data owners did."""
+        counts = [client.people for client in self.clients if client.people is not None]
+        return sum(counts) if counts else None
 
     @property
     def worst_off(self) -> ClientAccount | None:
@@ -153,6 +170,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "accountant": report.account.accountant.name,
         "budget": None if policy.budget is None else policy.budget.to_dict(),
         "guarantee": "finite" if report.finite else "none",
+        "strength": report.strength,
         "epsilon": report.epsilon,
         "membership_detection_at_1_percent": report.detection,
         "released": report.released,

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jinja2
 
+from privfed.accountants.risk import RECORD, Subject
 from privfed.finding import Finding
-from privfed.reports.account import ClientAccount
-from privfed.reports.budget import PolicyReport, Report
+from privfed.part import Unit
+from privfed.reports.account import ClientAccount, KindLine
+from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.pictures import timeline
 
 #: How a unit of privacy is called in a sentence.
-UNITS = {
-    "record": "each record",
-    "rule": "each rule",
-    "individual": "each person",
-    "client": "each data owner",
+SUBJECTS: Mapping[Unit, Subject] = {
+    "record": RECORD,
+    "rule": Subject("rule", "rules"),
+    "individual": Subject("person", "people", person=True),
+    "client": Subject("data owner", "data owners", person=True),
+}
+#: What a guarantee is called.
+GUARANTEES: Mapping[Strength, str] = {
+    "safe": "finite guarantee",
+    "weak": "weak guarantee",
+    "open": "no finite guarantee",
 }
 
 
@@ -35,9 +44,23 @@ def page(report: Report) -> str:
         "percent": percent,
         "size": size,
         "plain": plain_words,
+        "protected": lambda policy: subject(policy).one,
     }
-    environment.globals |= {"units": UNITS, "verdict": verdict, "share": share, "claim": claim}
-    pictures = {policy.name: timeline(policy.clients, policy.name) for policy in report.policies}
+    environment.globals |= {
+        "guarantees": GUARANTEES,
+        "subject": subject,
+        "answered": answered,
+        "verdict": verdict,
+        "share": share,
+        "cost": cost,
+        "claim": claim,
+        "caveat": caveat,
+    }
+    pictures = {
+        policy.name: timeline(policy.clients, policy.name)
+        for policy in report.policies
+        if policy.account.kinds
+    }
     text: str = environment.get_template("budget.html").render(report=report, pictures=pictures)
     return text
 
@@ -83,16 +106,50 @@ def share(client: ClientAccount) -> float:
     return min(100.0, 100 * client.epsilon / client.ceiling)
 
 
+def subject(policy: PolicyReport) -> Subject:
+    """What the policy protects."""
+    return SUBJECTS[policy.account.policy.unit]
+
+
+def answered(policy: PolicyReport) -> str:
+    """Who answered the questions: how many individuals of a cohort, or how many data owners."""
+    count, who = (
+        (len(policy.clients), "data owner")
+        if policy.people is None
+        else (policy.people, "individual")
+    )
+    return f"{number(count)} {who}{'' if count == 1 else 's'}"
+
+
+def cost(line: KindLine) -> str:
+    """What one release costs: the least and the most, where that differs."""
+    joined = " or " if len(line.losses) == 2 else " to "
+    ends = dict.fromkeys((line.losses[0], line.losses[-1]))
+    return joined.join(ends).replace("ε ", "ε\u00a0")
+
+
 def claim(policy: PolicyReport) -> str:
     """What the policy promises, in one sentence."""
-    unit = UNITS[policy.account.policy.unit]
+    unit = subject(policy).one
     if not policy.secure:
         return "No guarantee: the noise was seeded for a test, and can be computed again."
     if not policy.account.finite:
-        return f"No finite guarantee for {unit.replace('each', 'any', 1)}."
+        return f"No finite guarantee for any {unit}."
     delta = policy.clients[0].delta
     odds = f", except with a chance of 1 in {round(1 / delta):,}" if delta else ""
-    return f"Differential privacy for {unit} at each owner{odds}."
+    whole = policy.people is not None or policy.account.policy.unit == "client"
+    where = "" if whole else " at each owner"
+    return f"Differential privacy for each {unit}{where}{odds}."
+
+
+def caveat(policy: PolicyReport) -> str:
+    """What the policy's unit leaves open, in one sentence; empty where it is a person or more."""
+    if policy.account.policy.unit != "rule" or not policy.finite:
+        return ""
+    return (
+        "Nobody is protected as a person: whoever holds several rules is protected only up to the "
+        "sum over them."
+    )
 
 
 def verdict(found: Finding) -> str:

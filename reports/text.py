@@ -7,6 +7,7 @@ from privfed.ledger.statement import Line
 from privfed.loss import Loss
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
+from privfed.study.price import Line as Planned
 from privfed.study.price import Price
 
 
@@ -14,14 +15,23 @@ def summary(report: Report) -> str:
     """One line for each policy: guarantee, releases, utility, and what attacks got."""
     lines = [report.study.name]
     for policy in report.policies:
-        guarantee = f"epsilon {policy.epsilon:.4g}" if policy.finite else "NO FINITE GUARANTEE"
-        worth = policy.metrics.get("value")
-        utility = "no model" if worth is None else f"{policy.metrics['measure']} {worth:.4g}"
+        weak = ", weak" if policy.strength == "weak" else ""
+        guarantee = (
+            f"epsilon {policy.epsilon:.4g}{weak}" if policy.finite else "NO FINITE GUARANTEE"
+        )
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {utility} (simulation){_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
         )
+        lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
     return "\n".join(lines)
+
+
+def _worth(policy: PolicyReport) -> str:
+    worth, told = policy.metrics.get("value"), policy.metrics.get("told")
+    if worth is None:
+        return told or "no model"
+    return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
 
 
 def _attacked(policy: PolicyReport) -> str:
@@ -59,10 +69,21 @@ def priced(price: Price) -> str:
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
     for line in price.lines:
-        what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(line.loss)
-        lines.append(f"  {line.kind:24} x{line.times:<4} {what:20} {cost}  {', '.join(line.parts)}")
+        what, times = (
+            line.mechanism or "not in the policy",
+            "any" if line.together else f"x{line.times}",
+        )
+        lines.append(
+            f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
+        )
     return "\n".join(lines)
+
+
+def _cost(line: Planned) -> str:
+    if line.loss is None:
+        return "refused"
+    cost = in_words(line.loss)
+    return f"up to {cost} in all, as many questions as that buys" if line.together else cost
 
 
 #: Heads of the columns that ``privfed ledger show`` fills.

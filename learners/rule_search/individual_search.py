@@ -47,17 +47,18 @@ def smallest_part(
     """The fewest individuals of a question that tells (1 + margin) nu from nu.
 
     The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
-    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu.
+    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
+    below everybody where that would be more.
 
     Raises:
         InputError: not even the whole population is enough; the message says which epsilon is.
     """
-    share = (1 + margin) * threshold
+    share = min(1.0, (1 + margin) * threshold)
     deviations = float(stats.norm.ppf(1 - error))
 
     def needed(value: float) -> float:
         variance = share * (1 - share) + 1 / (4 * math.sinh(value / 2) ** 2)
-        return variance * (deviations / (margin * threshold)) ** 2
+        return variance * (deviations / (share - threshold)) ** 2
 
     if needed(epsilon) <= people:
         return math.ceil(needed(epsilon))

@@ -65,6 +65,12 @@ class LevelPlan:
         floors = [Fraction(math.floor(whole * w * FINENESS), FINENESS) for w in weights]
         return tuple(min(amount, Fraction(MOST)) for amount in floors)
 
+    @property
+    def questions(self) -> tuple[Fraction, ...]:
+        """Epsilon of every question of the longest run: each level's, and the last one's."""
+        left = self.total - sum(self.amounts)
+        return (*self.amounts, min(left, Fraction(MOST)))
+
 
 @dataclass
 class LevelSearch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +11,24 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-from privfed.learners.stl.formula import Formula, show
+from privfed.learners.stl.formula import Formula, rounded, show, significant
 from privfed.learners.stl.grammar import Symbols
 from privfed.learners.stl.robustness import robustness
+
+#: What stands beside the rules' figures, where they are read without privfed.
+NOTE = (
+    "share, with its 95 % limits low and high, is of the individuals who hold a rule of this "
+    "structure, whatever its thresholds and intervals; an estimate without bias may lie beyond 0 or 1"
+)
 
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """A rule with the share of individuals that are estimated to hold it.
+    """A rule with the share of individuals that are estimated to hold one of its structure.
 
     Args:
-        rule: the rule.
-        share: the estimate, unbiased before the rule was chosen for being large.
+        rule: the rule; its thresholds and intervals are a typical holder's, or noise.
+        share: of those who hold a rule of this structure, whatever its parameters: the estimate, unbiased before the rule was chosen for being large.
         deviation: standard deviation of the noise in it; where a question asks only a part of the
             people, who was drawn adds to that.
     """
@@ -31,14 +38,22 @@ class WeightedRule:
     deviation: float = 0.0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Confidence limits of the share by the normal law, within [0, 1]."""
+        """Confidence limits of the share by the normal law, within [0, 1].
+
+        Limits of 0 and 1 say that the releases about this structure told nothing.
+        """
         reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
-        return max(0.0, self.share - reach), min(1.0, self.share + reach)
+        low, high = np.clip([self.share - reach, self.share + reach], 0.0, 1.0)
+        return float(low), float(high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rule as text with its share and 95 % limits."""
+        """Give the rule as text with its share and 95 % limits, to six significant digits."""
         low, high = self.interval()
-        return {"rule": show(self.rule), "share": self.share, "low": low, "high": high}
+        figures = {"share": self.share, "low": low, "high": high}
+        return {
+            "rule": show(rounded(self.rule)),
+            **{name: significant(figure) for name, figure in figures.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,7 @@ class PopulationRules:
     def to_dict(self) -> dict[str, Any]:
         """Give the rules as text with their shares."""
         rules = [rule.to_dict() for rule in self.rules]
-        return {"variables": list(self.variables), "cut": self.cut, "rules": rules}
+        return {"variables": list(self.variables), "cut": self.cut, "note": NOTE, "rules": rules}
 
 
 def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
@@ -85,9 +100,12 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
     """Coverage and precision against the truth (DP-RuL equations 6 and 7); a simulation's alone.
 
     Returns:
-        |found and valid| / |valid| (1 if nothing is valid), and |found and valid| / |found| (1 if
-        nothing was found).
+        |found and valid| / |valid|, and |found and valid| / |found|; NaN for a share of nothing:
+        no rule is valid, or nothing was found.
     """
     known = set(found)
     right = len(known & set(valid))
-    return (right / len(valid) if valid else 1.0), (right / len(known) if known else 1.0)
+    return (
+        right / len(valid) if valid else math.nan,
+        right / len(known) if known else math.nan,
+    )

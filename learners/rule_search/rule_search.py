@@ -19,6 +19,7 @@ from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.individual_search import SampledSearch, Whole, smallest_part
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
+from privfed.learners.rule_search.outlook import Outlook, too_few
 from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.queries import (
@@ -29,7 +30,8 @@ from privfed.learners.rule_search.queries import (
     SampledRule,
     TemplateBits,
 )
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.learners.rule_search.settings import check_choice, check_numbers
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
 from privfed.learners.stl.grammar import Grammar
 from privfed.least_epsilon import Exploration, Question, least_epsilon
 from privfed.part import Unit
@@ -139,8 +141,8 @@ class RuleSearch(FederatedLearner):
         """Search, then ask for parameters if there is a budget for them.
 
         Raises:
-            InputError: an unknown strategy, or an epsilon that is too small for any question (the
-                message says what the least would be).
+            InputError: a parameter that makes no sense, or an epsilon that is too small for any
+                question (the message says what the least would be).
         """
         self._check()
         grammar = self._grammar(federation.schema)
@@ -157,15 +159,28 @@ class RuleSearch(FederatedLearner):
         self.rules_ = PopulationRules(tuple(rules), grammar.names)
         return self
 
+    def check(self, schema: Schema) -> None:
+        """Hold the parameters to what makes sense."""
+        self._check()
+
     def _check(self) -> None:
-        if self.strategy not in _UNITS:
-            raise InputError(f"strategy must be one of {', '.join(_UNITS)}, not {self.strategy!r}")
-        if self.encoding not in get_args(Encoding):
-            raise InputError(f"encoding must be unary or hashed, not {self.encoding!r}")
+        """Hold the parameters to what makes sense; every use of the learner does it first.
+
+        Raises:
+            InputError: one line that names the parameter, and says what to write.
+        """
+        check_choice("strategy", self.strategy, tuple(_UNITS))
+        check_choice("encoding", self.encoding, get_args(Encoding))
         exact(self.epsilon, "epsilon")
         exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
-        if self.questions < 1 or self.levels < 1 or self.slots < 1 or self.most_templates < 1:
-            raise InputError("questions, levels, slots and most_templates must be at least 1")
+        if exact(self.confirm, "confirm", zero=True) >= 1:
+            raise InputError(
+                f"RuleSearch: confirm must be from 0 to below 1, not {self.confirm!r}; "
+                'write for example confirm = "0.7"'
+            )
+        check_numbers(self.get_params(deep=False))
+        if self.strategy in ("adaptive", "uct", "parts"):
+            self._exploration()
 
     def _grammar(self, schema: Schema) -> Grammar:
         return Grammar.of(schema, self.operators, self.most_operators, self.horizon)
@@ -180,14 +195,7 @@ class RuleSearch(FederatedLearner):
         total = exact(self.epsilon, "epsilon")
         answer = min(total, Fraction(MOST))
         if self.strategy == "levels":
-            plan = LevelPlan(
-                total,
-                self.threshold,
-                self.levels,
-                exact(self.confirm, "confirm", zero=True),
-                most=self.most_templates,
-            )
-            return LevelSearch(asking, plan).run()
+            return LevelSearch(asking, self._levels(total)).run()
         if self.strategy == "sampled":
             return SampledSearch(
                 asking,
@@ -203,8 +211,15 @@ class RuleSearch(FederatedLearner):
             return self._best_first(asking, total).run(self.most_questions)
         return self._tree(asking, total).run(self.most_questions)
 
+    def _levels(self, total: Fraction) -> LevelPlan:
+        confirm = exact(self.confirm, "confirm", zero=True)
+        return LevelPlan(total, self.threshold, self.levels, confirm, most=self.most_templates)
+
+    def _exploration(self) -> Exploration:
+        return Exploration(self.threshold, self.error, self.margin, self.share)
+
     def _best_first(self, asking: Asking, total: Fraction) -> BestFirst:
-        exploration = Exploration(self.threshold, self.error, self.margin)
+        exploration = self._exploration()
         coarsest = exploration.looking_for(asking.people, asking.people)
         self._check_affordable(coarsest, total)
         spending = Spending(total, spread=self.questions, expected=self.expected)
@@ -213,17 +228,20 @@ class RuleSearch(FederatedLearner):
     def _tree(self, asking: Asking, total: Fraction) -> TreeSearch:
         if self.strategy == "equal":
             equal = Equal(total, self.questions, self.threshold)
-            return TreeSearch(asking, equal, seed=self.seed)
+            return TreeSearch(asking, equal, seed=self.seed, total=total)
         if self.strategy == "parts":
-            answer = min(total, Fraction(MOST))
-            part = smallest_part(
-                asking.people, float(answer), self.threshold, self.margin, self.error
-            )
-            return TreeSearch(asking, Whole(answer, self.threshold), seed=self.seed, part=part)
-        exploration = Exploration(self.threshold, self.error, self.margin, self.share)
+            whole = Whole(min(total, Fraction(MOST)), self.threshold)
+            part = self._part(asking.people, whole.total)
+            return TreeSearch(asking, whole, seed=self.seed, part=part)
+        exploration = self._exploration()
         first = exploration.question(asking.people, float(asking.people), self.share)
         self._check_affordable(first, total)
-        return TreeSearch(asking, Adaptive(exploration), seed=self.seed)
+        return TreeSearch(asking, Adaptive(exploration), seed=self.seed, total=total)
+
+    def _part(self, people: int, total: Fraction) -> int:
+        """Individuals of one question of ``parts``."""
+        answer = float(min(total, Fraction(MOST)))
+        return smallest_part(people, answer, self.threshold, self.margin, self.error)
 
     def _check_affordable(self, question: Question, total: Fraction) -> None:
         """One question must fit."""
@@ -269,6 +287,7 @@ class RuleSearch(FederatedLearner):
 
     def published(self) -> Policy:
         """The paper's protocol: randomized response and Laplace, spending counted, no ceiling."""
+        self._check()
         epsilon = exact(self.epsilon, "epsilon")
         return Policy(self._guards(epsilon, epsilon), name="published")
 
@@ -279,6 +298,7 @@ class RuleSearch(FederatedLearner):
             epsilon: the ceiling, parameters included.
             delta: unused; all losses are pure.
         """
+        self._check()
         total = exact(epsilon, "epsilon")
         return Policy(
             self._guards(total, total),
@@ -297,22 +317,49 @@ class RuleSearch(FederatedLearner):
         }
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """Every question at what it spends; where the search decides, one that spends it all."""
+        """Every question at what it spends; where the search decides, what all spend together."""
+        self._check()
         grammar, who = self._grammar(schema), Asked.everybody(self.people or 1)
         atom, spend = (1,), exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         bits: Query = TemplateBits(who, grammar.digest, (atom,))
         if self.strategy == "sampled":
             sampled = HashedRule if self.encoding == "hashed" else SampledRule
             bits = sampled(who, grammar.digest, (atom,), self.slots)
-        planned = [Planned(bits, times, each) for times, each in self._spends() if each > 0]
+        decides = self.strategy in ("adaptive", "uct")
+        planned = [Planned(bits, times, each, decides) for times, each in self._spends() if each]
         if spend > 0:
             query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
             planned.append(Planned(query, 1, spend))
         return planned
 
+    def outlook(self, schema: Schema, people: int) -> str:
+        """What it would take to count on finding rules, in one line; of public numbers alone.
+
+        Args:
+            schema: the public variables.
+            people: how many individuals there are.
+
+        Returns:
+            the line; empty where there is enough, and where that is not known: for ``sampled``, and
+            at a threshold of 1.
+        """
+        self._check()
+        if self.strategy == "sampled" or self.threshold == 1:
+            return ""
+        total, exploration = exact(self.epsilon, "epsilon"), self._exploration()
+        first = symbols_of(self._grammar(schema))
+        if self.strategy == "parts":
+            return too_few(exploration, people, first * self._part(people, total))
+        part = Fraction(1, self.questions if self.strategy == "equal" else first)
+        if self.strategy == "levels":
+            part = max(self._levels(total).questions) / total
+        return Outlook(exploration, people, total, part).told()
+
     def _spends(self) -> list[tuple[int, Fraction]]:
-        """How often the structures are asked for, and at which epsilon."""
+        """How often an individual is asked for structures, and at which epsilon."""
         total = exact(self.epsilon, "epsilon")
+        if self.strategy == "levels":
+            return [(1, amount) for amount in self._levels(total).questions]
         if self.strategy == "equal":
             return [(self.questions, Equal(total, self.questions, self.threshold).share)]
         once = self.strategy in ("parts", "sampled")

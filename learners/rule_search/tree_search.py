@@ -146,9 +146,10 @@ class TreeSearch:
         asking: whom to ask.
         allocation: how sharply.
         constant: C of the UCT score, sqrt 2 by convention.
-        seed: the order in which children are tried; public.
+        seed: the order in which children are tried, and with one more that of the individuals from
+            which fresh ones are taken; public.
         part: individuals per question, each question to fresh ones; none asks everybody.
-        order_seed: draws the public order of individuals from which fresh ones are taken.
+        total: epsilon that all questions to everybody may spend; none leaves it to the gates.
     """
 
     def __init__(
@@ -158,7 +159,9 @@ class TreeSearch:
         constant: float = math.sqrt(2),
         seed: int = 0,
         part: int | None = None,
+        total: Fraction | None = None,
     ) -> None:
+        self._left = total
         self._asking, self._allocation, self._constant = asking, allocation, constant
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
@@ -210,6 +213,7 @@ class TreeSearch:
         """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
+        self._spend(epsilon)
         counts = self._ask(template, epsilon)
         parent.untried.remove(template)
         child = Node(template, parent)
@@ -224,6 +228,13 @@ class TreeSearch:
         elif not self._allocation.final(self._size, cut):
             self._later.append(child)
         self._close(parent)
+
+    def _spend(self, epsilon: Fraction) -> None:
+        if self._left is None:
+            return
+        if epsilon > self._left:
+            raise NobodyAnswered("the budget is used up")
+        self._left -= epsilon
 
     def _close(self, node: Node) -> None:
         """Take explored nodes out of the tree, from here to the root."""

@@ -9,7 +9,7 @@ be open (``None``, written ``?``), and so may a whole subformula (:class:`Hole`)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privfed.errors import InputError
 
@@ -147,6 +147,18 @@ def operators(formula: Formula) -> int:
     """How many connectives, negations and temporal operators a formula has."""
     own = 0 if isinstance(formula, Atom | Hole) else 1
     return own + sum(operators(child) for child in children(formula))
+
+
+def significant(value: float, digits: int = 6) -> float:
+    """A number with so many significant digits, for people to read."""
+    return float(f"{value:.{digits}g}")
+
+
+def rounded(formula: Formula, digits: int = 6) -> Formula:
+    """The same formula, its thresholds with so many significant digits."""
+    if isinstance(formula, Atom) and formula.threshold is not None:
+        return replace(formula, threshold=significant(formula.threshold, digits))
+    return rebuilt(formula, tuple(rounded(child, digits) for child in children(formula)))
 
 
 def show(formula: Formula) -> str:

@@ -7,6 +7,7 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.rule_book import RuleBook
-from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.learners.stl.rule_file import read_rules
 from privfed.policy import Policy
 from privfed.records import Records
@@ -77,15 +78,18 @@ class PreparedCohort:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """How many of the valid rules were found, and how many of the found ones are valid."""
+        """How many of the valid rules were found, how many found ones are valid, and what lacks."""
         assert isinstance(model, RuleSearch)
         valid = self.book.valid(self.threshold * self.book.people)
-        found = [one.structure for one in model.found_]
+        found = {one.structure for one in model.found_}
         covered, precise = coverage(found, valid)
+        hint = model.outlook(schema, self.book.people) if covered == 0 else ""
         return {
+            **({"hint": hint} if hint else {}),
             "measure": "coverage of the valid rules",
             "better": "higher",
             "value": covered,
+            "told": told(found, valid),
             "baseline": 0.0,
             "scores": {"precision": precise, "valid rules": len(valid), "found rules": len(found)},
         }
@@ -95,13 +99,25 @@ class PreparedCohort:
         return {"individuals": self.book.people, "records": {NAME: self.book.rules}, "clipped": {}}
 
 
+def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
+    """What was found of what is valid, in words; a simulation's alone."""
+    right = len(set(found) & set(valid))
+    if not valid:
+        return f"no rule is valid; {len(found) or 'nothing'} found"
+    if not found:
+        return f"nothing found of {len(valid)} valid rules"
+    return f"{right} of {len(valid)} valid rules found, {len(found) - right} found wrongly"
+
+
 def prepare(study: Study, model: RuleSearch) -> PreparedCohort:
     """Read everybody's rules.
 
     Raises:
-        InputError: no such folder, no rule file in it, or a rule outside the grammar, by its line.
+        InputError: a parameter that makes no sense, no such folder, no rule file in it, or a rule
+            outside the grammar, by its line.
     """
     schema = public_schema(study)
+    model.check(schema)
     grammar = Grammar.of(schema, model.operators, model.most_operators, model.horizon)
     rules = {path.stem: read_rules(path, grammar) for path in rule_files(study)}
     return PreparedCohort(study, RuleBook.of(rules, grammar), model.threshold)

@@ -34,6 +34,7 @@ class Line:
         mechanism: what protects them; empty for what nobody guards.
         times: the most often it will be answered: as often as planned, or as the guard allows.
         loss: what one answer costs, or none where nothing is released.
+        together: whether ``loss`` is of all answers together, as many as it buys.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Line:
     mechanism: str
     times: int
     loss: Loss | None
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Price:
                     "mechanism": line.mechanism,
                     "times": line.times,
                     "loss": None if line.loss is None else line.loss.to_dict(),
+                    "together": line.together,
                 }
                 for line in self.lines
             ],
@@ -175,7 +178,8 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
-    return Line(kind, tuple(parts), mechanism.name, times, mechanism.cost(group, amount))
+    cost = mechanism.cost(group, amount)
+    return Line(kind, tuple(parts), mechanism.name, times, cost, planned.together)
 
 
 def guarded_under(part: Part, policy: Policy) -> Guarded:

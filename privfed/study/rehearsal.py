@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -105,10 +105,13 @@ def _typed(choice: LearnerChoice, build: type[FederatedLearner]) -> dict[str, An
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
-            told = str(error).replace("`", "")
-            raise StudyError(
-                f"learner {choice.name!r}, params: {key}: {told[0].lower()}{told[1:]}"
-            ) from None
+            listed = get_origin(named[key]) is Literal
+            told = (
+                f"must be one of {', '.join(map(str, get_args(named[key])))}"
+                if listed
+                else str(error).replace("`", "").lower()
+            )
+            raise StudyError(f"learner {choice.name!r}, params: {key} {told}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed

@@ -15,7 +15,7 @@ from privfed.accountant import Accountant, Amount
 from privfed.accountants import pld
 from privfed.accountants.approximate import ApproximateZeroConcentrated
 from privfed.accountants.pure import PureEpsilon
-from privfed.accountants.risk import Risk, Tradeoff
+from privfed.accountants.risk import Risk, Subject, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError
 from privfed.loss import Loss
@@ -148,8 +148,18 @@ def test_missing_falls_as_accusing_rises() -> None:
 def test_sentences_carry_the_figures() -> None:
     """An officer reads percentages."""
     words = " ".join(Risk.of(Tradeoff.pure(1)).sentences())
-    assert "accuses 1 % of those who took no part finds at most 2.72 %" in words
+    assert "accuses 1 % of the records that were not used finds at most 2.72 %" in words
     assert "advantage of more than 46.2 %" in words
+
+
+def test_sentences_speak_of_what_is_protected() -> None:
+    """A person takes part, and a rule is used."""
+    risk = Risk.of(Tradeoff.pure(1))
+    rules = " ".join(risk.sentences(Subject("rule", "rules")))
+    assert "of the rules that were not used finds" in rules and "record" not in rules
+    people = " ".join(risk.sentences(Subject("person", "people", person=True)))
+    assert "of the people who took no part finds" in people and "those who did" in people
+    assert "all suspected people took part" in people and "A person's data that" in people
 
 
 @pytest.mark.parametrize("prior", [0, 1, -0.5, float("nan"), 2])

@@ -135,6 +135,18 @@ def test_losses_are_told_in_their_own_currency(loss: Loss, told: str) -> None:
     assert in_words(loss) == told
 
 
+def test_different_losses_are_told_from_the_least_to_the_most() -> None:
+    """Whatever their order in the ledger: amounts are compared, not texts, and none bounded is last."""
+    amounts = ("0.2", "1", "0.09")
+    federation = _federation(
+        Policy({COUNTS.kind: (Guard.of("laplace", spend="0.1", cap="1"),)}, name="counted")
+    )
+    for amount in amounts:
+        federation.ask(COUNTS, spend=Fraction(amount))
+    (line,) = _account(federation, PRIVATE).kinds
+    assert line.losses == ("ε 0.09", "ε 0.2", "ε 1")
+
+
 def test_kinds_are_told_in_a_sentence() -> None:
     """The first sentence of the class's docstring, without its source."""
     assert about(LevelSums.kind).startswith("Sums of the target over the nodes")

@@ -13,10 +13,12 @@ from privfed.accountants.pld import Figure
 from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.finding import Finding
+from privfed.part import Unit
 from privfed.policy import Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, Step
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.reports.page import number, page, percent, size, verdict
+from privfed.reports.page import cost, number, page, percent, size, verdict
+from privfed.reports.text import summary
 from privfed.study import Study
 
 SCARE = Finding("recovery", "Which records?", "records recovered", 7, 331, severity="breach")
@@ -24,9 +26,13 @@ SAFE = replace(SCARE, value=0, severity="none")
 
 
 def _policy(
-    client: ClientAccount, found: tuple[Finding, ...] = (), metrics: Mapping[str, Any] | None = None
+    client: ClientAccount,
+    found: tuple[Finding, ...] = (),
+    metrics: Mapping[str, Any] | None = None,
+    unit: Unit = "record",
 ) -> PolicyReport:
-    policy = Policy({}, name="private", accountant="zcdp", budget=Budget.of("8", "1e-5"))
+    budget = Budget.of("8", "1e-5")
+    policy = Policy({}, unit, name="private", accountant="zcdp", budget=budget)
     line = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
     account = PolicyAccount(policy, ZeroConcentrated(), (client,), (line,))
     return PolicyReport(account, found, metrics or {})
@@ -59,7 +65,7 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     assert "20.0 %" in text
     assert "Unprotected</p>" not in text
     assert "Composed tightly (PLD), north spent" in text and "fixed in advance" in text
-    assert "accuses 1 % of those who took no part finds at most 20 %" in text
+    assert "accuses 1 % of the records that were not used finds at most 20 %" in text
 
 
 def test_without_a_tighter_figure_the_page_says_why() -> None:
@@ -68,6 +74,66 @@ def test_without_a_tighter_figure_the_page_says_why() -> None:
     text = _page(_policy(_client(tight=own)))
     assert "Composed tightly" not in text
     assert "valid whatever the amounts depended on" in text
+
+
+@pytest.mark.parametrize(("found", "strength"), [(0.5, "safe"), (0.51, "weak"), (0.999, "weak")])
+def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: str) -> None:
+    """A finite epsilon alone is no verdict: the card, the tag and the plain forms say what it is worth."""
+    risk = Risk({0.001: found, 0.01: found, 0.1: found}, 0.4, 0.01, 0.17, 0.2)
+    report = _policy(_client(risk=risk))
+    text = _page(report)
+    assert report.strength == strength
+    assert f'<article class="card {strength}">' in text
+    assert ("of little practical worth" in text) == (strength == "weak")
+    assert ("weak guarantee" in text) == (strength == "weak")
+    whole = Report(Study.built_in(), (report,))
+    assert whole.to_dict()["policies"][0]["strength"] == strength
+    assert ("epsilon 2.5, weak" in summary(whole)) == (strength == "weak")
+
+
+@pytest.mark.parametrize(
+    ("unit", "asked", "claimed"),
+    [
+        ("record", "a record was used?", "for each record at each owner"),
+        ("rule", "a rule was used?", "for each rule at each owner"),
+        ("individual", "a person took part?", "for each person at each owner"),
+        ("client", "a data owner took part?", "for each data owner, except"),
+    ],
+)
+def test_the_page_speaks_of_the_policy_s_unit(unit: Unit, asked: str, claimed: str) -> None:
+    """Of records only where records are protected; of rules with what that leaves open."""
+    text = _page(_policy(_client(), unit=unit))
+    assert asked in text and claimed in text
+    assert ("record" in text.split("How to check it")[0].split("<main>")[1]) == (unit == "record")
+    assert ("only up to the sum over them" in text) == (unit == "rule")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "1 data owner answered"),
+        ({"people": 1}, "1 individual answered"),
+        ({"people": 60}, "60 individuals answered"),
+    ],
+)
+def test_who_answered_is_counted(changes: dict[str, Any], told: str) -> None:
+    """A cohort is its individuals, whoever keeps their ledger."""
+    text = _page(_policy(_client(**changes)))
+    assert told in text
+    assert ("figures of the one who spent most" in text) == ("people" in changes)
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        (("ε 4",), "ε\u00a04"),
+        (("ε 1", "ε 2"), "ε\u00a01 or ε\u00a02"),
+        (("ε 0.5", "ε 0.7", "ε 1.1", "ε 5.6"), "ε\u00a00.5 to ε\u00a05.6"),
+    ],
+)
+def test_the_cost_names_the_largest(losses: tuple[str, ...], told: str) -> None:
+    """From the least to the most, however many there are."""
+    assert cost(KindLine("k", "", {}, 1, losses, True, ())) == told
 
 
 def test_one_unprotected_release_is_loud() -> None:

@@ -157,5 +157,5 @@ def test_a_search_over_sampled_rules_finds_the_common_ones(encoding: Encoding) -
 def test_an_unknown_encoding_is_refused() -> None:
     """One clear error before anything is asked."""
     model = RuleSearch("sampled", encoding="morse")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="unary or hashed"):
+    with pytest.raises(InputError, match="unary, hashed"):
         model.fit(CohortDisclosure.of(BOOK, model.private("1"), seed=1))

@@ -9,8 +9,9 @@ from privfed.cohort import CohortDisclosure
 from privfed.learners.rule_search.asking import Asking
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.rule_book import RuleBook
-from privfed.learners.stl.formula import Atom
+from privfed.learners.stl.formula import Atom, show
 from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.parser import parse
 from privfed.policy import Guard, Policy
 
 RULE = Atom("a", "<=", 1.0)
@@ -24,12 +25,29 @@ def test_limits_lie_within_what_a_share_can_be() -> None:
     assert WeightedRule(RULE, 0.4).interval() == (0.4, 0.4)
 
 
+@pytest.mark.parametrize(("share", "limits"), [(5.0, (1.0, 1.0)), (-3.0, (0.0, 0.0))])
+def test_limits_are_in_order_where_the_estimate_is_beyond_what_is_possible(
+    share: float, limits: tuple[float, float]
+) -> None:
+    """An unbiased estimate can lie far outside of [0, 1]; its limits cannot."""
+    assert WeightedRule(RULE, share, 0.5).interval() == limits
+
+
 def test_the_plain_form_names_rule_share_and_limits() -> None:
     """Readable without privfed."""
     plain = PopulationRules((WeightedRule(RULE, 0.5, 0.1),), ("a",)).to_dict()
     (rule,) = plain["rules"]
     assert (rule["rule"], rule["share"]) == ("a <= 1.0", 0.5)
     assert [rule["low"], rule["high"]] == pytest.approx([0.304, 0.696], abs=1e-3)
+    assert "structure" in plain["note"]
+
+
+def test_figures_have_six_digits_and_the_model_keeps_its_own() -> None:
+    """What is read is short; what votes is exact."""
+    one = WeightedRule(parse("G[0,3](a >= 62.45078304768881)"), 0.5001031550392673, 0.01)
+    plain = one.to_dict()
+    assert (plain["rule"], plain["share"]) == ("G[0,3](a >= 62.4508)", 0.500103)
+    assert "62.45078304768881" in show(one.rule)
 
 
 @pytest.mark.parametrize(("scale", "least", "most"), [(1.0, 0.93, 0.98), (0.5, 0.0, 0.8)])

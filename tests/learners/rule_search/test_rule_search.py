@@ -195,9 +195,11 @@ def test_the_vote_weighs_rules_by_their_shares() -> None:
 
 
 def test_coverage_and_precision() -> None:
-    """Shares of what is valid and of what was found; nothing to find is fully covered."""
+    """Shares of what is valid and of what was found; of nothing there is no share."""
     assert coverage([(1,), (2,), (3,)], {(1,), (4,)}) == (0.5, pytest.approx(1 / 3))
-    assert coverage([], set()) == (1.0, 1.0)
+    assert np.isnan(coverage([], set())).all()
+    assert coverage([], {(1,)})[0] == 0.0 and np.isnan(coverage([], {(1,)})[1])
+    assert np.isnan(coverage([(1,)], set())[0]) and coverage([(1,)], set())[1] == 0.0
 
 
 def test_level_plans() -> None:
@@ -207,6 +209,7 @@ def test_level_plans() -> None:
     assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
     plan = LevelPlan(Fraction(10), NU, 3, Fraction(3, 10), growth=Fraction(2))
     assert plan.amounts == (Fraction(1), Fraction(2), Fraction(4))
+    assert plan.questions == (Fraction(1), Fraction(2), Fraction(4), Fraction(3))
     with pytest.raises(InputError, match="plan"):
         LevelPlan(Fraction(10), NU, 0)
 
@@ -215,3 +218,10 @@ def test_a_grammar_without_terminals_is_refused() -> None:
     """There is nothing to search."""
     with pytest.raises(InputError, match="terminals"):
         Grammar(())
+
+
+@pytest.mark.parametrize(("strategy", "epsilon"), [("equal", "1"), ("adaptive", "9"), ("uct", "9")])
+def test_a_search_keeps_its_own_epsilon_under_a_larger_ceiling(strategy: str, epsilon: str) -> None:
+    """What the price says of the structures holds, though the policy would allow 6000."""
+    model = _fitted(strategy, epsilon, questions=20, share=0.0)
+    assert 0 < model.spent_ <= float(epsilon)

@@ -13,6 +13,8 @@ import pytest
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
 from privfed.learners.rule_search.local_rules import write_cohort
+from privfed.learners.stl.grammar import Symbols
+from privfed.study.cohort_study import told
 
 STUDY = """
 name = "phones"
@@ -84,6 +86,9 @@ def test_a_cohort_s_study_runs_and_is_reported(
     assert 12 < private["epsilon"] <= 20
     assert status(["ledger", "verify", str(out)]) == FINE
     assert "coverage" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "200 individuals answered" in page and "data owners answered" not in page
+    assert private["strength"] == "weak" and "of little practical worth" in page
 
 
 def test_the_documented_example_runs(cohort: Callable[..., Path], tmp_path: Path) -> None:
@@ -232,3 +237,91 @@ def test_every_strategy_s_price_is_its_epsilon(
     told = capsys.readouterr().out
     assert "at most epsilon 20.0000" in told
     assert "OVER" not in told
+
+
+def test_a_price_names_every_question_of_the_levels(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three levels and the last question, each at its own epsilon."""
+    assert status(["price", str(cohort(people=0))]) == FINE
+    lines = [line for line in capsys.readouterr().out.splitlines() if "templates" in line]
+    amounts = [float(line.split("ε ")[1].split()[0]) for line in lines]
+    assert len(amounts) == 4 and amounts == sorted(amounts)
+    assert sum(amounts) == pytest.approx(12, abs=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "uct"])
+def test_a_search_that_decides_itself_is_priced_in_words(
+    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    """Nobody knows beforehand how often it asks, and the price says so."""
+    path = cohort(STUDY.replace('"levels"', f'"{strategy}"'), people=0)
+    assert status(["price", str(path)]) == FINE
+    told = capsys.readouterr().out
+    assert "up to ε 12 in all, as many questions as that buys" in told
+    assert "templates    x1" not in told
+
+
+@pytest.mark.parametrize("command", ["price", "run"])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("threshold = 0.2", "threshold = 2", "threshold must be above 0 and at most 1, not 2"),
+        ("threshold = 0.2", "threshold = 0.2\nhorizon = 0", "horizon must be a whole number"),
+        ('"levels"', '"guess"', "strategy must be one of"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_told_before_anything_is_asked(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    command: str, old: str, new: str, message: str,
+) -> None:  # fmt: skip
+    """By one line, whether the study is priced or run."""
+    path, out = cohort(STUDY.replace(old, new)), tmp_path / "out"
+    arguments = [command, str(path)] + ["--out", str(out)] * (command == "run")
+    assert status(arguments) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert message in told and ("write for example" in told or "one of equal, adaptive" in told)
+    assert told.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "valid", "words"),
+    [
+        ([], [], "no rule is valid; nothing found"),
+        ([(1,)], [], "no rule is valid; 1 found"),
+        ([], [(1,), (2,)], "nothing found of 2 valid rules"),
+        ([(1,), (3,)], [(1,), (2,)], "1 of 2 valid rules found, 1 found wrongly"),
+    ],
+)
+def test_what_was_found_is_told_in_words(
+    found: list[Symbols], valid: list[Symbols], words: str
+) -> None:
+    """Nothing is never called a whole."""
+    assert told(found, valid) == words
+
+
+def test_where_no_rule_is_valid_coverage_is_undefined(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither 1 nor 0 in any file, and words on the console and the page."""
+    out = tmp_path / "out"
+    path = cohort(STUDY.replace("threshold = 0.2", "threshold = 0.9"))
+    assert status(["run", str(path), "--out", str(out)]) == FINE
+    metrics = json.loads((out / "private" / "metrics.json").read_text())
+    assert (metrics["value"], metrics["scores"]["precision"]) == (None, None)
+    assert "no rule is valid; nothing found" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "no rule is valid; nothing found" in page
+    assert "coverage" not in page
+
+
+def test_a_cohort_that_is_too_small_is_told_what_would_be_enough(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the console and the page, where nothing valid was found."""
+    path = cohort(STUDY.replace('"levels"', '"uct"').replace('"12"', '"3"'), people=20)
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    line = "epsilon 3 is little for 20 individuals"
+    assert line in capsys.readouterr().out
+    assert line in (tmp_path / "out" / "report.html").read_text()

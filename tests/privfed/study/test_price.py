@@ -55,6 +55,14 @@ def test_the_price_is_what_the_ledger_says_afterwards() -> None:
     assert gate.ledger.spent(gate.accountant).total == price(plan, SCHEMA, policy).amount
 
 
+def test_what_is_spent_together_is_paid_once() -> None:
+    """A budget for as many questions as it buys is the price, and the line says so."""
+    policy = _policy(Guard.of("laplace", spend="0.1", cap="2"), budget=Budget.of("2"))
+    found = price((Planned(COUNTS, 1, Fraction(2), together=True),), SCHEMA, policy)
+    assert found.epsilon == 2
+    assert [line["together"] for line in found.to_dict()["lines"]] == [True]
+
+
 def test_unprotected_releases_are_counted_and_have_no_price() -> None:
     """One open guard, and there is no epsilon for any of it."""
     found = price(PLAN, SCHEMA, _policy(Guard.of("open")))
