@@ -15,7 +15,7 @@ from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.study import Study
 
 #: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none.
-Strength = Literal["safe", "weak", "open"]
+Strength = Literal["safe", "weak", "open", "broken"]
 #: Detection at 1 % false alarms above which a finite guarantee is worth little.
 WEAK = 0.5
 _SEVERITIES = ("none", "some", "breach")
@@ -79,6 +79,8 @@ class PolicyReport:
     @property
     def strength(self) -> Strength:
         """What the guarantee is worth against the best possible attacker."""
+        if self.breaches:
+            return "broken"
         if not self.finite:
             return "open"
         return "weak" if self.detection > WEAK else "safe"
@@ -126,10 +128,20 @@ class PolicyReport:
         if self.account.finite:
             found += [
                 f"{self.name}: {finding.attack} broke a finite guarantee"
+                f" ({', '.join(finding.releases) or 'all releases'})"
                 for finding in self.findings
                 if finding.severity == "breach"
             ]
-        return tuple(found)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def useless(self) -> bool:
+        """Whether the model is no better than the best constant answer."""
+        value, constant = self.metrics.get("value"), self.metrics.get("baseline")
+        if value is None or constant is None:
+            return False
+        higher = self.metrics.get("better") == "higher"
+        return bool(value <= constant if higher else value >= constant)
 
 
 @dataclass(frozen=True)

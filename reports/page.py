@@ -27,6 +27,7 @@ GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
     "weak": "weak guarantee",
     "open": "no finite guarantee",
+    "broken": "claim broken",
 }
 
 

@@ -15,16 +15,21 @@ def summary(report: Report) -> str:
     """One line for each policy: guarantee, releases, utility, and what attacks got."""
     lines = [report.study.name]
     for policy in report.policies:
-        weak = ", weak" if policy.strength == "weak" else ""
-        guarantee = (
-            f"epsilon {policy.epsilon:.4g}{weak}" if policy.finite else "NO FINITE GUARANTEE"
-        )
+        guarantee = _guarantee(policy)
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
         )
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
     return "\n".join(lines)
+
+
+def _guarantee(policy: PolicyReport) -> str:
+    if policy.breaches:
+        return "CLAIM BROKEN"
+    if not policy.finite:
+        return "NO FINITE GUARANTEE"
+    return f"epsilon {policy.epsilon:.4g}" + (", weak" if policy.strength == "weak" else "")
 
 
 def _worth(policy: PolicyReport) -> str:

@@ -154,7 +154,11 @@ def test_test_noise_is_no_guarantee() -> None:
 @pytest.mark.parametrize(
     ("changes", "found", "told"),
     [
-        ({}, (SCARE,), "private: recovery broke a finite guarantee"),
+        (
+            {},
+            (SCARE, SCARE),
+            "private: recovery broke a finite guarantee (all releases)",
+        ),
         ({"over": True}, (), "private: north spent more than its budget"),
         ({"intact": False}, (), "private: the ledger of north does not verify"),
     ],
@@ -166,6 +170,7 @@ def test_a_broken_claim_is_a_breach(
     report = Report(Study.built_in(), (_policy(_client(**changes), found),))
     assert report.breaches == (told,)
     assert told in page(report)
+    assert '<p class="big">Claim broken</p>' in page(report)
 
 
 def test_what_claims_nothing_cannot_be_broken() -> None:
@@ -175,6 +180,16 @@ def test_what_claims_nothing_cannot_be_broken() -> None:
     assert report.broken == (SCARE,)
     assert report.worst == "breach"
     assert "7 of 331 records recovered" in _page(report)
+
+
+def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> None:
+    """In words, beside the figures."""
+    scores = {"measure": "RMSE", "better": "lower", "value": 76.0, "baseline": 75.6}
+    text = _page(_policy(_client(), (), {**scores, "clipped": {"north": 81}}))
+    assert "no better than a constant answer" in text
+    assert "81 values of north lay beyond the public bounds" in text
+    better = _page(_policy(_client(), (), {**scores, "value": 60.0}))
+    assert "no better than" not in better and "lay beyond" not in better
 
 
 def test_names_and_texts_are_escaped() -> None:
