@@ -74,10 +74,8 @@ def priced(price: Price) -> str:
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
     for line in price.lines:
-        what, times = (
-            line.mechanism or "not in the policy",
-            "any" if line.together else f"x{line.times}",
-        )
+        what = line.mechanism or "not in the policy"
+        times = "any" if line.together else f"x{line.times}"
         lines.append(
             f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
         )

@@ -160,15 +160,15 @@ class RuleSearch(FederatedLearner):
         return self
 
     def check(self, schema: Schema) -> None:
-        """Hold the parameters to what makes sense."""
-        self._check()
-
-    def _check(self) -> None:
-        """Hold the parameters to what makes sense; every use of the learner does it first.
+        """Hold the parameters to what makes sense; every other use does it first, too.
 
         Raises:
             InputError: one line that names the parameter, and says what to write.
         """
+        self._check()
+        self._grammar(schema)
+
+    def _check(self) -> None:
         check_choice("strategy", self.strategy, tuple(_UNITS))
         check_choice("encoding", self.encoding, get_args(Encoding))
         exact(self.epsilon, "epsilon")

@@ -35,7 +35,8 @@ WRONG: list[tuple[str, Any]] = [
 def test_every_use_refuses_it_and_says_what_to_write(name: str, value: Any) -> None:
     """A price, a ceiling and the paper's policy, each before anything is asked."""
     model = RuleSearch(**{name: value})
-    for use in (lambda: model.plan(SCHEMA), lambda: model.private("1"), model.published):
+    uses = (lambda: model.check(SCHEMA), lambda: model.plan(SCHEMA), lambda: model.private("1"))
+    for use in (*uses, model.published):
         with pytest.raises(InputError, match=rf"{name} must .*write for example") as caught:
             use()
         assert "\n" not in str(caught.value)
@@ -43,14 +44,14 @@ def test_every_use_refuses_it_and_says_what_to_write(name: str, value: Any) -> N
 
 def test_the_ends_of_a_range_belong_to_it_where_it_says_so() -> None:
     """Everybody may be the threshold, no share and any percentile."""
-    RuleSearch(threshold=1, share=0, percent=100, expected=0).check()
-    RuleSearch(threshold=np.float64(0.5), levels=np.int64(2)).check()
+    RuleSearch(threshold=1, share=0, percent=100, expected=0).check(SCHEMA)
+    RuleSearch(threshold=np.float64(0.5), levels=np.int64(2)).check(SCHEMA)
 
 
 def test_a_search_that_looks_for_more_than_the_threshold_needs_room_above_it() -> None:
     """Nothing is above everybody."""
     with pytest.raises(InputError, match="threshold between 0 and 1"):
-        RuleSearch("adaptive", threshold=1).check()
+        RuleSearch("adaptive", threshold=1).check(SCHEMA)
 
 
 def test_every_example_is_allowed() -> None:
