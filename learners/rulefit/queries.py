@@ -279,12 +279,33 @@ class Gradient(_Model):
         """Clip each record, cut to the grid, and add up in whole units."""
         design = self._design(view, np.float64)
         target = unit_target(view, self.logistic)
-        scores = design @ (self.weights * self.scales)
+        scores = by_record(design, self.weights * self.scales)
         residual = np.clip(residuals(target, scores, self.logistic), -1, 1)
-        norms = np.sqrt(design**2 @ self.scales**2)
+        norms = np.sqrt(by_record(design, self.scales**2, power=2))
         factor = residual * np.minimum(1, self.clip / np.maximum(norms, self.clip / 2))
         units = np.trunc(design * (factor / float(GRADIENT_GRID))[:, None] * self.scales)
         return {"gradient": units.sum(axis=0, dtype=np.int64)}
+
+
+def by_record(matrix: np.ndarray, weights: np.ndarray, power: int = 1) -> np.ndarray:
+    """Each row's weighted sum of powers, from that row alone, to the last bit.
+
+    A library's matrix product rounds a row by where it stands among the others; where terms cancel,
+    one record more would move the sums of all.
+
+    Args:
+        matrix: shape (records, terms).
+        weights: shape (terms,).
+        power: of the matrix's cells.
+
+    Returns:
+        shape (records,).
+    """
+    total = np.zeros(len(matrix))
+    for column, weight in zip(matrix.T, weights, strict=True):
+        if weight:
+            total += column**power * weight
+    return total
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

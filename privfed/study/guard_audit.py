@@ -15,6 +15,7 @@ from privfed.learners.base import Planned
 from privfed.mechanism import Guarded, Mechanism, joint
 from privfed.named import mechanism_of
 from privfed.noise import Noise
+from privfed.part import PartType
 from privfed.policy import Guard, Policy
 from privfed.schema import Schema
 from privfed.shield import assign
@@ -28,7 +29,8 @@ TRIALS = 40_000
 #: Where a claim in rho is stated, if the policy has no delta of its own.
 DELTA = Fraction(1, 10**5)
 
-#: A mechanism at work: itself, its spend, and how far a record moves its input, in grid units.
+#: A mechanism at work: itself, its spend, and how far a record moves its input, in grid units (of
+#: bits: how many of them one unit can change).
 Use = tuple[Mechanism, Fraction, int]
 
 
@@ -87,7 +89,9 @@ def _use(guard: Guard, spend: Fraction, group: Mapping[str, Guarded]) -> list[Us
     if not group or mechanism.currency is None or not mechanism.supports(group):
         return []
     bound = joint(group)
-    steps = math.isqrt(bound.l2_squared) if mechanism.currency == "rho" else bound.l1
+    numbers = all(guarded.part.type != PartType.BITS for guarded in group.values())
+    euclidean = mechanism.currency == "rho" and numbers
+    steps = math.isqrt(bound.l2_squared) if euclidean else bound.l1
     return [(mechanism, spend, steps)] if steps else []
 
 

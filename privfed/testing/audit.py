@@ -10,6 +10,7 @@ import numpy as np
 
 from privfed.attacks.audit import audit_mechanism
 from privfed.attacks.bounds import gaussian_epsilon
+from privfed.conversion import to_epsilon
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.finding import Finding
@@ -24,6 +25,11 @@ from privfed.part import Bound, Part, PartType
 WIDE = 256
 
 
+#: Most bits of one unit that are audited, and most of those that are looked at one by one. Turning
+#: fewer bits than the bound allows is no more than a neighbour may do, so that the claim must hold.
+MOST_BITS, SEEN_BITS = 256, 31
+
+
 def guarded(
     type_: PartType = PartType.COUNTS, steps: int = 1, cells: int = 1
 ) -> dict[str, Guarded]:
@@ -31,30 +37,64 @@ def guarded(
     return {"part": Guarded(Part(type_, ("cell",), (cells,)), Bound(steps, steps**2))}
 
 
+def of_bits(bits: int, columns: int = 1) -> dict[str, Guarded]:
+    """A group of one part of bits, a column a unit, of which a unit can change so many at most."""
+    shape = (min(bits, MOST_BITS), columns)
+    return {"part": Guarded(Part(PartType.BITS, ("bit", "unit"), shape), Bound(bits, bits))}
+
+
+def is_for_bits(mechanism: Mechanism, steps: int = 1) -> bool:
+    """Whether a mechanism is audited on bits: it is made for them, or supports no counts."""
+    return "randomized" in mechanism.name or not mechanism.supports(guarded(steps=steps))
+
+
 def outputs(
     mechanism: Mechanism, value: int, runs: int, spend: Fraction, noise: Noise, steps: int = 1
 ) -> np.ndarray:
-    """Outputs of ``runs`` independent runs on a part of one cell that holds ``value``, shape (runs,).
+    """Outputs of ``runs`` independent runs on a unit that holds ``value``.
 
     The runs are the cells of one call: the mechanism is told the bound of one cell, and noise is
-    independent from cell to cell, so that this is a fast equal of calling it again and again.
+    independent from cell to cell, so that this is a fast equal of calling it again and again. Of
+    bits, ``steps`` is how many one unit can change: all of them are set, or none.
+
+    Returns:
+        shape (runs,), a number or a bit each; of several bits (runs, columns): how many of the
+        answers are yes, which is the likelihood ratio's own order if all are flipped alike, and then
+        the first few of them.
     """
-    bits = "randomized" in mechanism.name or not mechanism.supports(guarded(steps=steps))
-    group = guarded(PartType.BITS if bits else PartType.COUNTS, steps, runs)
+    if not is_for_bits(mechanism, steps):
+        group = guarded(PartType.COUNTS, steps, runs)
+        return _protected(mechanism, np.full(runs, value), group, spend, noise)
+    group = of_bits(steps, runs)
     if not mechanism.supports(group):
         raise InputError(f"mechanism {mechanism.name!r} supports neither counts nor bits")
-    values = np.full(runs, bool(value) if bits else value)
-    return np.asarray(mechanism.protect({"part": values}, group, spend, noise, {})["part"].data)
+    exact_bits = np.full(group["part"].part.shape, bool(value))
+    answers = _protected(mechanism, exact_bits, group, spend, noise)
+    if steps == 1:
+        return np.asarray(answers[0])
+    return np.vstack([answers.sum(axis=0), answers[:SEEN_BITS]]).T
+
+
+def _protected(
+    mechanism: Mechanism,
+    exact: np.ndarray,
+    group: dict[str, Guarded],
+    spend: Fraction,
+    noise: Noise,
+) -> np.ndarray:
+    return np.asarray(mechanism.protect({"part": exact}, group, spend, noise, {})["part"].data)
 
 
 def claim(mechanism: Mechanism, spend: Fraction, delta: float, steps: int = 1) -> float:
     """The epsilon that the mechanism's own cost claims at ``delta``; infinite for no guarantee."""
-    bits = not mechanism.supports(guarded(steps=steps))
-    loss = mechanism.cost(guarded(PartType.BITS if bits else PartType.COUNTS, steps), spend)
+    bits = is_for_bits(mechanism, steps)
+    loss = mechanism.cost(of_bits(steps) if bits else guarded(steps=steps), spend)
     if loss.epsilon is not None:
         return float(loss.epsilon)
     if loss.rho is None:
         return math.inf
+    if bits:
+        return to_epsilon(float(loss.rho), delta)
     return gaussian_epsilon(math.sqrt(2 * float(loss.rho)), delta) if loss.rho else 0.0
 
 
@@ -71,18 +111,23 @@ def audit(
 ) -> Finding:
     """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``.
 
+    A mechanism of bits is audited on ``steps`` bits that are all off against all on, so that one
+    that forgets to share its spend among them is convicted.
+
     Args:
         mechanism: the mechanism; Gaussian noise is recognised by its currency ``rho``.
         spend: what one release spends, in the mechanism's currency.
         delta: where a claim in rho is stated; above 0 for such mechanisms.
-        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for claims in rho.
+        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for claims in rho
+            on counts. Of bits: how many one unit can change; at most ``MOST_BITS`` are turned.
         trials: outputs in all.
         alpha: how often an innocent mechanism may be convicted.
         noise: where noise comes from; secure unless a test injects its own.
         sample: gives the outputs; the default runs the mechanism on one cell.
     """
     amount, source = exact(spend, "spend"), noise or SecureNoise()
-    steps = max(steps, WIDE) if mechanism.currency == "rho" else steps
+    gaussian = mechanism.currency == "rho" and not is_for_bits(mechanism, steps)
+    steps = max(steps, WIDE) if gaussian else steps
     return audit_mechanism(
         lambda runs: sample(mechanism, steps, runs, amount, source, steps),
         lambda runs: sample(mechanism, 0, runs, amount, source, steps),
@@ -90,6 +135,6 @@ def audit(
         delta=delta,
         trials=trials,
         alpha=alpha,
-        gaussian=mechanism.currency == "rho",
+        gaussian=gaussian,
         name=mechanism.name,
     )

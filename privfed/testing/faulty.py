@@ -105,3 +105,44 @@ class YesLeaningResponse(RandomizedResponse):
             lies, yes = (noise.bits(truth.size, flip).reshape(truth.shape) for _ in range(2))
             answers[name] = unmasked(np.where(lies, yes, truth))
         return answers
+
+
+class UnsharedResponse(RandomizedResponse):
+    """Flips each bit as if the whole spend were for it alone.
+
+    Of m bits that one unit can change, its true epsilon is m times the charge: right for one bit,
+    and for no more.
+    """
+
+    name: ClassVar[str] = "faulty-randomized-response-unshared"
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        group: Mapping[str, Guarded],
+        spend: Fraction,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Protect as if the spend were given to each bit anew."""
+        return super().protect(exact, group, spend * joint(group).l1, noise, reveals)
+
+
+class OpenBitResponse(RandomizedResponse):
+    """Flips all bits as it should, but for the first one, which it lets out as it is."""
+
+    name: ClassVar[str] = "faulty-randomized-response-open"
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        group: Mapping[str, Guarded],
+        spend: Fraction,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Protect, and put the first bit's truth back."""
+        answers = dict(super().protect(exact, group, spend, noise, reveals))
+        for name in group:
+            answers[name][0] = exact[name][0]
+        return answers

@@ -1,0 +1,227 @@
+"""The fuzzy tree's sensitivities by brute force at the corners, inside and outside the scaling."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed import Column, Schema
+from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
+from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.part import Bound, Part
+from privfed.partition import Path
+from privfed.query import Query, View
+from privfed.records import Records
+
+FEATURES, SETS = 3, 3
+ALL = tuple(range(FEATURES))
+SCHEMA = Schema(
+    tuple(Column(f"x{number}", "number", -4, 4) for number in range(FEATURES)),
+    Column("y", "number", -2, 2),
+)
+#: Where the released scaling puts each feature's [0, 1]; records lie anywhere in [-4, 4].
+SCALINGS = {
+    "the bounds": (np.full(3, -4.0), np.full(3, 4.0)),
+    "narrow": (np.full(3, -1.0), np.full(3, 1.0)),
+    "one-sided": (np.array([2.0, -4.0, 0.0]), np.array([4.0, -3.0, 0.5])),
+    "beside all records": (np.array([5.0, -9.0, 5.0]), np.array([6.0, -8.0, 9.0])),
+    "without width": (np.array([0.0, 1.0, -4.0]), np.array([0.0, 1.0, 4.0])),
+    "upside down": (np.full(3, 1.0), np.full(3, -1.0)),
+    "a hair": (np.full(3, 0.0), np.full(3, 1e-9)),
+}
+SCALED = pytest.mark.parametrize(("lower", "upper"), SCALINGS.values(), ids=SCALINGS)
+TREES: dict[str, tuple[Path, ...]] = {
+    "the root": ((),),
+    "a level": (((1, 0),), ((1, 1),), ((1, 2),)),
+    "leaves of two depths": (
+        ((1, 0),),
+        ((1, 2),),
+        ((1, 1), (0, 0)),
+        ((1, 1), (0, 1)),
+        ((1, 1), (0, 2)),
+    ),
+    "all leaves at depth two": tuple(((1, a), (0, b)) for a, b in product(range(3), repeat=2)),
+}
+Row = tuple[float, float, float, float]
+
+
+def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
+    scale = (lower, upper)
+    questions: list[Query] = [Scaling(7)]
+    for nodes in TREES.values():
+        questions += [Level(nodes, SETS, *scale, ALL), Level(nodes, SETS, *scale, (2,))]
+        questions += [Leaves(nodes, SETS, *scale, ALL), Leaves(nodes, SETS, *scale, (0,))]
+        questions += [Activations(nodes, SETS, *scale)]
+    return questions
+
+
+def _units(query: Query, rows: list[Row]) -> dict[str, np.ndarray]:
+    table = np.array(rows, dtype=float).reshape(-1, FEATURES + 1)
+    records = Records(SCHEMA, table[:, :FEATURES], table[:, FEATURES])
+    return dict(query.evaluate(View(records, SCHEMA)))
+
+
+def _moved(one: np.ndarray, other: np.ndarray) -> Bound:
+    assert np.isfinite(one).all() and np.isfinite(other).all()
+    steps = [int(step) for step in np.subtract(one, other, dtype=float).ravel()]
+    return Bound(sum(map(abs, steps)), sum(step**2 for step in steps))
+
+
+def _within(part: Part, moved: Bound, replaced: bool) -> None:
+    assert part.sensitivity is not None
+    relation = "replace-one" if replaced else "add-or-remove"
+    bound = part.sensitivity.under("record", relation, None)  # type: ignore[arg-type]
+    assert moved.l1 <= bound.l1
+    assert moved.l2_squared <= bound.l2_squared
+
+
+def _check(query: Query, base: list[Row], records: list[Row]) -> None:
+    """Each record added to the base, and put in each other's place, part by part."""
+    without = _units(query, base)
+    exact = [_units(query, [*base, record]) for record in records]
+    for name, part in query.parts(SCHEMA).items():
+        for one in exact:
+            _within(part, _moved(one[name], without[name]), replaced=False)
+        for one, other in permutations(exact, 2):
+            _within(part, _moved(one[name], other[name]), replaced=True)
+
+
+#: Corners of the bounds, which lie outside most scalings, with both ends of the target.
+CORNERS: list[Row] = [
+    (-4.0, -4.0, -4.0, -2.0),
+    (4.0, 4.0, 4.0, 2.0),
+    (4.0, -4.0, 4.0, -2.0),
+    (-4.0, 0.0, 4.0, 2.0),
+    (0.0, 0.0, 0.0, 2.0),
+    (1e99, -1e99, float("nan"), -1e99),
+]
+
+
+@SCALED
+def test_corner_records(lower: np.ndarray, upper: np.ndarray) -> None:
+    """However far outside the released scaling, a record moves no part by more than is derived."""
+    for query in _queries(lower, upper):
+        _check(query, [], CORNERS)
+        _check(query, CORNERS[:2], CORNERS[2:5])
+
+
+COORDINATES = st.one_of(st.sampled_from([-4.0, -1.0, 0.0, 0.5, 1.0, 4.0]), st.floats(-9, 9))
+ROWS = st.tuples(COORDINATES, COORDINATES, COORDINATES, st.sampled_from([-2.0, 0.1, 2.0]))
+
+
+@settings(max_examples=25)
+@given(
+    base=st.lists(ROWS, max_size=3),
+    records=st.tuples(ROWS, ROWS),
+    tree=st.sampled_from(list(TREES.values())),
+    ends=st.lists(st.floats(-5, 5), min_size=6, max_size=6),
+)
+def test_any_records_under_any_scaling(
+    base: list[Row], records: tuple[Row, Row], tree: tuple[Path, ...], ends: list[float]
+) -> None:
+    """The same for any records, inside and outside of any finite scaling."""
+    scale = np.array(ends[:3]), np.array(ends[3:])
+    for query in (
+        Level(tree, SETS, *scale, ALL),
+        Leaves(tree, SETS, *scale, ALL),
+        Activations(tree, SETS, *scale),
+    ):
+        _check(query, base, list(records))
+
+
+# --- what the sensitivities stand on ---------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(COORDINATES, COORDINATES, COORDINATES), min_size=1, max_size=5),
+    st.lists(st.floats(-5, 5), min_size=6, max_size=6),
+)
+def test_scaled_features_lie_between_nought_and_one(
+    rows: list[tuple[float, float, float]], ends: list[float]
+) -> None:
+    """Values outside the scaling become its ends, and a feature without width nought."""
+    lower, upper = np.array(ends[:3]), np.array(ends[3:])
+    unit = to_unit(np.array(rows), lower, upper)
+    assert ((unit >= 0) & (unit <= 1)).all()
+    assert (unit[:, upper <= lower] == 0).all()
+
+
+def test_outside_the_scaling_are_its_ends() -> None:
+    """Below is nought, above is one, between is the share of the way."""
+    lower, upper = np.array([-1.0]), np.array([1.0])
+    values = np.array([[-4.0], [-1.0], [-0.5], [1.0], [1.0 + 1e-9], [1e300]])
+    assert to_unit(values, lower, upper).ravel().tolist() == [0, 0, 0.25, 1, 1, 1]
+
+
+@SCALED
+def test_memberships_are_degrees(lower: np.ndarray, upper: np.ndarray) -> None:
+    """Two neighbouring sets share each value between them, whatever the scaling."""
+    table = np.nan_to_num(np.array(CORNERS)[:, :FEATURES])
+    members = Memberships.of(to_unit(table, lower, upper), SETS)
+    assert ((members.rest >= 0) & (members.rest <= 1)).all()
+    assert ((members.below >= 0) & (members.below <= SETS - 2)).all()
+
+
+@SCALED
+@pytest.mark.parametrize("target", [-2.0, 0.0, 2.0])
+def test_targets_are_centred(lower: np.ndarray, upper: np.ndarray, target: float) -> None:
+    """Both ends of the target count one half, and its middle nothing at all."""
+    exact = _units(Level(((),), SETS, lower, upper, ALL), [(4.0, -4.0, 0.0, target)])
+    unit = exact["node_weights"][0]
+    assert exact["node_linear"][0] == unit * target / 4
+    assert exact["node_squares"][0] == unit * (target / 4) ** 2
+    assert np.abs(exact["linear"]).sum() == FEATURES * unit * abs(target) / 4
+
+
+@SCALED
+def test_leaf_designs_are_centred(lower: np.ndarray, upper: np.ndarray) -> None:
+    """A column of a leaf's design is at most one half, at either end of its feature."""
+    for row in CORNERS:
+        gram = _units(Leaves(((),), SETS, lower, upper, ALL), [row])["gram"][0]
+        unit = gram[0, 0]
+        assert (np.abs(gram[0, 1:]) <= unit / 2).all()
+        assert (np.abs(gram[1:, 1:]) <= unit / 4).all()
+        assert np.trace(gram) <= unit * (1 + FEATURES / 4)
+
+
+def test_leaf_sums_attain_their_bounds_at_either_end() -> None:
+    """Outside the scaling on any side, a record moves the equations by all that is allowed."""
+    query = Leaves(((),), SETS, *SCALINGS["narrow"], ALL)
+    for ends in product((-4.0, 4.0), repeat=FEATURES):
+        for target in (-2.0, 2.0):
+            exact = _units(query, [(*ends, target)])  # type: ignore[list-item]
+            for name, part in query.parts(SCHEMA).items():
+                assert part.sensitivity is not None
+                moved = _moved(exact[name], np.zeros_like(exact[name]))
+                assert moved == part.sensitivity.add_or_remove
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_counts_attain_their_bounds_halfway_between_sets(depth: int) -> None:
+    """A record halfway between two sets of each feature reaches two to the depth nodes."""
+    sets, order = 4, (1, 0, 2)[:depth]
+    nodes = tuple(tuple(zip(order, way, strict=True)) for way in product(range(sets), repeat=depth))
+    free = tuple(feature for feature in ALL if feature not in order)
+    scale = np.full(3, -3.0), np.full(3, 3.0)
+    reach = {"node_counts": 2**depth, "node_strong": 2**depth, "records": 1}
+    reach["counts"] = 2 * len(free) * 2**depth
+    query: Query
+    for query, names in (
+        (Level(nodes, sets, *scale, free), reach),
+        (Activations(nodes, sets, *scale), {"counts": 2**depth}),
+    ):
+        none, low, high = (
+            _units(query, rows) for rows in ([], [(-2.0,) * 3 + (2.0,)], [(2.0,) * 3 + (-2.0,)])
+        )
+        parts = query.parts(SCHEMA)
+        for name, cells in names.items():
+            sensitivity = parts[name].sensitivity
+            assert sensitivity is not None
+            assert _moved(low[name], none[name]) == sensitivity.add_or_remove == Bound(cells, cells)
+            if name != "records":
+                swapped = _moved(low[name], high[name])
+                assert swapped == sensitivity.replace_one == Bound(2 * cells, 2 * cells)

@@ -1,0 +1,242 @@
+"""RuleFit's sensitivities by brute force: neighbouring tables, moderate and extreme parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from privfed.errors import QueryError
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.queries import Gradient, Histogram, Marginals, Supports
+from privfed.learners.rulefit.rules import Terms
+from privfed.part import Bound, Part
+from privfed.query import Query, View
+from privfed.records import Records
+from privfed.schema import Column, Schema
+
+FEATURES = (
+    Column("a", "number", 0, 1),
+    Column("b", "number", -50, 1000),
+    Column("n", "integer", 0, 9),
+    Column("c", "category", categories=("one", "two", "three")),
+)
+P = len(FEATURES)
+BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
+NUMERIC = Schema(FEATURES, Column("y", "number", -3, 7))
+CUTOFFS = Cutoffs(
+    ((0.5,), (0.0, 500.0), (5.0,), (1.0, 2.0)),
+    np.array([0.05, -40.0, 0.0, 0.0]),
+    np.array([0.95, 900.0, 9.0, 2.0]),
+    np.array([0.2, 300.0, 2.0, 1.0]),
+)
+ANY = [[0, 2], [0, 3], [0, 2], [0, 3]]
+
+
+def _rule(feature: int, low: int, high: int) -> list[list[int]]:
+    return [[low, high] if number == feature else ends for number, ends in enumerate(ANY)]
+
+
+#: Rules that a record above meets and one below does not, the other way round, and the whole table.
+ABOVE = [_rule(0, 1, 2), _rule(1, 2, 3), _rule(2, 1, 2), _rule(3, 2, 3)]
+BELOW = [_rule(0, 0, 1), _rule(1, 0, 1), _rule(2, 0, 1)]
+TERMS = Terms(CUTOFFS, np.array([*ABOVE, *BELOW, ANY], np.uint8), (0, 1, 2))
+WIDTH = 1 + len(TERMS)
+Row = tuple[float, float, float, float, float]
+#: Two rows that differ in every column, and one in the middle.
+TOP, BOTTOM, MIDDLE = (1.0, 1000.0, 9.0, 2.0, 7.0), (0.0, -50.0, 0.0, 0.0, -3.0), (0.5,) * 5
+CORNERS: list[Row] = [
+    TOP,
+    BOTTOM,
+    MIDDLE,
+    (0.0, 1000.0, 0.0, 2.0, 7.0),
+    (1.0, -50.0, 9.0, 0.0, -3.0),
+    (9e9, -9e9, 9e9, 9.0, 9e9),
+]
+ROW = st.one_of(
+    st.sampled_from(CORNERS),
+    st.tuples(
+        st.floats(-1, 2),
+        st.floats(-99, 2000),
+        st.integers(0, 9),
+        st.integers(0, 2),
+        st.floats(-4, 9),
+    ),
+)
+TABLE = st.lists(ROW, max_size=4)
+
+
+def _units(query: Query, rows: list[Row], schema: Schema) -> dict[str, np.ndarray]:
+    """The exact answer, rebuilt from the rows alone."""
+    table = np.array(rows, dtype=float).reshape(-1, P + 1)
+    exact = query.evaluate(View(Records(schema, table[:, :P], table[:, P]), schema))
+    return {name: np.asarray(array) for name, array in exact.items()}
+
+
+def _moved(one: np.ndarray, other: np.ndarray) -> Bound:
+    """L1 and squared L2 of a change, in exact integers."""
+    assert np.isfinite(one).all() and np.isfinite(other).all()
+    steps = [int(step) for step in (one - other).ravel()]
+    return Bound(sum(map(abs, steps)), sum(step**2 for step in steps))
+
+
+def _within(part: Part, moved: Bound, replaced: bool) -> None:
+    assert part.sensitivity is not None
+    relation = "replace-one" if replaced else "add-or-remove"
+    bound = part.sensitivity.under("record", relation, None)  # type: ignore[arg-type]
+    assert moved.l1 <= bound.l1
+    assert moved.l2_squared <= bound.l2_squared
+
+
+def _check(query: Query, base: list[Row], records: list[Row], schema: Schema) -> None:
+    """Hold every part's bounds: each record added to the base, and put in each other's place."""
+    parts = query.parts(schema)
+    without = _units(query, base, schema)
+    exact = [_units(query, [*base, record], schema) for record in records]
+    for name, part in parts.items():
+        assert part.sensitivity is not None, "only questions with finite bounds belong here"
+        for one in exact:
+            _within(part, _moved(one[name], without[name]), replaced=False)
+        for one, other in permutations(exact, 2):
+            _within(part, _moved(one[name], other[name]), replaced=True)
+
+
+def _gradient(
+    weights: float = 0.0, scales: float = 1.0, clip: float = 1.0, logistic: bool = True
+) -> Gradient:
+    return Gradient(
+        TERMS, np.full(WIDTH, float(weights)), np.full(WIDTH, float(scales)), clip, logistic
+    )
+
+
+COUNTING: dict[str, Query] = {
+    **{f"histogram {chosen}": Histogram(chosen, 7) for chosen in ((0,), (1, 3), (0, 1, 2, 3))},
+    **{f"marginals {bins}": Marginals((0, 1, 2, 3), bins) for bins in (2, 7, 1000)},
+    "supports": Supports(TERMS),
+    "supports of none": Supports(replace(TERMS, boxes=TERMS.boxes[:0])),
+    "supports of one": Supports(replace(TERMS, boxes=TERMS.boxes[:1])),
+    "supports of one rule many times": Supports(
+        replace(TERMS, boxes=np.repeat(TERMS.boxes[:1], 40, axis=0))
+    ),
+}
+COUNTS = pytest.mark.parametrize("query", COUNTING.values(), ids=COUNTING)
+
+
+@COUNTS
+def test_counts_between_corners(query: Query) -> None:
+    """Every corner added, and put in every other one's place, over an empty and a full table."""
+    for base in ([], CORNERS[:2], CORNERS):
+        _check(query, base, CORNERS, BINARY)
+
+
+@COUNTS
+@settings(max_examples=30)
+@given(base=TABLE, one=ROW, other=ROW)
+def test_counts_between_any_rows(query: Query, base: list[Row], one: Row, other: Row) -> None:
+    """The same for any tables and rows."""
+    _check(query, base, [one, other], BINARY)
+
+
+@pytest.mark.parametrize("p", range(1, P + 1))
+@pytest.mark.parametrize("kind", [Histogram, Marginals])
+def test_a_record_moves_one_bin_of_each_covariate(kind: type[Histogram], p: int) -> None:
+    """The bounds are attained: p bins by a record more, 2 p by one in another's place."""
+    query = kind(tuple(range(p)), 7)
+    sensitivity = query.parts(BINARY)["counts"].sensitivity
+    assert sensitivity is not None
+    none, top, bottom = (_units(query, rows, BINARY)["counts"] for rows in ([], [TOP], [BOTTOM]))
+    assert _moved(top, none) == sensitivity.add_or_remove == Bound(p, p)
+    assert _moved(top, bottom) == sensitivity.replace_one == Bound(2 * p, 2 * p)
+
+
+@pytest.mark.parametrize("rules", [1, 3, 40])
+def test_a_record_moves_every_support(rules: int) -> None:
+    """The bounds are attained: all rules and the size by a record more, all rules by a replaced one."""
+    terms = replace(TERMS, boxes=np.repeat(TERMS.boxes[:1], rules, axis=0))
+    parts = Supports(terms).parts(BINARY)
+    none, top, bottom = (_units(Supports(terms), rows, BINARY) for rows in ([], [TOP], [BOTTOM]))
+    for name, more, other in (("counts", rules, rules), ("size", 1, 0)):
+        sensitivity = parts[name].sensitivity
+        assert sensitivity is not None
+        assert _moved(top[name], none[name]) == sensitivity.add_or_remove == Bound(more, more)
+        assert _moved(top[name], bottom[name]) == sensitivity.replace_one == Bound(other, other)
+
+
+GRADIENTS = {
+    "still": _gradient(),
+    "the least clip": _gradient(clip=2**-10),
+    "the greatest clip": _gradient(scales=2**10, clip=2**10),
+    "a clip between": _gradient(weights=-3.0, scales=0.3, clip=0.7),
+    "great weights": _gradient(weights=1e6),
+    "great weights down": _gradient(weights=-1e6, logistic=False),
+    "great scales": _gradient(weights=1e-3, scales=1e6),
+    "great everything": _gradient(weights=-1e6, scales=-1e6, clip=2**-10, logistic=False),
+    "small scales": _gradient(weights=1e6, scales=1e-9),
+    "no scales": _gradient(weights=5.0, scales=0.0),
+    "squared": _gradient(weights=0.5, logistic=False),
+    "of no term": Gradient(
+        replace(TERMS, boxes=TERMS.boxes[:0], linear=()), np.ones(1), np.ones(1), 1.0, False
+    ),
+    "mixed": Gradient(
+        TERMS,
+        np.array([(-1.0) ** k * 10.0 ** (k - 5) for k in range(WIDTH)]),
+        np.array([10.0 ** (6 - k) for k in range(WIDTH)]),
+        3.0,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("query", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("schema", [BINARY, NUMERIC], ids=["binary", "numeric"])
+def test_gradients_between_corners(query: Gradient, schema: Schema) -> None:
+    """Whatever weights, scales and clip are admitted, each corner moves the sum by the clip."""
+    for base in ([], CORNERS):
+        _check(query, base, CORNERS, schema)
+
+
+MAGNITUDES = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 1e6, -1e6, 1e-9]), st.floats(-1e3, 1e3))
+VECTORS = arrays.arrays(float, WIDTH, elements=MAGNITUDES)
+
+
+@settings(max_examples=60)
+@given(
+    base=TABLE,
+    rows=st.tuples(ROW, ROW),
+    weights=VECTORS,
+    scales=VECTORS,
+    clip=st.one_of(st.sampled_from([2.0**-10, 1.0, 2.0**10]), st.floats(2**-10, 2**10)),
+    logistic=st.booleans(),
+)
+def test_gradients_between_any_rows(
+    base: list[Row],
+    rows: tuple[Row, Row],
+    weights: np.ndarray,
+    scales: np.ndarray,
+    clip: float,
+    logistic: bool,
+) -> None:
+    """The same for any tables, rows and parameters that the question admits."""
+    query = Gradient(TERMS, weights, scales, clip, logistic)
+    for schema in (BINARY, NUMERIC):
+        try:
+            query.parts(schema)
+        except QueryError:
+            assume(False)
+        _check(query, base, list(rows), schema)
+
+
+@pytest.mark.parametrize("clip", [2**-10, 1.0, 2**10])
+def test_a_record_moves_the_gradient_by_the_clip(clip: float) -> None:
+    """The bounds are attained, but for the grid: residuals of one, columns longer than the clip."""
+    query = _gradient(weights=-1e6, scales=1e6, clip=clip)
+    part = query.parts(BINARY)["gradient"]
+    assert part.sensitivity is not None
+    moved = _moved(_units(query, [TOP], BINARY)["gradient"], np.zeros(WIDTH))
+    coarse = 0.9 if clip < 1 else 0.999
+    assert coarse * part.sensitivity.add_or_remove.l2_squared < moved.l2_squared
