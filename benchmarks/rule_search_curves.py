@@ -175,7 +175,9 @@ def measure_queries(folder: Path, truths: Truths, profile: str) -> None:
 
 def read(folder: Path, figure: str) -> pd.DataFrame:
     frames = [pd.read_csv(path) for path in sorted(folder.glob(f"{figure}-*.csv"))]
-    return pd.concat(frames) if frames else pd.DataFrame()
+    if not frames:
+        raise SystemExit(f"{folder} holds no {figure}-*.csv; run `curves` with that figure first")
+    return pd.concat(frames)
 
 
 def draw(table: pd.DataFrame, x: str, label: str, title: str, target: Path) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def status(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit status; errors are one line on standard error."""
     try:
-        given: Any = commands.main(arguments, prog_name="privfed", standalone_mode=False)
+        with _notes():
+            given: Any = commands.main(arguments, prog_name="privfed", standalone_mode=False)
         return given if isinstance(given, int) else FINE
     except click.exceptions.NoArgsIsHelpError as shown:
         click.echo(shown.format_message())
@@ -246,6 +248,22 @@ def status(arguments: Sequence[str] | None = None) -> int:
         return FINE
     except Exception as error:
         return _fault(error)
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Show each warning once, as one plain line without its place in the code."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in shown:
+            shown.add(text)
+            click.echo(f"privfed: note: {text}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _bad(text: str) -> int:

@@ -75,7 +75,7 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
     for ceiling in ceilings:
         axes.axhline(ceiling, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.text(0, ceiling, " budget", va="bottom", fontsize=9, color="#52606d")
-    axes.set_ylim(bottom=0, top=1.2 * max([*ceilings, axes.get_ylim()[1] / 1.2]))
+    axes.set_ylim(bottom=0, top=1.2 * max([*ceilings, axes.get_ylim()[1] / 1.2]) or 1)
     axes.set_ylabel("epsilon spent")
 
 

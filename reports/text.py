@@ -36,6 +36,7 @@ def _worth(policy: PolicyReport) -> str:
     worth, told = policy.metrics.get("value"), policy.metrics.get("told")
     if worth is None:
         return told or "no model"
+    told = "no better than a constant" if policy.useless else told
     return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
 
 
@@ -68,7 +69,8 @@ def priced(price: Price) -> str:
     total = (
         f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
         if price.epsilon is None
-        else f"at most epsilon {float(price.epsilon):.4f} at delta {float(price.delta):.0e}"
+        else f"at most epsilon {float(price.epsilon):.4g}"
+        + (f" at delta {float(price.delta):.0e}" if price.delta else "")
     )
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)

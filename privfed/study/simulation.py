@@ -6,6 +6,7 @@ is publishable for real data; what it writes says so.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -198,7 +199,12 @@ def run(
     adopted.to_toml(folder / "policy.toml")
     federation = prepared.federate(adopted, folder / "ledgers", choice.block)
     try:
-        metrics = _learn(prepared, model, Watched(federation, progress))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            metrics = _learn(prepared, model, Watched(federation, progress))
+        metrics["warnings"] = list(dict.fromkeys(str(one.message) for one in caught))
+        for text in metrics["warnings"]:
+            warnings.warn(f"policy {choice.name!r}: {text}", stacklevel=2)
         heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
     finally:
         federation.close()
