@@ -99,6 +99,15 @@ class Tradeoff:
         """
         return 1 - 2 * float(brentq(lambda a: a - self.missed(a)[0], 0.0, 1.0))
 
+    @property
+    def area(self) -> float:
+        """The largest area under a test's ROC curve: how often it ranks a member above another.
+
+        One less the area under f, which only falls, so that steps bound it from below.
+        """
+        rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 2001)])
+        return 1 - float(self.missed(rates[1:]) @ np.diff(rates))
+
     def posterior(self, prior: float, accused: float | None = None) -> float:
         """How sure the best test can be of a member, from a prior.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from privfed.attacks import rulefit
 from privfed.attacks.base import PublicSchema, Table
 from privfed.attacks.fuzzy import (
     ACTIVATION,
@@ -105,6 +106,10 @@ CONTRIBUTIONS: dict[str, Contribution] = {
     LEVEL: level,
     LEAVES: leaves,
     ACTIVATION: activation,
+    "rulefit.histogram": rulefit.histogram,
+    "rulefit.marginals": rulefit.histogram,
+    "rulefit.supports": rulefit.supports,
+    "rulefit.gradient": rulefit.gradient,
 }
 
 

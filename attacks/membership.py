@@ -1,37 +1,39 @@
-"""Membership by likelihood ratio on noisy releases: was this record among the client's?
+"""Membership by likelihood ratio on releases: was this record among the client's?
 
 The attacker is the one that differential privacy speaks of: it knows every other record and the law
 of the noise, and decides about one (Neyman and Pearson 1933). For a member i it compares the
 released sums under D with those under D without i; for a record j of somebody else, under D with j
-and under D.
+and under D. Numbers that left exactly are the limit of little noise: the nearer of the two is true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth
+from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
 from privfed.attacks.contributions import CONTRIBUTIONS
 from privfed.finding import Finding
 from privfed.release import Disclosed, ReleasedPart, Transcript
 
 #: The interval's confidence.
 CONFIDENCE = 0.95
+#: Laws of noise whose likelihood is known.
+LAWS = ("laplace", "gaussian")
 #: Fewest outsiders for whom a rate at 1 % false positives means anything.
 OUTSIDERS = 1000
 
 
 class Membership(Attack):
-    """Tells members from records of other clients by all of a client's noisy releases together.
+    """Tells members from records of other clients by all that a client released, taken together.
 
-    The value is the probability that a member scores above an outsider (the area under the ROC
-    curve); a guesser has 1/2. All scores at one client share its one draw of noise, which the
-    confidence interval (Hanley and McNeil 1982) does not see.
+    Noisy numbers and exact ones are judged apart, so that what the noise is worth can be seen beside
+    what left without any. The value is the probability that a member scores above an outsider (the
+    area under the ROC curve); a guesser has 1/2. All scores at one client share its one draw of
+    noise, which the confidence interval (Hanley and McNeil 1982) does not see.
     """
 
     name: ClassVar[str] = "membership"
@@ -41,26 +43,37 @@ class Membership(Attack):
     kinds: ClassVar[tuple[str, ...]] = tuple(CONTRIBUTIONS)
 
     def attackable(self, transcript: Transcript) -> bool:
-        """Whether some part of a known kind left with noise on it."""
-        return any(True for entry in transcript for _ in noisy_parts(entry))
+        """Whether some part of a known kind left exactly, or with noise of a known law."""
+        return any(readable(entry, exact) for entry in transcript for exact in (False, True))
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: one finding; none without the truth, which this attacker knows."""
-        if truth is None or not self.attackable(transcript):
+        """See :class:`Attack`: a finding for noisy numbers and one for exact ones.
+
+        There are none without the truth, which this attacker knows.
+        """
+        if truth is None:
             return []
+        found = [self._read(transcript, truth, schema, exact) for exact in (False, True)]
+        return [finding for finding in found if finding is not None]
+
+    def _read(
+        self, transcript: Transcript, truth: Truth, schema: PublicSchema | None, exact: bool
+    ) -> Finding | None:
+        kinds = sorted({entry.kind for entry in transcript if readable(entry, exact)})
+        if not kinds:
+            return None
         members, outsiders = [np.empty(0)], [np.empty(0)]
         for client in (client for client in transcript.clients if client in truth):
-            heard = transcript.of(client=client)
-            for name, table in truth.items():
-                scores = ratios(heard, truth[client], table, schema, name == client)
-                (members if name == client else outsiders).append(scores)
-        kinds = sorted({entry.kind for entry in transcript if any(noisy_parts(entry))})
-        return [self._judged(np.concatenate(members), np.concatenate(outsiders), tuple(kinds))]
+            scores = ratios(transcript, client, truth, schema, exact)
+            members.append(scores.pop(client))
+            outsiders.extend(scores.values())
+        told = "exact" if exact else "noisy"
+        return self._judged(told, np.concatenate(members), np.concatenate(outsiders), tuple(kinds))
 
     def _judged(
-        self, members: np.ndarray, outsiders: np.ndarray, kinds: tuple[str, ...]
+        self, told: str, members: np.ndarray, outsiders: np.ndarray, kinds: tuple[str, ...]
     ) -> Finding:
         area = auc(members, outsiders)
         half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(
@@ -74,7 +87,7 @@ class Membership(Attack):
         # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
         severity = "none" if low <= 0.5 else "some"
         return self.finding(
-            "probability of ranking a member above an outsider",
+            f"probability of ranking a member above an outsider by {told} numbers",
             area,
             of=1.0,
             low=low,
@@ -86,50 +99,59 @@ class Membership(Attack):
         )
 
 
-def noisy_parts(entry: Disclosed) -> Iterator[tuple[str, ReleasedPart]]:
-    """Parts with additive noise, of a kind whose contributions are known."""
-    if entry.kind in CONTRIBUTIONS:
-        for name, part in entry.release.parts.items():
-            if part.noise is not None and part.noise.law in ("laplace", "gaussian"):
-                yield name, part
+def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
+    """Parts of a kind whose contributions are known: exact ones, or those with noise of a known law."""
+    if entry.kind not in CONTRIBUTIONS:
+        return {}
+    if exact:
+        return exact_parts(entry)
+    parts = entry.release.parts.items()
+    return {name: part for name, part in parts if part.noise and part.noise.law in LAWS}
 
 
 def ratios(
-    transcript: Transcript, owner: Table, table: Table, schema: PublicSchema | None, member: bool
-) -> np.ndarray:
-    """Log likelihood ratio, with the record against without it, for each record of a table.
+    transcript: Transcript,
+    client: str,
+    truth: Truth,
+    schema: PublicSchema | None,
+    exact: bool = False,
+) -> dict[str, np.ndarray]:
+    """Log likelihood ratio, with the record against without it, for each record by its owner.
 
     Args:
-        transcript: one client's releases.
-        owner: that client's records, all of which the attacker knows but the one in question.
-        table: the records in question.
+        transcript: what left.
+        client: whose releases are read; the attacker knows all its records but the one in question.
+        truth: the records in question, the client's own among them.
         schema: the public data dictionary.
-        member: whether they are the owner's own.
+        exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
+            would be infinite, count grid units, and reading stops where they tell everybody apart.
     """
-    total = np.zeros(len(table.x))
-    for entry in transcript:
-        parts = dict(noisy_parts(entry))
-        if not parts or not len(table.x):
+    totals = {owner: np.zeros(len(table.x)) for owner, table in truth.items()}
+    for entry in transcript.of(client=client):
+        parts = readable(entry, exact)
+        if not parts or (exact and all(map(np.all, totals.values()))):
             continue
-        known = CONTRIBUTIONS[entry.kind](entry.query, owner, schema)
-        asked = CONTRIBUTIONS[entry.kind](entry.query, table, schema)
-        for name, part in parts.items():
-            if name in known:
-                noise = part.units - known[name].sum(axis=0)
-                total += _ratio(part, noise, asked[name], member)
-    return total
+        contribute, query = CONTRIBUTIONS[entry.kind], entry.query
+        own = contribute(query, truth[client], schema)
+        noise = {name: parts[name].units - own[name].sum(axis=0) for name in parts if name in own}
+        for owner in (owner for owner, table in truth.items() if len(table.x)):
+            asked = own if owner == client else contribute(query, truth[owner], schema)
+            for name, drawn in noise.items():
+                totals[owner] += _ratio(parts[name], drawn, asked[name], owner == client)
+    return totals
 
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
-    """ln f(noise with) - ln f(noise without), summed over cells; f is the law of one cell."""
-    assert part.noise is not None
-    scale = part.noise.parameter
+    """ln f(noise with) - ln f(noise without), summed over the cells seen; f is the law of one cell."""
+    law, scale = (part.noise.law, part.noise.parameter) if part.noise else ("laplace", 1.0)
     present = noise[None] - (0.0 if member else moved)
     absent = noise[None] + (moved if member else 0.0)
-    if part.noise.law == "laplace":
+    if law == "laplace":
         change = (np.abs(absent) - np.abs(present)) / scale
     else:
         change = (absent - present) * (absent + present) / (2 * scale**2)
+    if part.mask is not None:
+        change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))
 
 

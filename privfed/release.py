@@ -355,9 +355,11 @@ class Disclosed:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"kind", "shape", "data"}:
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"kind", "shape", "data"}:
         return wire.convert(value, np.ndarray)
-    return value
+    return {name: _plain(inner) for name, inner in value.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,7 @@ def test_randomized_response_agrees_with_its_closed_form(epsilon: float) -> None
             exact = min(math.exp(epsilon) * rate, 1 - math.exp(-epsilon) * (1 - rate))
             assert ours.found(rate) == pytest.approx(exact, abs=1e-3)
         assert ours.advantage == pytest.approx(math.tanh(epsilon / 2), abs=1e-3)
+        assert ours.area == pytest.approx(1 - flip, abs=2e-3) and ours.area >= 1 - flip - 1e-9
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -61,6 +62,7 @@ def test_gaussian_agrees_with_its_closed_form(mu: float) -> None:
     for rate in RATES:
         assert ours.found(rate) == pytest.approx(norm.cdf(norm.ppf(rate) + mu), abs=1e-3)
     assert ours.advantage == pytest.approx(2 * norm.cdf(mu / 2) - 1, abs=1e-3)
+    assert ours.area == pytest.approx(norm.cdf(mu / math.sqrt(2)), abs=2e-3)
 
 
 def pld_bucket(loss: Loss, times: int) -> list[Loss]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -61,8 +62,10 @@ def test_contributions_add_up_to_the_query(seed: int, query: Query) -> None:
         assert off.max() <= (12 if "counts" not in name else 0)  # one unit of rounding a record
 
 
-def released(query: Query, owners: Mapping[str, Records], mechanism: str, spend: str) -> Transcript:
-    """Noisy answers of several clients."""
+def released(
+    query: Query, owners: Mapping[str, Records], mechanism: str, spend: str | None
+) -> Transcript:
+    """Answers of several clients through one mechanism."""
     frames = [
         pd.DataFrame({"a": r.x[:, 0], "b": r.x[:, 1], "y": r.y, "owner": name})
         for name, r in owners.items()
@@ -91,9 +94,8 @@ def test_ratios_of_laplace_are_bounded_by_epsilon() -> None:
     """No log ratio exceeds what was spent, for members and outsiders alike."""
     owners = {"one": table(40, 1), "two": table(40, 2)}
     transcript = released(QUERIES[0], owners, "laplace", "0.7")
-    for name, records in owners.items():
-        for other in owners.values():
-            scores = ratios(transcript.of(client=name), records, other, SCHEMA, other is records)
+    for name in owners:
+        for scores in ratios(transcript, name, owners, SCHEMA).values():
             assert np.abs(scores).max() <= 0.7 + 1e-9
             assert np.abs(scores).max() > 0.1
 
@@ -109,11 +111,46 @@ def test_little_noise_gives_members_away_and_much_is_chance() -> None:
     assert quiet.value == pytest.approx(0.5, abs=0.1) and quiet.severity == "none"
 
 
-def test_exact_releases_and_missing_truth_are_not_attacked() -> None:
-    """Other attacks are for those."""
+def test_exact_releases_tell_everybody() -> None:
+    """Whoever knows all other records only has to subtract; a record that adds nothing is a guess."""
     owners = {"one": table(10, 1), "two": table(10, 2)}
-    exact = Transcript(())
-    assert Membership().run(exact, owners, SCHEMA) == []
+    (found,) = Membership().run(released(QUERIES[0], owners, "open", None), owners, SCHEMA)
+    assert (found.value, found.low, found.severity) == (1.0, 1.0, "some")
+    assert found.metric.endswith("by exact numbers")
+
+
+def test_suppressed_cells_are_not_read() -> None:
+    """A withheld zero says nothing: with every cell withheld, all are ties."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    transcript = released(QUERIES[0], owners, "open", None)
+    hidden = []
+    for entry in transcript:
+        part = entry.release.parts["counts"]
+        blank = replace(part, units=part.units * 0, mask=np.ones(part.units.shape, bool))
+        hidden.append(replace(entry, release=replace(entry.release, parts={"counts": blank})))
+    (found,) = Membership().run(Transcript(tuple(hidden)), owners, SCHEMA)
+    assert found.value == 0.5
+
+
+def test_only_known_laws_are_read() -> None:
+    """A mechanism of a law that the attack does not know leaves it nothing to work on."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    transcript = released(QUERIES[0], owners, "laplace", "1")
+    strange = []
+    for entry in transcript:
+        part = entry.release.parts["counts"]
+        assert part.noise is not None
+        other = replace(part, noise=replace(part.noise, law="staircase"))
+        strange.append(replace(entry, release=replace(entry.release, parts={"counts": other})))
+    assert Membership().attackable(transcript)
+    assert not Membership().attackable(Transcript(tuple(strange)))
+    assert Membership().run(Transcript(tuple(strange)), owners, SCHEMA) == []
+
+
+def test_without_the_truth_nothing_is_found() -> None:
+    """This attacker knows all other records."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    assert Membership().run(Transcript(()), owners, SCHEMA) == []
     assert Membership().run(released(QUERIES[0], owners, "laplace", "1")) == []
 
 
