@@ -23,6 +23,8 @@ from privfed.release import Disclosed, ReleasedPart, Transcript
 CONFIDENCE = 0.95
 #: Laws of noise whose likelihood is known.
 LAWS = ("laplace", "gaussian")
+#: Most cells of contributions that are judged at a time.
+BLOCK = 2**22
 #: Fewest outsiders for whom a rate at 1 % false positives means anything.
 OUTSIDERS = 1000
 
@@ -137,7 +139,9 @@ def ratios(
         for owner in (owner for owner, table in truth.items() if len(table.x)):
             asked = own if owner == client else contribute(query, truth[owner], schema)
             for name, drawn in noise.items():
-                totals[owner] += _ratio(parts[name], drawn, asked[name], owner == client)
+                blocks = np.array_split(asked[name], 1 + asked[name].size // BLOCK)
+                found = [_ratio(parts[name], drawn, block, owner == client) for block in blocks]
+                totals[owner] += np.concatenate(found)
     return totals
 
 

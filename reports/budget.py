@@ -23,11 +23,19 @@ _SEVERITIES = ("none", "some", "breach")
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """One policy's run: its account, what the attacks got, and what the model was worth."""
+    """One policy's run: its account, what the attacks got, and what the model was worth.
+
+    Args:
+        account: what the ledgers say.
+        findings: what the attacks and audits got.
+        metrics: what the model was worth.
+        inapplicable: by name the question of each attack that had nothing to work on.
+    """
 
     account: PolicyAccount
     findings: tuple[Finding, ...] = ()
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -198,5 +206,6 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         ],
         "kinds": [asdict(line) for line in report.account.kinds],
         "findings": [found.to_dict() for found in report.findings],
+        "inapplicable": dict(report.inapplicable),
         "metrics": dict(report.metrics),
     }

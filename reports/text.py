@@ -41,8 +41,9 @@ def _worth(policy: PolicyReport) -> str:
 
 
 def _attacked(policy: PolicyReport) -> str:
-    tried = len(policy.findings)
-    return f"; {len(policy.broken)} of {tried} attacks beat their guess" if tried else ""
+    tried, idle = len(policy.findings), ", ".join(policy.inapplicable)
+    beaten = f"; {len(policy.broken)} of {tried} attacks beat their guess" if tried else ""
+    return beaten + (f"; not applicable: {idle}" if idle else "")
 
 
 #: Heads of the columns that :func:`spending` fills.

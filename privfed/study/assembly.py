@@ -74,9 +74,10 @@ def attack(output: Output) -> Report:
 def _attack(prepared: AnyPrepared, output: Output) -> None:
     study = prepared.study
     for choice in tqdm(study.policies, desc="attacks", unit=" policy", disable=None):
-        found = simulation.attack(prepared, output.transcript(choice.name))
+        found, inapplicable = simulation.attack(prepared, output.transcript(choice.name))
         found += simulation.audit(prepared, choice)
-        output.write(choice.name, "findings.json", [finding.to_dict() for finding in found])
+        told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
+        output.write(choice.name, "findings.json", told)
 
 
 def gather(output: Output) -> Report:
@@ -86,8 +87,9 @@ def gather(output: Output) -> Report:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
         with output.ledgers(name) as ledgers:
             account = read(policy, ledgers, output.heads(name))
-        found = findings(output.read(name, "findings.json"))
-        reports.append(PolicyReport(account, found, output.read(name, "metrics.json") or {}))
+        told = output.read(name, "findings.json") or {}
+        found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}
+        reports.append(PolicyReport(account, found, metrics, told.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)
 
 

@@ -6,7 +6,7 @@ FOLDER/<policy>/policy.toml           the policy that the data owners adopted
 FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
-FOLDER/<policy>/findings.json         what the attacks achieved (simulation)
+FOLDER/<policy>/findings.json         what the attacks achieved, and which do not apply (simulation)
 FOLDER/<policy>/model.json            the model, readable without privfed
 """
 

@@ -214,13 +214,23 @@ def run(
         output.write(choice.name, "model.json", model.to_dict())
 
 
-def attack(prepared: AnyPrepared, transcript: Transcript) -> list[Finding]:
-    """Put every attack that a study names to a transcript."""
-    truth, found = prepared.truth(), []
+def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
+    """Put every attack that a study names to a transcript.
+
+    Returns:
+        what they found; and by name the question of each attack that does not apply, because it
+        had nothing to work on. Its silence is no pass.
+    """
+    truth = prepared.truth()
+    found: list[Finding] = []
+    inapplicable = {}
     for tried in attacks_of(prepared.study):
-        if tried.attackable(transcript):
-            found.extend(tried.run(transcript, truth, prepared.schema))
-    return found
+        attackable = tried.attackable(transcript)
+        told = tried.run(transcript, truth, prepared.schema) if attackable else []
+        found.extend(told)
+        if not told:
+            inapplicable[tried.name] = tried.question
+    return found, inapplicable
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed import plugins
 from privfed.learners import FuzzyTreeRegressor
+from privfed.release import Transcript
 from privfed.study import Study, simulation
 from privfed.study.output import Output
 from privfed.study.simulation import prepare
@@ -89,3 +91,11 @@ def test_a_policy_may_reserve_its_charges_in_blocks(study: Study, tmp_path: Path
                 assert ("block" in reserved) == (block > 1)
         models.append(output.read(choice.name, "model.json"))
     assert models[0] == models[1]
+
+
+def test_an_attack_that_reads_nothing_is_written_down(study: Study) -> None:
+    """Of an empty transcript every attack says that it does not apply, by name and question."""
+    found, inapplicable = simulation.attack(prepare(study), Transcript())
+    assert found == []
+    assert set(inapplicable) == set(plugins.available("attacks"))
+    assert all(question.endswith("?") for question in inapplicable.values())
