@@ -8,6 +8,7 @@ and under D. Numbers that left exactly are the limit of little noise: the nearer
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +35,12 @@ class Membership(Attack):
 
     Noisy numbers and exact ones are judged apart, so that what the noise is worth can be seen beside
     what left without any. The value is the probability that a member scores above an outsider (the
-    area under the ROC curve); a guesser has 1/2. All scores at one client share its one draw of
-    noise, which the confidence interval (Hanley and McNeil 1982) does not see.
+    area under the ROC curve); a guesser has 1/2.
+
+    All scores at one client share its one draw of noise, and within a draw, records that add alike
+    are ranked by who knows more, not by what was released. So a member's noisy score is compared
+    with those of outsiders at other clients. The confidence interval (Hanley and McNeil 1982) takes
+    all scores for independent.
     """
 
     name: ClassVar[str] = "membership"
@@ -64,28 +69,29 @@ class Membership(Attack):
         self, transcript: Transcript, truth: Truth, schema: PublicSchema | None, exact: bool
     ) -> Finding | None:
         kinds = sorted({entry.kind for entry in transcript if readable(entry, exact)})
-        if not kinds:
+        clients = [client for client in transcript.clients if client in truth]
+        if not kinds or not clients:
             return None
-        members, outsiders = [np.empty(0)], [np.empty(0)]
-        for client in (client for client in transcript.clients if client in truth):
-            scores = ratios(transcript, client, truth, schema, exact)
-            members.append(scores.pop(client))
-            outsiders.extend(scores.values())
-        told = "exact" if exact else "noisy"
-        return self._judged(told, np.concatenate(members), np.concatenate(outsiders), tuple(kinds))
+        scores = [ratios(transcript, client, truth, schema, exact) for client in clients]
+        members = [own.pop(client) for client, own in zip(clients, scores, strict=True)]
+        outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scores]
+        pairs = zip(members, outsiders if exact else elsewhere(outsiders), strict=True)
+        return self._judged("exact" if exact else "noisy", pairs, tuple(kinds))
 
     def _judged(
-        self, told: str, members: np.ndarray, outsiders: np.ndarray, kinds: tuple[str, ...]
+        self, told: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]], kinds: tuple[str, ...]
     ) -> Finding:
-        area = auc(members, outsiders)
-        half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(
-            area, len(members), len(outsiders)
-        )
+        """Judge each client's members by the outsiders that they are compared with."""
+        each = [(len(own), len(rest), auc(own, rest), hits(own, rest)) for own, rest in pairs]
+        members, outsiders, areas, found = np.array(each).T
+        weights = members * outsiders
+        area = float(np.average(areas, weights=weights)) if weights.any() else 0.5
+        heard, least = int(members.sum()), int(outsiders.min())
+        half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
         low, high = max(0.0, area - half), min(1.0, area + half)
-        detail: dict[str, float] = {"members": len(members), "outsiders": len(outsiders)}
-        if len(outsiders) >= OUTSIDERS:
-            bar = np.quantile(outsiders, 0.99)
-            detail["members found at 1 % false positives"] = float((members > bar).mean())
+        detail: dict[str, float] = {"members": heard, "outsiders": least}
+        if least >= OUTSIDERS and heard:
+            detail["members found at 1 % false positives"] = float(found.sum() / heard)
         # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
         severity = "none" if low <= 0.5 else "some"
         return self.finding(
@@ -157,6 +163,17 @@ def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: boo
     if part.mask is not None:
         change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))
+
+
+def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """For each group all others together, one at a time."""
+    for at in range(len(groups)):
+        yield np.concatenate([np.empty(0), *groups[:at], *groups[at + 1 :]])
+
+
+def hits(members: np.ndarray, outsiders: np.ndarray) -> int:
+    """How many members score above all but 1 % of the outsiders; none without outsiders."""
+    return int((members > np.quantile(outsiders, 0.99)).sum()) if len(outsiders) else 0
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

@@ -63,7 +63,7 @@ def test_contributions_add_up_to_the_query(seed: int, query: Query) -> None:
 
 
 def released(
-    query: Query, owners: Mapping[str, Records], mechanism: str, spend: str | None
+    query: Query, owners: Mapping[str, Records], mechanism: str, spend: str | None, seed: int = 3
 ) -> Transcript:
     """Answers of several clients through one mechanism."""
     frames = [
@@ -72,7 +72,7 @@ def released(
     ]
     policy = Policy({query.kind: (Guard.of(mechanism, spend=spend),)}, accountant="zcdp")
     federation = LocalDisclosure.from_frame(
-        pd.concat(frames), "y", "owner", schema=SCHEMA, policy=policy, seed=3
+        pd.concat(frames), "y", "owner", schema=SCHEMA, policy=policy, seed=seed
     )
     for name, gate in federation.gates.items():
         gate.answer(Request.of(f"request {name}", query))
@@ -88,6 +88,17 @@ def test_gaussian_power_is_what_theory_says() -> None:
     mu = math.sqrt(2 * rho)
     assert found.value == pytest.approx(norm.cdf(mu / math.sqrt(2)), abs=0.04)
     assert found.low is not None and found.low > 0.5 and found.severity == "some"
+
+
+def test_a_shared_draw_of_noise_ranks_nobody() -> None:
+    """Two clients of equal records: within a draw every member would beat every outsider."""
+    rho, same = 0.1, Records(SCHEMA, np.zeros((10, 2)), np.zeros(10))
+    owners = {"one": same, "two": same}
+    areas = [
+        Membership().run(released(QUERIES[0], owners, "gaussian", str(rho), seed), owners)[0].value
+        for seed in range(200)
+    ]
+    assert np.mean(areas) == pytest.approx(norm.cdf(math.sqrt(rho)), abs=0.06)
 
 
 def test_ratios_of_laplace_are_bounded_by_epsilon() -> None:
