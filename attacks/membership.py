@@ -26,8 +26,8 @@ CONFIDENCE = 0.95
 LAWS = ("laplace", "gaussian")
 #: Most cells of contributions that are judged at a time.
 BLOCK = 2**22
-#: Fewest outsiders for whom a rate at 1 % false positives means anything.
-OUTSIDERS = 1000
+#: Fewest clients, each one draw of noise, for a rate at 1 % false positives to mean anything.
+DRAWS = 100
 
 
 class Membership(Attack):
@@ -90,7 +90,7 @@ class Membership(Attack):
         half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
         low, high = max(0.0, area - half), min(1.0, area + half)
         detail: dict[str, float] = {"members": heard, "outsiders": least}
-        if least >= OUTSIDERS and heard:
+        if len(each) >= DRAWS and heard:
             detail["members found at 1 % false positives"] = float(found.sum() / heard)
         # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
         severity = "none" if low <= 0.5 else "some"

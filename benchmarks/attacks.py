@@ -19,7 +19,7 @@ from privfed import plugins
 from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.base import Attack, Truth
-from privfed.attacks.membership import Membership
+from privfed.attacks.membership import Membership, ratios
 from privfed.data import load
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
@@ -28,8 +28,7 @@ from privfed.policy import Policy
 from privfed.records import Records
 from privfed.schema import Schema
 
-CLIENTS, DRAWS = 5, 40
-FOUND = "members found at 1 % false positives"
+CLIENTS, DRAWS = 5, {"published": 5, "private": 40}
 
 
 def policies() -> dict[str, tuple[FuzzyTreeRegressor, Policy]]:
@@ -59,7 +58,7 @@ def divided(frame: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, Truth]:
     owned = frame.assign(owner=[f"clinic {i}" for i in order])
     parts = owned.groupby("owner")
     return owned, {
-        owner: Records.from_frame(part.drop(columns="owner"), schema) for owner, part in parts
+        str(owner): Records.from_frame(part.drop(columns="owner"), schema) for owner, part in parts
     }
 
 
@@ -79,32 +78,47 @@ def membership(base: str, epsilon: str) -> None:
     data = load("breast_cancer")
     assert data.schema is not None
     owned, truth = divided(data.frame, data.schema)
-    got: dict[str, list[tuple[float, float]]] = {}
-    bound = (1.0, 1.0)
-    for seed in range(DRAWS):
+    runs = []
+    for seed in range(DRAWS[base]):
         learner = RuleFitClassifier(random_state=seed)
-        federation = LocalDisclosure.from_frame(
-            owned,
-            data.target,
-            "owner",
-            schema=data.schema,
-            policy=getattr(learner, base)(epsilon),
-            seed=seed,
+        policy = getattr(learner, base)(epsilon)
+        runs.append(
+            LocalDisclosure.from_frame(
+                owned, data.target, "owner", schema=data.schema, policy=policy, seed=seed
+            )
         )
-        learner.fit(federation)
-        for found in Membership().run(federation.transcript(), truth, data.schema):
-            got.setdefault(found.metric, []).append((found.value, found.detail[FOUND]))
-        if base == "private":
-            bound = allowed(federation)
-    for metric, figures in got.items():
-        mean = np.mean(figures, axis=0)
-        half = 1.96 * np.std(figures, axis=0, ddof=1) / np.sqrt(DRAWS)
+        learner.fit(runs[-1])
+    bound = allowed(runs[0]) if base == "private" else (1.0, 1.0)
+    for exact in (False, True) if base == "published" else (False,):
+        areas = [areas_of(run, truth, data.schema)[exact] for run in runs]
+        figures = {"AUC": areas, "TPR at 1 % FPR": rates(runs, truth, data.schema, exact)}
         told = [
-            f"{what} {mean[at]:.3f} +- {half[at]:.3f} of at most {bound[at]:.3f}"
-            for at, what in enumerate(("AUC", "TPR at 1 % FPR"))
+            f"{name} {np.mean(each):.3f} +- {1.96 * np.std(each, ddof=1) / np.sqrt(len(each)):.3f}"
+            f" of at most {most:.3f}"
+            for (name, each), most in zip(figures.items(), bound, strict=True)
         ]
-        numbers = " ".join(metric.split()[-2:])
-        print(f"breast cancer, RuleFit {base} at epsilon {epsilon}, {numbers}: {', '.join(told)}")
+        numbers = "exact" if exact else "noisy"
+        print(
+            f"RuleFit {base} at epsilon {epsilon}, {numbers} numbers: {', '.join(told)}", flush=True
+        )
+
+
+def areas_of(run: LocalDisclosure, truth: Truth, schema: Schema) -> list[float]:
+    return [found.value for found in Membership().run(run.transcript(), truth, schema)]
+
+
+def rates(runs: list[LocalDisclosure], truth: Truth, schema: Schema, exact: bool) -> list[float]:
+    """True positives of each run at one bar, which 1 % of all runs' outsiders pass.
+
+    One run has as many draws of noise as clients, far too few to set a bar by.
+    """
+    members, outsiders = [], []
+    for run in runs:
+        scores = {c: ratios(run.transcript(), c, truth, schema, exact) for c in truth}
+        members.append(np.concatenate([own.pop(client) for client, own in scores.items()]))
+        outsiders += [each for others in scores.values() for each in others.values()]
+    bar = np.quantile(np.concatenate(outsiders), 0.99)
+    return [float((own > bar).mean()) for own in members]
 
 
 def allowed(federation: LocalDisclosure) -> tuple[float, float]:
