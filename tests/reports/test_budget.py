@@ -188,6 +188,8 @@ def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> No
     text = _page(_policy(_client(), (), {**scores, "clipped": {"north": 81}}))
     assert "no better than a constant answer" in text
     assert "81 values of north lay beyond the public bounds" in text
+    noted = _page(_policy(_client(), (), {"warnings": ["the budget is too small"]}))
+    assert "Noted while learning: the budget is too small." in noted
     better = _page(_policy(_client(), (), {**scores, "value": 60.0}))
     assert "no better than" not in better and "lay beyond" not in better
 

@@ -391,7 +391,7 @@ def test_a_hash_that_is_none_is_found_at_opening(path: Path) -> None:
     ledger = Ledger(path, "d")
     fill(ledger, 4)
     ledger.close()
-    edited(path, "UPDATE entries SET hash = replace(hash, '0', 'z') WHERE seq = 4")
+    edited(path, "UPDATE entries SET hash = 'z' || substr(hash, 2) WHERE seq = 4")
     with pytest.raises(LedgerError):
         Ledger(path, "d")
     assert objects(path)
