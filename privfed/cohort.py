@@ -26,7 +26,7 @@ from privfed.ledger.allowances import (
     ceiling_in_units,
     in_units,
 )
-from privfed.local import LocalDisclosure
+from privfed.local import LocalDisclosure, remaining
 from privfed.loss import Loss
 from privfed.noise import SecureNoise, TestNoise
 from privfed.policy import Policy
@@ -207,7 +207,7 @@ class CohortDisclosure(LocalDisclosure):
         if np.isfinite(frame["spent"]).all():
             delta = STATED if limit is None else limit.delta
             state = accountant.odometer if limit is None else accountant.guarantee
-            most = float(state(gate.most, delta)[0])
-            frame["spent"] = most
-            frame["remaining"] = None if limit is None else max(0.0, float(limit.epsilon) - most)
+            most = state(gate.most, delta)[0]
+            frame["spent"] = float(most)
+            frame["remaining"] = None if limit is None else remaining(limit.epsilon, most)
         return frame.assign(people=self.people, least=gate.allowances()[:, 0].min())

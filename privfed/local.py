@@ -5,7 +5,9 @@ In one process the gate is a convention, for Python has no walls; across process
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -82,7 +84,7 @@ class LocalDisclosure(ChannelDisclosure):
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
-        known = schema or Schema.infer(frame[columns], target)
+        known = schema or _inferred(frame[columns], target)
         _check_target(known, target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name) for name in groups}
@@ -116,7 +118,8 @@ class LocalDisclosure(ChannelDisclosure):
 
         Returns:
             columns client, unit, epsilon, delta (the ceiling), spent (epsilon at that delta),
-            remaining, unprotected (number of releases without any guarantee).
+            remaining (none where nothing bounds it), unprotected (number of releases without any
+            guarantee).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
@@ -129,6 +132,16 @@ class LocalDisclosure(ChannelDisclosure):
         """Close the ledgers."""
         for gate in self.gates.values():
             gate.ledger.close()
+
+
+def _inferred(frame: pd.DataFrame, target: str | None) -> Schema:
+    """Read a schema off the data, which is a release without any guarantee."""
+    warnings.warn(
+        "no schema was given: bounds are read off the records, a release that no epsilon covers; "
+        "give a public one, schema=Schema.from_toml(...)",
+        stacklevel=3,
+    )
+    return Schema.infer(frame, target)
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
@@ -216,6 +229,11 @@ def _record_inferred(gate: Gate, schema: Schema) -> None:
     gate.ledger.release(charge, wire.encode(release))
 
 
+def remaining(ceiling: Fraction, spent: Fraction) -> float:
+    """What is left of an epsilon; the crumbs of rounding are nothing."""
+    return max(0.0, round(float(ceiling - spent), 9))
+
+
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     spent = gate.ledger.spent(gate.accountant)
     budget = gate.policy.budget
@@ -223,12 +241,13 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         epsilon, _ = gate.accountant.odometer(spent.total, STATED)
     else:
         epsilon, _ = gate.accountant.guarantee(spent.total, budget.delta)
+    bounded = budget is not None and not spent.unprotected
     return {
         "client": name,
         "unit": gate.policy.unit,
         "epsilon": None if budget is None else float(budget.epsilon),
         "delta": None if budget is None else float(budget.delta),
         "spent": float("inf") if spent.unprotected else float(epsilon),
-        "remaining": None if budget is None else max(0.0, float(budget.epsilon - epsilon)),
+        "remaining": remaining(budget.epsilon, epsilon) if budget and bounded else None,
         "unprotected": spent.unprotected,
     }
