@@ -95,7 +95,7 @@ class Membership(Attack):
         # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
         severity = "none" if low <= 0.5 else "some"
         return self.finding(
-            f"probability of ranking a member above an outsider by {told} numbers",
+            f"share of member and outsider pairs told apart by {told} numbers",
             area,
             of=1.0,
             low=low,

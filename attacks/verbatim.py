@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
-from privfed.finding import Finding
+from privfed.finding import Finding, Severity
 from privfed.release import ReleasedPart, Transcript
 
 #: Tables that are drawn to see how many matches come by chance.
@@ -87,7 +87,7 @@ class Verbatim(Attack):
     uniformly over each column's range and decimals. Numbers that left with noise are moved by as
     much noise again and held against the same table: truth that leaks in spite of the noise would
     no longer be found. Many people share one value, and one number then matches all of them at
-    once; so it is by different values that a scan beats its baseline, not by cells.
+    once; so a scan beats its baseline only if it does by cells and by different values alike.
     """
 
     name: ClassVar[str] = "verbatim"
@@ -138,13 +138,18 @@ class Verbatim(Attack):
 
     def _judged(self, kind: str, noisy: bool, tally: Tally) -> Finding:
         where = "among noisy numbers" if noisy else "in the releases"
+        found, doubt = tally.forms.get("any", 0), NOISY if noisy else 0
+        both = (
+            severity(count, tally.chance[:, place], doubt)
+            for place, count in enumerate((found, tally.values))
+        )
         return self.finding(
             f"cells of the raw table found {where}",
-            tally.forms.get("any", 0),
+            found,
             of=tally.cells,
             baseline=float(tally.chance[:, 0].mean()),
             releases=(kind,),
-            severity=severity(tally.values, tally.chance[:, 1], doubt=NOISY if noisy else 0),
+            severity=min(both, key=list(Severity).index),
             detail={
                 "forms": dict(tally.forms),
                 "different values": tally.values,
@@ -153,7 +158,7 @@ class Verbatim(Attack):
         )
 
 
-def severity(found: float, chance: np.ndarray, doubt: float) -> str:
+def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
     """Whether a count stands out from what chance gives.
 
     Args:
@@ -163,8 +168,8 @@ def severity(found: float, chance: np.ndarray, doubt: float) -> str:
     """
     mean, spread = float(chance.mean()), float(chance.std())
     if found <= max(float(chance.max()), mean + 3 * spread) + doubt:
-        return "none"
-    return "breach" if found > mean + 6 * spread + 3 + doubt else "some"
+        return Severity.NONE
+    return Severity.BREACH if found > mean + 6 * spread + 3 + doubt else Severity.SOME
 
 
 def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
@@ -253,7 +258,8 @@ class Column:
     def redrawn(self, rng: np.random.Generator) -> Column:
         """A column that the releases know nothing of, as long and much like this one."""
         if len(self.others):
-            return replace(self, cells=rng.choice(self.others, len(self.cells)))
+            enough = len(self.others) >= len(self.cells)
+            return replace(self, cells=rng.choice(self.others, len(self.cells), replace=not enough))
         low, high = float(self.cells.min()), float(self.cells.max())
         drawn = rng.uniform(low, high, len(self.cells))
         for decimals in range(DECIMALS + 1):
