@@ -8,11 +8,12 @@ and under D. Numbers that left exactly are the limit of little noise: the nearer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 from scipy.stats import rankdata
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
@@ -39,8 +40,8 @@ class Membership(Attack):
 
     All scores at one client share its one draw of noise, and within a draw, records that add alike
     are ranked by who knows more, not by what was released. So a member's noisy score is compared
-    with those of outsiders at other clients. The confidence interval (Hanley and McNeil 1982) takes
-    all scores for independent.
+    with those of outsiders at other clients, and the confidence interval is the wider of two: over
+    scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t).
     """
 
     name: ClassVar[str] = "membership"
@@ -80,14 +81,22 @@ class Membership(Attack):
 
     def _judged(
         self, told: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]], kinds: tuple[str, ...]
-    ) -> Finding:
+    ) -> Finding | None:
         """Judge each client's members by the outsiders that they are compared with."""
-        each = [(len(own), len(rest), auc(own, rest), hits(own, rest)) for own, rest in pairs]
+        each = [
+            (len(own), len(rest), auc(own, rest), hits(own, rest))
+            for own, rest in pairs
+            if len(own) and len(rest)
+        ]
+        if not each:
+            return None
         members, outsiders, areas, found = np.array(each).T
         weights = members * outsiders
-        area = float(np.average(areas, weights=weights)) if weights.any() else 0.5
+        area = float(np.average(areas, weights=weights))
         heard, least = int(members.sum()), int(outsiders.min())
         half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
+        if told == "noisy":
+            half = max(half, between_draws(areas))
         low, high = max(0.0, area - half), min(1.0, area + half)
         detail: dict[str, float] = {"members": heard, "outsiders": least}
         if len(each) >= DRAWS and heard:
@@ -105,6 +114,18 @@ class Membership(Attack):
             severity=severity,
             detail=detail,
         )
+
+
+def between_draws(areas: np.ndarray) -> float:
+    """Half the interval of a mean of areas, by how much they differ from client to client.
+
+    All scores at one client share one draw of its noise, so that only clients are independent; of
+    a single one nothing is known.
+    """
+    if len(areas) < 2:
+        return 1.0
+    quantile = float(stdtrit(len(areas) - 1, (1 + CONFIDENCE) / 2))
+    return quantile * float(np.std(areas, ddof=1)) / math.sqrt(len(areas))
 
 
 def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:

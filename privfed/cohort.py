@@ -86,6 +86,8 @@ class CohortGate(Gate):
         query = self._decode(request)
         if not isinstance(query, CohortQuery):
             raise Refused(Reason.UNSUPPORTED)
+        if not query.fits(self._view.records):
+            raise Refused(Reason.MALFORMED)
         try:
             asked = query.asked(self.people)
         except QueryError:
@@ -130,9 +132,9 @@ class CohortGate(Gate):
         people, roster = entry.body.get("people"), entry.body.get("roster", "")
         if people != self.people or roster != self.roster:
             raise LedgerError(
-                f"{self.ledger.path or 'the ledger'}: holds the budgets of another cohort of "
-                f"{people} individuals; give the same ones in the same order, or give other people "
-                "a ledger of their own"
+                f"{self.ledger.path or 'the ledger'}: holds the budgets of another cohort"
+                f"{'' if people is None else f' of {people} individuals'}; give the same ones in the "
+                "same order, or give other people a ledger of their own"
             )
 
     def _synchronise(self) -> None:

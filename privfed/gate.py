@@ -284,8 +284,8 @@ class Gate:
         )
 
     def _relation(self, model: str) -> str:
-        """Local noise covers any input of an individual; over one rule, what the policy says."""
-        anything = model == "local" and self.policy.unit != "rule"
+        """Local noise covers any input of an individual; over other units, what the policy says."""
+        anything = model == "local" and self.policy.unit == "individual"
         return "any-input" if anything else self.policy.relation
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
@@ -318,6 +318,8 @@ class Gate:
                 released |= self._protect(query, exact, shield)
             return self._sealed(request, released)
         except Exception:
+            if not self._failures[request.kind]:
+                self._failures[request.kind] = _failed(self.ledger, request.kind)
             self._failures[request.kind] += 1
             return Envelope.seal(Failure(self.owner, request.id))
 
@@ -363,6 +365,18 @@ class Gate:
 
     def _unrecorded(self, request: Request) -> Envelope:
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
+
+
+def _failed(ledger: Ledger, kind: str) -> int:
+    """How many questions of a kind came to nothing in earlier processes; reads every row."""
+    asked: dict[tuple[str, str], str] = {}
+    failed = 0
+    for entry in ledger.entries():
+        who = entry.principal, entry.request
+        if entry.event in ("reserved", "drawn"):
+            asked[who] = entry.body["kind"]
+        failed += entry.event == "failed" and asked.get(who) == kind
+    return failed
 
 
 def _check_names(request: Request) -> None:

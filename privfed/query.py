@@ -101,6 +101,10 @@ class Query(ABC):
 class CohortQuery(Query):
     """A question to the individuals of a cohort: each asked one gives one column of the answer."""
 
+    def fits(self, records: Any) -> bool:
+        """Whether it was written for such records, by public facts of theirs alone."""
+        return True
+
     @abstractmethod
     def asked(self, people: int) -> np.ndarray:
         """Who is asked: positions in a cohort of so many individuals, each once; public.

@@ -48,7 +48,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.TIMES: "this kind of query has been answered as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
     Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
-    Reason.FAULTY: "this kind of query has failed too often; its author must mend it",
+    Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",

@@ -5,7 +5,6 @@ Bounds come from here and never silently from data: a bound read off records is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,10 @@ from privfed.toml_file import read_toml, told
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
+
+
+#: Largest bound of a column, so that no square or width overflows.
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,12 @@ class Column:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
         if not (_number(lower) and _number(upper) and (self.fill is None or _number(self.fill))):
             raise SchemaError(f"column {self.name!r}: lower, upper and fill are numbers, no text")
-        if not (lower < upper and math.isfinite(upper - lower)):
+        if not lower < upper:
             raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
+        if not max(abs(lower), abs(upper)) <= LARGEST:
+            raise SchemaError(
+                f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
+            )
         if self.fill is not None and not lower <= float(self.fill) <= upper:
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
 

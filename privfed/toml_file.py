@@ -38,4 +38,5 @@ def told(where: str) -> Iterator[None]:
     except InputError as error:
         if where in str(error):
             raise
-        raise type(error)(f"{where}: {error}") from None
+        error.args = (f"{where}: {error}",)
+        raise

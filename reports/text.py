@@ -36,7 +36,7 @@ def _worth(policy: PolicyReport) -> str:
     worth, told = policy.metrics.get("value"), policy.metrics.get("told")
     if worth is None:
         return told or "no model"
-    told = "no better than a constant" if policy.useless else told
+    told = told or ("no better than a constant" if policy.useless else None)
     return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
 
 

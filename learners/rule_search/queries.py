@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -103,10 +103,14 @@ class RuleQuery(CohortQuery):
         """The slice of the public order."""
         return self.who.positions(people)
 
+    def fits(self, records: Any) -> bool:
+        """Rules of the grammar that it was written for."""
+        return isinstance(records, RuleBook) and records.grammar.digest == self.grammar
+
     def _book(self, view: View) -> RuleBook:
-        book = view.records
-        if not isinstance(book, RuleBook) or book.grammar.digest != self.grammar:
+        if not self.fits(view.records):
             raise TypeError("this question needs rules of the grammar that it was written for")
+        book: RuleBook = view.records
         return book
 
 

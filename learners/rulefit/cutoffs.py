@@ -16,6 +16,8 @@ from privfed.schema import Column, Schema
 
 #: Most cut-offs of one covariate: codes must fit a byte.
 MOST_CUTS = 250
+#: A spread below this share of the bounds' width is rounding, or nothing to learn from.
+NEGLIGIBLE = 1e-5
 #: Largest number that a question may multiply by, so that no record's contribution overflows.
 LARGEST = 2.0**20
 
@@ -101,7 +103,7 @@ class Cutoffs:
 
         Centring moves the intercept only, and halves what a record can contribute.
         """
-        middle = (self.lower + self.upper) / 2
+        middle = self.lower / 2 + self.upper / 2
         terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
         return terms
 
@@ -168,7 +170,8 @@ class _Marginal:
             values = np.clip(np.concatenate([[low], inner]), *ends)
         masses = np.diff(reached)
         spread = float(np.sqrt(masses @ (values - masses @ values) ** 2))
-        scale = spread if spread > 0 else float(high - low)
+        width = float(high - low)
+        scale = spread if spread > NEGLIGIBLE * width else width
         return cls(
             tuple(float(cut) for cut in np.unique(cuts)),
             float(ends[0]),

@@ -284,6 +284,8 @@ class Gradient(_Model):
         norms = np.sqrt(by_record(design, self.scales**2, power=2))
         factor = residual * np.minimum(1, self.clip / np.maximum(norms, self.clip / 2))
         units = np.trunc(design * (factor / float(GRADIENT_GRID))[:, None] * self.scales)
+        if not np.isfinite(units).all():  # the limits in `parts` make this impossible
+            raise ArithmeticError("a gradient overflowed")
         return {"gradient": units.sum(axis=0, dtype=np.int64)}
 
 

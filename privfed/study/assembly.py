@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: File in an output folder: the digest of the records that were learned from.
-TRUTH = "data.sha256"
+#: File in an output folder: when the data were last written, before they were learned from.
+STAMP = "data.stamp"
 
 
 def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
@@ -42,11 +42,11 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
         attacked: whether to run the attacks as well.
     """
     with written_whole(out, overwrite) as folder:
-        prepared = simulation.prepare(study)
+        stamp, prepared = _stamp(study), simulation.prepare(study)
         rehearse(study, prepared.schema)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
-        write_text(folder / TRUTH, prepared.digest + "\n")
+        write_text(folder / STAMP, stamp)
         for choice in study.policies:
             with _bar(study, choice) as bar:
                 simulation.run(prepared, choice, output, bar.update)
@@ -61,14 +61,22 @@ def attack(output: Output) -> Report:
     Raises:
         InputError: the data have changed since, so that what attacks found would be scored wrongly.
     """
-    prepared, known = simulation.prepare(output.study), output.folder / TRUTH
-    if known.is_file() and known.read_text(encoding="utf-8").strip() != prepared.digest:
+    known = output.folder / STAMP
+    if known.is_file() and known.read_text(encoding="utf-8") != _stamp(output.study):
         raise InputError(
             f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
             "against what it ran on, so run it anew"
         )
-    _attack(prepared, output)
+    _attack(simulation.prepare(output.study), output)
     return write_report(output)
+
+
+def _stamp(study: Study) -> str:
+    """When the newest of the files that a study reads was written, and nothing of what they hold."""
+    path = study.folder / study.data.source
+    files = [*path.iterdir()] if path.is_dir() else [path] if path.is_file() else []
+    newest = max((file.stat().st_mtime_ns for file in files), default=0)
+    return f"{len(files)} files, the newest of {newest} ns\n"
 
 
 def _attack(prepared: AnyPrepared, output: Output) -> None:
@@ -88,6 +96,7 @@ def gather(output: Output) -> Report:
         with output.ledgers(name) as ledgers:
             account = read(policy, ledgers, output.heads(name))
         told = output.read(name, "findings.json") or {}
+        told = {"findings": told} if isinstance(told, list) else told  # as it was once written
         found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}
         reports.append(PolicyReport(account, found, metrics, told.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)

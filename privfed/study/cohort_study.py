@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privfed import wire
 from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner
@@ -44,12 +43,6 @@ class PreparedCohort:
     study: Study
     book: RuleBook
     threshold: float
-
-    @property
-    def digest(self) -> str:
-        """Tells whether attacks are scored against the very rules that the study ran on."""
-        files = {path.name: path.read_bytes() for path in rule_files(self.study)}
-        return wire.digest(wire.encode(files))
 
     @property
     def schema(self) -> Schema:

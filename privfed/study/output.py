@@ -1,6 +1,7 @@
 """What a study leaves on disk: one folder, written whole or not at all.
 
 FOLDER/study.toml                     the study as run
+FOLDER/data.stamp                     when the data were last written, so that attacks know them again
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
 FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner

@@ -99,19 +99,22 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
 
 def _typed(choice: LearnerChoice, build: type[FederatedLearner]) -> dict[str, Any]:
     """A learner's parameters as the types that its constructor names, where TOML can say them."""
-    named = get_type_hints(build.__init__)
     typed = dict(choice.params)
+    try:
+        named = get_type_hints(build.__init__)
+    except NameError:  # types that a plugin imports for its checker alone
+        return typed
     for key in (key for key in typed if key in named):
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
             listed = get_origin(named[key]) is Literal
-            told = (
+            why = (
                 f"must be one of {', '.join(map(str, get_args(named[key])))}"
                 if listed
                 else str(error).replace("`", "").lower()
             )
-            raise StudyError(f"learner {choice.name!r}, params: {key} {told}") from None
+            raise StudyError(f"learner {choice.name!r}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients, wire
+from privfed import clients
 from privfed.cohort import CohortDisclosure
 from privfed.data import Dataset, bundled, columns, load
 from privfed.data import public_schema as schema_of
@@ -97,12 +97,6 @@ class Prepared:
             "records": {str(name): int(size) for name, size in sizes.items()},
             "clipped": {name: count for name, count in clipped.items() if count},
         }
-
-    @property
-    def digest(self) -> str:
-        """Tells whether attacks are scored against the very records that the study ran on."""
-        rows = pd.util.hash_pandas_object(self.train, index=False)
-        return wire.digest(rows.to_numpy().tobytes())
 
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
@@ -247,7 +241,7 @@ def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) 
     try:
         model.fit(federation)
         if not federation.released:
-            raise NobodyAnswered("every question was refused; see the reasons in the ledgers")
+            raise NobodyAnswered("every question was refused or failed; the ledgers say why")
         metrics |= prepared.score(model, federation.schema)
     except NobodyAnswered as silence:
         metrics["stopped"] = str(silence)

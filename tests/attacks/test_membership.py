@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from privfed.attacks.contributions import CONTRIBUTIONS
-from privfed.attacks.membership import Membership, auc, auc_deviation, ratios
+from privfed.attacks.membership import Membership, auc, auc_deviation, between_draws, ratios
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.local import LocalDisclosure
 from privfed.policy import Guard, Policy
@@ -178,3 +178,9 @@ def test_area_under_the_curve() -> None:
     assert auc(np.array([2.0, 3.0]), np.array([1.0, 2.0])) == 0.875
     assert auc(np.array([]), np.array([1.0])) == 0.5
     assert 0 < auc_deviation(0.7, 1000, 1000) < auc_deviation(0.7, 10, 10) < 0.2
+
+
+def test_clients_that_share_nothing_but_chance_are_not_accused() -> None:
+    """The interval over draws: three clients prove little, one nothing."""
+    assert between_draws(np.array([0.6])) == 1.0
+    assert between_draws(np.array([0.55, 0.6, 0.65])) == pytest.approx(0.124, abs=0.001)

@@ -125,7 +125,8 @@ def test_private_stays_below_what_epsilon_allows(epsilon: str) -> None:
     (found,) = attacked("private", epsilon)
     assert found.releases == ("rulefit.gradient", "rulefit.marginals", "rulefit.supports")
     bound = Tradeoff.zcdp(float(largest_rho(Fraction(epsilon), Fraction(1, 10**5)))).area
-    assert found.low is not None and 0.4 < found.low < bound < 0.95
+    assert found.low is not None and 0.2 < found.low < bound < 0.95
+    assert found.value < bound + 0.05
 
 
 def test_little_noise_gives_members_away() -> None:

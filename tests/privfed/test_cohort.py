@@ -250,6 +250,24 @@ def test_who_is_refused_when_some_are_exhausted_is_public(
     assert seen[0] == seen[1]
 
 
+def test_a_question_of_another_grammar_is_refused_and_costs_nothing() -> None:
+    """The grammar is public; a failure would be charged, and counted against everybody."""
+    gate = _gate()
+    foreign = replace(_question(), grammar="0" * 64)
+    refused = _ask(gate, foreign)
+    assert isinstance(refused, Refusal) and refused.reason == Reason.MALFORMED
+    assert not gate.allowances().any()
+
+
+def test_only_over_an_individual_s_whole_input_is_the_relation_any_input() -> None:
+    """Over one rule or record the ledger says what the policy's relation is."""
+    for unit, relation in (("individual", "any-input"), ("rule", "add-or-remove")):
+        gate = _gate(_policy(unit=unit))  # type: ignore[arg-type]
+        _ask(gate, _question())
+        told = [e.body["relation"] for e in gate.ledger.entries() if e.event == "reserved"]
+        assert told == [relation]
+
+
 def test_a_nested_template_is_another_charge() -> None:
     """A template and its extension are two truths about one rule: each costs, none is remembered."""
     gate = _gate(_policy("1"))

@@ -59,6 +59,16 @@ def test_a_kind_that_failed_three_times_is_refused(watched: Callable[..., Gate])
     assert len(Watched.evaluated) == 3
 
 
+def test_failures_are_remembered_by_the_ledger(watched: Callable[..., Gate]) -> None:
+    """A gate that is opened again counts those before it with its own first one."""
+    gate = watched(behave=boom)
+    for number in range(2):
+        assert reason(gate, request(str(number), Watched())) is None
+    again = watched(behave=boom, ledger=gate.ledger)
+    assert reason(again, request("2", Watched())) is None
+    assert reason(again, request("3", Watched())) == Reason.FAULTY
+
+
 @pytest.mark.parametrize(
     "behave",
     [

@@ -77,6 +77,23 @@ def test_cutoffs_that_collapse_stay_valid() -> None:
     assert cutoffs.scale[0] > 0
 
 
+@given(
+    upper=st.integers(1, 200),
+    held=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 10**6)), min_size=1, max_size=3),
+    kind=st.sampled_from(["integer", "number"]),
+)
+def test_nearly_constant_covariates_give_cutoffs_that_clients_admit(
+    upper: int, held: list[tuple[int, int]], kind: str
+) -> None:
+    """Whatever rounding makes of a spread that is none."""
+    column = Column("x", kind, 0, upper)
+    counts = np.zeros(len(inner_edges(column, 100)) + 1)
+    for place, count in held:
+        counts[place % len(counts)] += count
+    schema = Schema((column,))
+    read_cutoffs(counts[None], schema, 100, 20).check(schema)
+
+
 def test_codes_agree_with_comparisons() -> None:
     """x >= cuts[k] exactly if code > k, on the cuts themselves too."""
     cutoffs = Cutoffs(((1.0, 2.0),), np.zeros(1), np.ones(1), np.ones(1))
