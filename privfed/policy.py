@@ -22,7 +22,7 @@ from privfed.exact import Number, exact, text
 from privfed.limit import Limit
 from privfed.mechanism import Mechanism
 from privfed.part import Relation, Unit
-from privfed.toml_file import read_toml, told
+from privfed.toml_file import naming, read_toml
 
 #: Most cells of one answer; a query that asks for more is refused before anything is built.
 CELLS = 20_000_000
@@ -252,7 +252,7 @@ class Policy:
         """Read a policy file."""
         where = f"policy file {path}"
         plain = read_toml(path, where, PolicyError)
-        with told(where):
+        with naming(where):
             return cls.from_dict(plain, where)
 
     def to_toml(self, path: str | Path) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import SchemaError
-from privfed.toml_file import read_toml, told
+from privfed.toml_file import naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
@@ -187,7 +187,7 @@ class Schema:
         """Read a schema file."""
         where = f"schema file {path}"
         plain = read_toml(path, where, SchemaError)
-        with told(where):
+        with naming(where):
             return cls.from_dict(plain, where)
 
     def to_toml(self, path: str | Path) -> None:

@@ -31,7 +31,7 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
+def naming(where: str) -> Iterator[None]:
     """Put the file's name before whatever is wrong inside, unless the message has it already."""
     try:
         yield

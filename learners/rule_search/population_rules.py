@@ -28,7 +28,8 @@ class WeightedRule:
 
     Args:
         rule: the rule; its thresholds and intervals are a typical holder's, or noise.
-        share: of those who hold a rule of this structure, whatever its parameters: the estimate, unbiased before the rule was chosen for being large.
+        share: of those who hold a rule of this structure, whatever its parameters: the estimate,
+            unbiased before the rule was chosen for being large.
         deviation: standard deviation of the noise in it; where a question asks only a part of the
             people, who was drawn adds to that.
     """

@@ -80,8 +80,8 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
     prefix stands directly before the templates that extend it.
 
     Raises:
-        QueryError: ``malformed`` for none at all or an impossible symbol, ``false-partition`` for nested templates, whose
-            answers could be averaged over one rule.
+        QueryError: ``malformed`` for none at all or an impossible symbol, ``false-partition`` for
+            nested templates, whose answers could be averaged over one rule.
     """
     if not templates:
         raise QueryError("malformed", "a question needs at least one template")

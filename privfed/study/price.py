@@ -138,9 +138,8 @@ def _by_scope(limit: Limit, lines: Sequence[Line], accountant: Accountant) -> di
     for line in (line for line in lines if limit.applies({"kind": line.kind})):
         scope = line.kind if "kind" in limit.aspects else ""
         before = spent.get(scope, accountant.nothing)
-        if (
-            "round" in limit.aspects
-        ):  # a plan does not say how much one round asks, but at least one
+        if "round" in limit.aspects:
+            # a plan does not say how many questions a round asks, but it is one at least
             once = _times(accountant, accountant.nothing, replace(line, times=1))
             spent[scope] = max(before, once)
         else:

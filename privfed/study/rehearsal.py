@@ -23,7 +23,7 @@ from privfed.policy import Guard, Policy
 from privfed.schema import Schema
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.price import Price, price
-from privfed.toml_file import told
+from privfed.toml_file import naming
 
 
 def rehearse(study: Study, schema: Schema) -> list[Price]:
@@ -42,7 +42,7 @@ def rehearse(study: Study, schema: Schema) -> list[Price]:
         model.check(schema)
     prices = []
     for choice, model in zip(study.policies, models, strict=True):
-        with told(f"policy {choice.name!r}"):
+        with naming(f"policy {choice.name!r}"):
             adopted = policy(choice, model, study.folder)
             _build(adopted)
             prices.append(price(model.plan(schema), schema, adopted))

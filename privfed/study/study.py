@@ -19,7 +19,7 @@ import tomli_w
 from privfed.clients import check_alpha, named
 from privfed.errors import StudyError
 from privfed.exact import exact
-from privfed.toml_file import read_toml, told
+from privfed.toml_file import naming, read_toml
 
 T = TypeVar("T")
 Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
@@ -161,7 +161,7 @@ class Study:
         """Read a study file; any fault is one StudyError that says what to write instead."""
         where = f"study file {path}"
         plain = read_toml(path, where, StudyError)
-        with told(where):
+        with naming(where):
             return cls.from_dict(plain, where, Path(path).resolve().parent)
 
     @classmethod
