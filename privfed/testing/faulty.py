@@ -23,16 +23,9 @@ class HalvedLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-halved"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Protect as if twice as much were spent."""
-        return super().protect(exact, group, 2 * spend, noise, reveals)
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw as if twice as much were spent."""
+        return super().draw(noise, cells, scale / 2)
 
 
 class HalvedGaussian(Gaussian):
@@ -40,16 +33,9 @@ class HalvedGaussian(Gaussian):
 
     name: ClassVar[str] = "faulty-gaussian-halved"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Protect as if four times as much were spent."""
-        return super().protect(exact, group, 4 * spend, noise, reveals)
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw as if four times as much were spent."""
+        return super().draw(noise, cells, scale / 2)
 
 
 class FloatLaplace(Laplace):
@@ -63,20 +49,9 @@ class FloatLaplace(Laplace):
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Add numpy's Laplace noise to floats."""
-        scale = float(Fraction(joint(group).l1) / spend)
-        return {
-            name: unmasked(exact[name] + self._rng.laplace(0.0, scale, exact[name].shape))
-            for name in group
-        }
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw numpy's Laplace noise, in floats."""
+        return self._rng.laplace(0.0, scale, cells)
 
 
 class YesLeaningResponse(RandomizedResponse):
