@@ -61,6 +61,8 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
             f"clients: column {column!r} leaves {missing} records without a client; "
             "name their owner, or leave those records out"
         )
+    if owners.dtype.kind == "f" and (owners % 1 != 0).any():
+        raise InputError(f"clients: column {column!r} holds measurements, which are nobody's names")
     unique([str(name) for name in owners.unique()])
     return owners.astype(str).str.strip().to_numpy(dtype=object)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.error import URLError
 
 import pandas as pd
@@ -61,13 +61,18 @@ def load(source: str, target: str | None = None, folder: Path | None = None) -> 
     return load_bundled(source, target)
 
 
+def no_source(name: str) -> NoReturn:
+    """Say what a source can be."""
+    raise InputError(
+        f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in .csv, "
+        "or openml:NAME"
+    )
+
+
 def load_bundled(name: str, target: str | None = None) -> Dataset:
     """Load one of scikit-learn's bundled sets with its public schema."""
     if name not in _LOADERS:
-        raise InputError(
-            f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in .csv, "
-            "or openml:NAME"
-        )
+        no_source(name)
     schema = public_schema(name)
     assert schema.target is not None
     if target not in (None, schema.target.name):

@@ -44,6 +44,9 @@ class Limit:
                 f"a limit is per one or more of {', '.join(ASPECTS)}, not {', '.join(unknown) or 'nothing'}"
             )
 
+        if self.where.get("model", "local") not in ("local", "central"):
+            raise PolicyError('a limit\'s where says model = "local" or "central"')
+
     @property
     def aspects(self) -> tuple[str, ...]:
         """All aspects that tell its scopes apart, in the order of :data:`ASPECTS`."""

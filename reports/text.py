@@ -27,6 +27,8 @@ def summary(report: Report) -> str:
 def _guarantee(policy: PolicyReport) -> str:
     if policy.breaches:
         return "CLAIM BROKEN"
+    if policy.account.finite and not policy.secure:
+        return "TEST NOISE, NO GUARANTEE"
     if not policy.finite:
         return "NO FINITE GUARANTEE"
     return f"epsilon {policy.epsilon:.4g}" + (", weak" if policy.strength == "weak" else "")

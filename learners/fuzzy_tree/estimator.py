@@ -335,10 +335,18 @@ class FuzzyTreeRegressor(FederatedLearner):
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
             delta: of the guarantee.
-            depth: levels that may be asked for; ``max_depth`` unless given, else 1.
+            depth: levels that may be asked for, at most 4; ``max_depth`` unless given, else 1.
+
+        Raises:
+            InputError: a depth that leaves nothing for the leaves.
         """
         budget = Budget.of(epsilon, delta)
         levels = depth if depth is not None else (1 if self.max_depth is None else self.max_depth)
+        if not 0 <= levels <= 4:
+            raise InputError(
+                f"depth must lie between 0 and 4, not {levels}: each level takes a fifth of the "
+                "budget, the leaves the rest; write depth = 1, say"
+            )
         rho = largest_rho(budget.epsilon, budget.delta)
         level = rho / 5
         sums = ("weights", "linear", "squares")

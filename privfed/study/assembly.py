@@ -149,7 +149,7 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
     metrics = policy.metrics
     return {
         "policy": choice.name,
-        "epsilon": None if choice.base != "private" else float(choice.exact_epsilon),
+        "epsilon": _ceiling(policy),
         "seed": study.seed,
         "measure": metrics.get("measure"),
         "value": metrics.get("value"),
@@ -158,6 +158,14 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
         "unprotected": policy.unprotected,
         "seconds": metrics.get("seconds"),
     }
+
+
+def _ceiling(policy: PolicyReport) -> float | None:
+    """What a run was held to, or what it came to without a ceiling; none without a guarantee."""
+    if not policy.account.finite:
+        return None
+    budget = policy.account.policy.budget
+    return policy.epsilon if budget is None else float(budget.epsilon)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def prepare(study: Study, model: RuleSearch) -> PreparedCohort:
 
 
 def public_schema(study: Study) -> Schema:
-    """The public bounds that a cohort's study names."""
+    """The public bounds that a cohort's study names; no rule is read."""
     return Schema.from_toml(study.folder / str(study.data.schema))
 
 

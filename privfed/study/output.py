@@ -31,7 +31,9 @@ from privfed.ledger import Ledger
 from privfed.release import Head, Transcript
 from privfed.study import Study
 
-MARK = "study.toml"
+STUDY = "study.toml"
+#: Names what an output holds, one entry a line; a folder without it is none.
+CONTENTS = ".privfed"
 
 
 @contextmanager
@@ -47,10 +49,15 @@ def written_whole(folder: str | Path, overwrite: bool = False) -> Iterator[Path]
     """
     target = Path(folder).resolve()
     _check_free(target, overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"--out {target}: cannot be written ({why})") from None
     try:
         yield partial
+        write_text(partial / CONTENTS, "\n".join([CONTENTS, *entries(partial)]) + "\n")
         partial.chmod(0o755)
         _swap(partial, target)
     finally:
@@ -60,13 +67,24 @@ def written_whole(folder: str | Path, overwrite: bool = False) -> Iterator[Path]
 def _check_free(target: Path, overwrite: bool) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    if not (target / MARK).is_file():
-        raise InputError(f"--out {target}: holds something else than a study; name a new folder")
+    if not (target / CONTENTS).is_file():
+        raise InputError(f"--out {target}: holds something else than an output; name a new folder")
+    foreign = entries(target) - set((target / CONTENTS).read_text(encoding="utf-8").split("\n"))
+    if foreign:
+        raise InputError(
+            f"--out {target}: holds {min(foreign)!r} as well, which no study wrote; move it away, or "
+            "name a new folder"
+        )
     if not overwrite:
         raise InputError(
             f"--out {target}: holds an earlier study; name a new folder, or add --overwrite "
             "(its ledgers go, and with them the record of what was spent)"
         )
+
+
+def entries(folder: Path) -> set[str]:
+    """Names of all that lies in a folder."""
+    return {path.name for path in folder.iterdir()}
 
 
 def _swap(partial: Path, target: Path) -> None:
@@ -92,7 +110,7 @@ class Output:
         """Open a finished output; an InputError where there is none."""
         if not Path(folder).exists():
             raise InputError(f"{folder}: there is no such folder or file")
-        if not (Path(folder) / MARK).is_file():
+        if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
             raise InputError(
                 f"folder {folder}: holds no study's output; give the --out of `privfed audit`"
             )
@@ -101,13 +119,13 @@ class Output:
     @property
     def study(self) -> Study:
         """The study as run."""
-        return Study.from_toml(self.folder / MARK)
+        return Study.from_toml(self.folder / STUDY)
 
     @property
     def policies(self) -> tuple[str, ...]:
         """The policies that were run, in the study's order."""
         names = (policy.name for policy in self.study.policies)
-        return tuple(name for name in names if (self.folder / name).is_dir())
+        return tuple(name for name in names if (self.folder / name / "policy.toml").is_file())
 
     def policy(self, name: str) -> Path:
         """Folder of one policy."""

@@ -101,6 +101,12 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     Raises:
         PolicyError: a mechanism cannot protect what the plan asks for.
     """
+    for kind in {limit.where["kind"] for limit in policy.limits if "kind" in limit.where}:
+        if kind not in policy.guards:
+            raise PolicyError(
+                f"policy {policy.name!r}: a limit's where names the kind {kind!r}, which no guard "
+                f"answers; there are {', '.join(policy.guards)}"
+            )
     accountant = accountant_of(policy)
     lines = tuple(line for planned in plan for line in _lines(planned, schema, policy))
     total = accountant.nothing

@@ -5,7 +5,7 @@ Nothing here reads a record, so that every slip is told before anything is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -81,7 +81,7 @@ def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearne
 
 def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
-    params = _typed(choice, build)
+    params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
     try:
@@ -97,11 +97,11 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     return made
 
 
-def _typed(choice: LearnerChoice, build: type[FederatedLearner]) -> dict[str, Any]:
-    """A learner's parameters as the types that its constructor names, where TOML can say them."""
-    typed = dict(choice.params)
+def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
+    """Parameters as the types that a function names, where TOML can say them."""
+    typed = dict(params)
     try:
-        named = get_type_hints(build.__init__)
+        named = get_type_hints(build)
     except NameError:  # types that a plugin imports for its checker alone
         return typed
     for key in (key for key in typed if key in named):
@@ -114,7 +114,7 @@ def _typed(choice: LearnerChoice, build: type[FederatedLearner]) -> dict[str, An
                 if listed
                 else str(error).replace("`", "").lower()
             )
-            raise StudyError(f"learner {choice.name!r}, params: {key} {why}") from None
+            raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed
@@ -129,19 +129,21 @@ def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Polic
     if choice.base.endswith(".toml"):
         return Policy.from_toml(folder / choice.base).renamed(choice.name)
     propose: Callable[..., Policy] = model.published
+    params = dict(choice.params)
     if choice.base == "strict":
         propose = partial(strict, model)
     elif choice.base == "private":
+        params = _typed(params, model.private, f"policy {choice.name!r}")
         propose = partial(model.private, choice.exact_epsilon, choice.exact_delta)
     try:
-        signature(propose).bind(**choice.params)
+        signature(propose).bind(**params)
     except TypeError:
         known = [name for name in signature(propose).parameters if name not in ("epsilon", "delta")]
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    return propose(**choice.params).renamed(choice.name)
+    return propose(**params).renamed(choice.name)
 
 
 def strict(model: FederatedLearner) -> Policy:

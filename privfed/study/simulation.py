@@ -19,7 +19,7 @@ import pandas as pd
 
 from privfed import clients
 from privfed.cohort import CohortDisclosure
-from privfed.data import Dataset, bundled, columns, load
+from privfed.data import Dataset, bundled, columns, load, no_source
 from privfed.data import public_schema as schema_of
 from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered, StudyError
@@ -121,6 +121,8 @@ def prepare(study: Study) -> AnyPrepared:
 def divide(study: Study) -> Prepared:
     """Load a study's table, divide it among the clients and hold a part of each out."""
     dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
+    if dataset.schema is not None:
+        _check_owners(study, dataset.schema)
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
     held = _held_out(owners, study.data.test, rng)
@@ -150,6 +152,8 @@ def public_schema(study: Study) -> Schema:
             "read off the data are a release"
         )
     if not source.endswith(".csv"):
+        if not source.startswith("openml:") and source not in bundled():
+            no_source(source)
         return _schema_file(study, study.data.schema, study.data.target)
     header = columns(study.folder / source)
     schema = _schema_file(study, study.data.schema, study.data.target or header[-1])
@@ -158,7 +162,17 @@ def public_schema(study: Study) -> Schema:
         raise StudyError(
             f"data file {source}: no column {name!r}; its columns are {', '.join(header)}"
         )
+    _check_owners(study, schema)
     return schema
+
+
+def _check_owners(study: Study, schema: Schema) -> None:
+    """Owners are named by a column of their own: a feature's values are nobody's names."""
+    if study.clients.column in schema.names:
+        raise StudyError(
+            f"[clients]: column {study.clients.column!r} is a feature of the schema; name the column "
+            "that says who owns each record"
+        )
 
 
 class Watched(Disclosure):

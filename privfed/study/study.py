@@ -189,6 +189,8 @@ class Study:
             policies=_policies(plain["policy"], where),
             folder=folder or Path(),
         )
+        if study.seed < 0:
+            raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
         _check_data(study.data, where)
         _check_clients(study.clients, where)
         _check_cohort(study, where)

@@ -49,6 +49,10 @@ TABLES: dict[str, tuple[Change, str]] = {
     "two clients with one name": (_cell("site", "north "), "two clients are called 'north'"),
     "a record without a client": (_cell("site", None), "leaves 1 records without a client"),
     "no client column": (lambda t: t.drop(columns="site"), "no column 'site' in the table"),
+    "measurements for names": (
+        lambda t: t.assign(site=float(SECRET)),
+        "column 'site' holds measurements",
+    ),
     "no target": (lambda t: t.drop(columns="risk"), "no column 'risk' for the target"),
 }
 
@@ -136,6 +140,19 @@ STUDIES = {
     "private without a public schema": (('schema = "schema.toml"', ""), "needs a public schema"),
     "a missing schema": (('"schema.toml"', '"shcema.toml"'), "schema file .*shcema.toml"),
     "a missing table": (('"table.csv"', '"tabel.csv"'), "tabel.csv: cannot be read"),
+    "a negative seed": (("seed = 1", "seed = -1"), "seed must be at least 0"),
+    "text for a depth": (
+        ('epsilon = "4"', 'epsilon = "4"\nparams = { depth = "x" }'),
+        "policy 'private', params: depth expected int",
+    ),
+    "a depth that leaves nothing": (
+        ('epsilon = "4"', 'epsilon = "4"\nparams = { depth = 7 }'),
+        "depth must lie between 0 and 4",
+    ),
+    "a feature for the owners": (
+        ('column = "site"', 'column = "age"'),
+        "column 'age' is a feature of the schema",
+    ),
     "an unknown attack": (
         ("seed = 1", 'seed = 1\nattacks = ["siege"]'),
         "no attack called 'siege'",

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.study.output import MARK, Output, finite, write_text, written_whole
+from privfed.study import Study
+from privfed.study.output import CONTENTS, Output, finite, write_text, written_whole
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
@@ -23,21 +24,47 @@ def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
     assert list((tmp_path / "deep").iterdir()) == []
     with written_whole(out) as partial:
         (partial / "whole.txt").write_text("whole")
-    assert [path.name for path in out.iterdir()] == ["whole.txt"]
+    assert {path.name for path in out.iterdir()} == {"whole.txt", CONTENTS}
 
 
 def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path) -> None:
     """The earlier ledgers stay until the new ones are complete."""
     out = tmp_path / "out"
-    out.mkdir()
-    (out / MARK).write_text("old")
+    with written_whole(out) as partial:
+        (partial / "a").write_text("old")
     with pytest.raises(RuntimeError), written_whole(out, overwrite=True):
         raise RuntimeError
-    assert (out / MARK).read_text() == "old"
+    assert (out / "a").read_text() == "old"
     with written_whole(out, overwrite=True) as partial:
-        (partial / MARK).write_text("new")
-    assert (out / MARK).read_text() == "new"
+        (partial / "a").write_text("new")
+    assert (out / "a").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_nobody_elses_files_are_overwritten(tmp_path: Path) -> None:
+    """A folder with a study in it is no output, and an output may hold a foreign file by now."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "study.toml").write_text("my own")
+    refused = pytest.raises(InputError, match="something else than an output")
+    with refused, written_whole(mine, overwrite=True):
+        pass
+    out = tmp_path / "out"
+    with written_whole(out) as partial:
+        (partial / "a").write_text("a")
+    (out / "notes.txt").write_text("my own")
+    refused = pytest.raises(InputError, match=r"holds 'notes\.txt' as well")
+    with refused, written_whole(out, overwrite=True):
+        pass
+    assert (mine / "study.toml").read_text() == (out / "notes.txt").read_text() == "my own"
+
+
+def test_a_folder_with_a_study_is_no_output(tmp_path: Path) -> None:
+    """To verify nothing is no success."""
+    Study.built_in().to_toml(tmp_path / "study.toml")
+    (tmp_path / "private").mkdir()
+    with pytest.raises(InputError, match="holds no study's output"):
+        Output.opened(tmp_path)
 
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
@@ -65,9 +92,8 @@ def test_json_has_no_infinities() -> None:
 
 def test_a_broken_file_is_one_clear_error(tmp_path: Path) -> None:
     """A damaged metrics file names itself; an absent one is none."""
-    (tmp_path / MARK).write_text("")
     (tmp_path / "p").mkdir()
-    output = Output.opened(tmp_path)
+    output = Output(tmp_path)
     assert output.read("p", "metrics.json") is None
     write_text(tmp_path / "p" / "metrics.json", "{")
     with pytest.raises(InputError, match=r"metrics\.json: is no JSON"):

@@ -102,6 +102,15 @@ def test_limits_are_held_against_the_plan() -> None:
     )
 
 
+def test_a_limit_that_could_never_apply_is_an_error() -> None:
+    """A kind that no guard answers is a slip of the pen."""
+    limits = (Limit(("study",), Budget.of("0.2"), {"kind": "small.histogrma"}),)
+    with pytest.raises(PolicyError, match=r"'small\.histogrma', which no guard answers"):
+        price(PLAN, SCHEMA, _policy(Guard.of("laplace", spend="0.1"), limits=limits))
+    with pytest.raises(PolicyError, match='model = "local" or "central"'):
+        Limit(("study",), Budget.of("0.2"), {"model": "centrl"})
+
+
 def test_a_guard_of_a_part_that_does_not_exist_is_an_error() -> None:
     """The parts that there are stand in the message."""
     with pytest.raises(PolicyError, match="names the part 'sums'; its parts are counts"):
