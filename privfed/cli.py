@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed import __version__
-from privfed.errors import InputError, LedgerError, PrivfedError
+from privfed.errors import InputError, LedgerError, Note, PrivfedError
 from privfed.limit import ASPECTS
 from privfed.study import Study
 
@@ -252,12 +252,12 @@ def status(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _notes() -> Iterator[None]:
-    """Show each warning once, as one plain line without its place in the code."""
+    """Show each note once, as one plain line; a library's own warnings may tell of records."""
     shown: set[str] = set()
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
-        if text not in shown:
+        if issubclass(category, Note) and text not in shown:
             shown.add(text)
             click.echo(f"privfed: note: {text}", err=True)
 

@@ -54,5 +54,12 @@ class LedgerError(PrivfedError):
     """A ledger that cannot be opened, appended to, or trusted."""
 
 
+class Note(UserWarning):
+    """A remark on releases and public values alone: studies show these, and no other warnings.
+
+    A library's own warning may come from inside a client's gate, and tell something of its records.
+    """
+
+
 class NobodyAnswered(PrivfedError):
     """No client released anything: a learner stops with what it has."""

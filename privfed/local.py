@@ -18,7 +18,7 @@ import pandas as pd
 from privfed import plugins, wire
 from privfed.accountant import STATED
 from privfed.channel import ChannelDisclosure
-from privfed.errors import InputError, PolicyError
+from privfed.errors import InputError, Note, PolicyError
 from privfed.gate import Gate
 from privfed.ledger import Charge, Ledger
 from privfed.loss import Loss
@@ -139,6 +139,7 @@ def _inferred(frame: pd.DataFrame, target: str | None) -> Schema:
     warnings.warn(
         "no schema was given: bounds are read off the records, a release that no epsilon covers; "
         "give a public one, schema=Schema.from_toml(...)",
+        Note,
         stacklevel=3,
     )
     return Schema.infer(frame, target)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from privfed.errors import QueryError
+from privfed.errors import Note, QueryError
 from privfed.schema import Column, Schema
 
 #: Most cut-offs of one covariate: codes must fit a byte.
@@ -140,6 +140,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
         warnings.warn(
             f"the noisy histogram of {lost[0]!r} ({len(lost)} covariates in all) adds up to nothing: "
             f"the budget is too small for {bins} bins; its cut-offs are evenly spaced instead",
+            Note,
             stacklevel=2,
         )
     limits = [np.array([getattr(m, name) for m in found]) for name in ("lower", "upper", "scale")]

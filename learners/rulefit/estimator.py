@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from privfed.disclosure import Disclosure
-from privfed.errors import InputError, NobodyAnswered
+from privfed.errors import InputError, NobodyAnswered, Note
 from privfed.exact import Number
 from privfed.learners.base import FederatedLearner, Planned, check_round
 from privfed.learners.rulefit import planning
@@ -229,7 +229,9 @@ class _RuleFit(FederatedLearner):
         )
         if not estimate.rounds:
             warnings.warn(
-                "no client answered a single round: the model predicts a constant", stacklevel=3
+                "no client answered a single round: the model predicts a constant",
+                Note,
+                stacklevel=3,
             )
 
     def check(self, schema: Schema) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.disclosure import Disclosure
-from privfed.errors import NobodyAnswered
+from privfed.errors import NobodyAnswered, Note
 from privfed.learners.rulefit.cutoffs import distribution, inner_edges
 from privfed.learners.rulefit.queries import Histogram, Marginals
 from privfed.learners.rulefit.random_rules import Surrogate
@@ -104,6 +104,7 @@ def _warn_if_drowned(coarse: Marginal) -> None:
         warnings.warn(
             f"the noise in all histograms together could be {coarse.total:.0f} records by itself: "
             f"the budget is too small for {coarse.bins} bins; cut-offs are hardly better than chance",
+            Note,
             stacklevel=4,
         )
 

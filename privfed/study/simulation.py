@@ -22,7 +22,7 @@ from privfed.cohort import CohortDisclosure
 from privfed.data import Dataset, bundled, columns, load, no_source
 from privfed.data import public_schema as schema_of
 from privfed.disclosure import Disclosure
-from privfed.errors import NobodyAnswered, StudyError
+from privfed.errors import NobodyAnswered, Note, StudyError
 from privfed.finding import Finding
 from privfed.learners.base import FederatedLearner
 from privfed.learners.rule_search import RuleSearch
@@ -208,11 +208,12 @@ def run(
     federation = prepared.federate(adopted, folder / "ledgers", choice.block)
     try:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, Watched(federation, progress))
-        metrics["warnings"] = list(dict.fromkeys(str(one.message) for one in caught))
+        notes = (str(one.message) for one in caught if issubclass(one.category, Note))
+        metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
-            warnings.warn(f"policy {choice.name!r}: {text}", stacklevel=2)
+            warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
         heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
     finally:
         federation.close()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from privfed import plugins
 from privfed.cli import FINE, status
+from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.query import View
 from privfed.study import simulation
 
 
@@ -148,3 +152,26 @@ def test_plugins_lists_every_group(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert all(group in printed for group in plugins.GROUPS)
     assert re.search(r"laplace +privfed", printed)
+
+
+def test_what_a_library_warns_of_inside_a_gate_stays_there(
+    write_study: Callable[..., Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the terminal nor any file of the output tells it; a learner's own note is told."""
+    count = Scaling.evaluate
+
+    def noisy(query: Scaling, view: View) -> Mapping[str, np.ndarray]:
+        warnings.warn(f"record {view.table.x[0]} is odd: 7318.25", RuntimeWarning, stacklevel=1)
+        warnings.warn("7318.25 did not converge", UserWarning, stacklevel=1)
+        return count(query, view)
+
+    monkeypatch.setattr(Scaling, "evaluate", noisy)
+    out = tmp_path / "out"
+    assert status(["run", str(write_study()), "--out", str(out)]) == FINE
+    printed = capfd.readouterr()
+    assert "7318.25" not in printed.out + printed.err
+    texts = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert texts and not any(b"7318.25" in text for text in texts)

@@ -187,7 +187,7 @@ def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> No
     scores = {"measure": "RMSE", "better": "lower", "value": 76.0, "baseline": 75.6}
     text = _page(_policy(_client(), (), {**scores, "clipped": {"north": 81}}))
     assert "no better than a constant answer" in text
-    assert "81 values of north lay beyond the public bounds" in text
+    assert "sim</span> 81 values of north lay beyond the public bounds" in text
     noted = _page(_policy(_client(), (), {"warnings": ["the budget is too small"]}))
     assert "Noted while learning: the budget is too small." in noted
     better = _page(_policy(_client(), (), {**scores, "value": 60.0}))
