@@ -81,6 +81,16 @@ class Accountant(ABC):
         """
         return self.guarantee(total, delta)
 
+    def stated(self, total: Amount, budget: Budget | None) -> tuple[Fraction, Fraction]:
+        """Give the (epsilon, delta) to tell of a total: every statement and report takes it here.
+
+        Under a budget that is the guarantee at its delta; without one only the odometer holds, told
+        at :data:`STATED`.
+        """
+        if budget is None:
+            return self.odometer(total, STATED)
+        return self.guarantee(total, budget.delta)
+
     @property
     def nothing(self) -> Amount:
         """The total before any charge."""

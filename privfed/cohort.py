@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.accountant import STATED, Amount
+from privfed.accountant import Amount
 from privfed.errors import InputError, LedgerError, PolicyError, QueryError
 from privfed.gate import Gate, Refused, Shield
 from privfed.ledger import Charge, Entry, Ledger, Spent
@@ -205,11 +205,9 @@ class CohortDisclosure(LocalDisclosure):
             accountant's own unit).
         """
         frame, gate = super().budget(), self._gate
-        limit, accountant = gate.policy.budget, gate.accountant
+        limit = gate.policy.budget
         if np.isfinite(frame["spent"]).all():
-            delta = STATED if limit is None else limit.delta
-            state = accountant.odometer if limit is None else accountant.guarantee
-            most = state(gate.most, delta)[0]
+            most, _ = gate.accountant.stated(gate.most, limit)
             frame["spent"] = float(most)
             frame["remaining"] = None if limit is None else remaining(limit.epsilon, most)
         return frame.assign(people=self.people, least=gate.allowances()[:, 0].min())

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from privfed import plugins, wire
-from privfed.accountant import STATED
 from privfed.channel import ChannelDisclosure
 from privfed.errors import InputError, Note, PolicyError
 from privfed.gate import Gate
@@ -238,10 +237,7 @@ def remaining(ceiling: Fraction, spent: Fraction) -> float:
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     spent = gate.ledger.spent(gate.accountant)
     budget = gate.policy.budget
-    if budget is None:
-        epsilon, _ = gate.accountant.odometer(spent.total, STATED)
-    else:
-        epsilon, _ = gate.accountant.guarantee(spent.total, budget.delta)
+    epsilon, _ = gate.accountant.stated(spent.total, budget)
     bounded = budget is not None and not spent.unprotected
     return {
         "client": name,

@@ -10,13 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import STATED, Accountant, Amount
+from privfed.accountant import STATED, Accountant, Amount, Budget
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.errors import LedgerError, PluginError
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
 from privfed.loss import Loss
+from privfed.named import accountant_of
 from privfed.policy import Policy
 from privfed.release import EXPLANATIONS, Head, Reason
 
@@ -138,8 +139,8 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
         heads: what the server saw last of each; the chains must pass through them, and a client
             with a head and no ledger is not intact.
     """
-    accountant = _accountant(policy)
-    gauge = _Gauge(accountant, _delta(policy, accountant), ceiling=policy.budget is not None)
+    accountant = accountant_of(policy)
+    gauge = _Gauge(accountant, policy.budget)
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
         _client(name, rows[name], policy, gauge, _intact(ledger, heads.get(name)))
@@ -147,13 +148,6 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
     )
     gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
     return PolicyAccount(policy, accountant, clients + gone, _kinds(rows.values()))
-
-
-def _accountant(policy: Policy) -> Accountant:
-    if isinstance(policy.accountant, Accountant):
-        return policy.accountant
-    made: Accountant = plugins.load("accountants", policy.accountant)()
-    return made
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:
@@ -166,22 +160,23 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
 
 @dataclass
 class _Gauge:
-    """Turns totals into epsilon at one delta; clients that are asked alike share the work.
-
-    Without a ceiling fixed in advance, only an odometer is valid at a moment that may depend on
-    the releases.
-    """
+    """Turns totals into epsilon at one delta; clients that are asked alike share the work."""
 
     accountant: Accountant
-    delta: Fraction
-    ceiling: bool
+    budget: Budget | None
     known: dict[Amount, float] = field(default_factory=dict)
     risks: dict[Amount, Risk] = field(default_factory=dict)
 
+    @property
+    def delta(self) -> Fraction:
+        """Where the guarantee is stated: at the budget's delta, else at one the accountant needs."""
+        if self.budget is not None:
+            return self.budget.delta
+        return self.accountant.stated(self.accountant.nothing, None)[1]
+
     def epsilon(self, total: Amount) -> float:
         if total not in self.known:
-            state = self.accountant.guarantee if self.ceiling else self.accountant.odometer
-            self.known[total] = float(state(total, self.delta)[0])
+            self.known[total] = float(self.accountant.stated(total, self.budget)[0])
         return self.known[total]
 
     def risk(self, total: Amount) -> Risk:
@@ -218,13 +213,6 @@ def _client(
         account.risk = gauge.risk(total)
         account.tight = pld.of_entries(rows, float(gauge.delta or STATED), account.epsilon)
     return account
-
-
-def _delta(policy: Policy, accountant: Accountant) -> Fraction:
-    """Where the guarantee is stated: at the budget's delta, else at one that the accountant needs."""
-    if policy.budget is not None:
-        return policy.budget.delta
-    return Fraction(0) if accountant.components[0] == "epsilon" else Fraction(1, 10**5)
 
 
 def _step(

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import STATED, Accountant, Amount, Budget
+from privfed.accountant import Accountant, Amount, Budget
 from privfed.errors import InputError
 from privfed.exact import text
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
@@ -186,10 +186,7 @@ def _line(
 def _guaranteed(line: Line, accountant: Accountant, terms: Mapping[str, Any]) -> Line:
     ceiling = line.budget or _budget("all", "", terms)
     total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
-    if ceiling is None:
-        epsilon, delta = accountant.odometer(total, STATED)
-    else:
-        epsilon, delta = accountant.guarantee(total, ceiling.delta)
+    epsilon, delta = accountant.stated(total, ceiling)
     return Line(**{**vars(line), "epsilon": epsilon, "delta": delta})
 
 
