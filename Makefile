@@ -2,13 +2,19 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: audit test lint types check wheel clean
+.PHONY: audit test coverage lint types check wheel clean
 
 audit: $(VENV)/installed
 	$(BIN)/privfed audit --out audit --overwrite
 
 test: $(VENV)/developing
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto $(OPTIONS)
+
+# The suite, and which share of the code's branches it takes; the figure is the last line.
+coverage: OPTIONS = --cov --cov-report=
+coverage: test
+	$(BIN)/python -m coverage html -q -d build/coverage
+	@$(BIN)/python -m coverage report --format=total | sed 's/^/branch coverage, per cent: /'
 
 lint: $(VENV)/developing
 	$(BIN)/ruff check .
@@ -16,6 +22,7 @@ lint: $(VENV)/developing
 
 types: $(VENV)/developing
 	$(BIN)/mypy
+	$(BIN)/mypy tests benchmarks
 
 # Both depend on pyproject.toml: entry points go stale when it changes.
 $(VENV)/installed: pyproject.toml

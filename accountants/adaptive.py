@@ -13,8 +13,7 @@ from fractions import Fraction
 
 from privfed.errors import BudgetError, InputError
 from privfed.exact import Number, exact
-from privfed.least_epsilon import Question, least_epsilon
-from privfed.release import Release
+from privfed.exchange.messages import Release
 
 
 class Allocator(ABC):
@@ -97,7 +96,8 @@ class Scheduled(Allocator):
 
 
 class ByRule(Allocator):
-    """Amounts by a function of past releases, such as the least epsilon that still tells apart.
+    """Amounts by a function of past releases, such as DP-RuL's least epsilon that still tells apart
+    (Section 3.6): the rule then calls :func:`privfed.learners.rule_search.least_epsilon.least_epsilon`.
 
     Args:
         total: all that may be proposed.
@@ -114,24 +114,6 @@ class ByRule(Allocator):
         """See the class."""
         left = self.total - sum(self.proposed)
         return exact(self.rule(past, left), "the rule's amount")
-
-
-class LeastEpsilon(Allocator):
-    """DP-RuL's rule: the least epsilon at which a subtree that matters is hardly ever ignored.
-
-    Args:
-        total: all that may be proposed.
-        question: gives what the next question must tell apart, from past releases (such as the
-            count that the parent's answer leaves to expect).
-    """
-
-    def __init__(self, total: Number, question: Callable[[Sequence[Release]], Question]) -> None:
-        super().__init__(total)
-        self.question = question
-
-    def amount(self, past: Sequence[Release]) -> Fraction:
-        """See the class; DP-RuL Section 3.6, with a margin (see :mod:`privfed.least_epsilon`)."""
-        return least_epsilon(self.question(past))
 
 
 def _rounds(rounds: int) -> int:

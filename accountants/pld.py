@@ -1,11 +1,13 @@
-"""Tight retrospective figures: privacy loss distributions of a schedule that was fixed in advance.
+"""Tight figures: privacy loss distributions of all that a policy allowed before the first answer.
 
 Each release's noise is turned into the hockey-stick curve of a pair of distributions that dominates
 it, the curve into a discrete privacy loss distribution by connecting the dots (Doroshenko et al.
 2022, Algorithm 1), and all of them are composed by convolution. Kinds of noise may be mixed.
 
-A total is valid if the noise of every release was fixed in advance, whatever the questions were: it
-is no filter. Where amounts depended on earlier releases, only the accountant's own sum counts.
+A composed distribution is no filter: it holds for pairs that were written down before the first
+answer, and not for the laws of what was charged, which follow from questions that a server may have
+chosen by earlier answers. Where a policy bounds neither how often nor how much, only the accountant's
+own figure counts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from scipy.special import log_ndtr
 
 from privfed.accountants import rdp
 from privfed.errors import UnsupportedLoss
-from privfed.loss import Law, Loss
+from privfed.privacy.loss import Law, Loss
 
 #: Relative step of the buckets that equal noise is sorted into, upwards.
 BUCKET = 0.01
@@ -116,7 +118,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[Pair]:
         UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
     """
     found: Counter[Pair] = Counter()
-    for loss, times in Counter(losses).items():
+    for loss, times in Counter(losses).items():  # a Counter keeps its counts
         if not loss.finite or loss.delta:
             raise UnsupportedLoss("a release without a pure or concentrated guarantee has no curve")
         for law in loss.laws:
@@ -229,72 +231,113 @@ class Figure:
     label: str
 
 
-FIXED = "valid because the noise of every release, and their number, was fixed in advance"
+PLANNED = (
+    "valid whatever was asked and whenever it stopped, for it counts all that the policy allowed, at "
+    "its dearest, and that policy alone was in force from before the first charge"
+)
 ADAPTIVE = "valid whatever the amounts depended on"
 
 
-def retrospective(losses: Sequence[Loss], delta: float, own: float, fixed: bool) -> Figure:
-    """The tightest figure that is valid for some releases.
+@dataclass(frozen=True)
+class Allowed:
+    """How often a policy lets one kind of query be answered, and what one answer loses at most.
 
     Args:
-        losses: of all releases; of a study that stopped early, those of its planned schedule.
+        kind: the kind of query.
+        times: the most answers.
+        losses: of one answer, one for each of its guards: what dominates all that the guard may
+            release at the most that it may spend.
+    """
+
+    kind: str
+    times: int
+    losses: tuple[Loss, ...]
+
+    def covers(self, loss: Loss) -> bool:
+        """Whether an answer's own loss is no more than one answer may lose."""
+        for name in ("epsilon", "rho"):
+            most = [getattr(own, name) for own in self.losses]
+            if None not in most:
+                told = getattr(loss, name)
+                return told is not None and told <= sum(most, Fraction(0))
+        return False
+
+
+def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figure:
+    """The tightest figure that is valid for all that a policy allowed.
+
+    Whatever a server asks, when, and for what reason, every answer of a kind is a randomised function
+    of one draw from that kind's dominating pair; so the whole exchange, stopped at any moment, is a
+    function of all the draws together, and those are independent. This holds because what is allowed
+    was written down before the first answer: not the laws of what was charged, which follow from
+    questions that may have been chosen by earlier answers.
+
+    Args:
+        allowed: every kind that may be answered.
         delta: where to state epsilon.
         own: the epsilon at this delta by the accountant that enforced the budget.
-        fixed: whether the noise of each release was fixed in advance.
     """
     best = Figure(own, delta, "filter", ADAPTIVE)
-    if not fixed or delta <= 0:
+    if delta <= 0 or not allowed:
         return best
+    losses = _in_all(allowed)
     for method, epsilon in (("pld", epsilon_at), ("rdp", rdp.epsilon_at)):
         try:
             value = epsilon(losses, delta)
         except UnsupportedLoss:
             continue
         if value < best.epsilon:
-            best = Figure(value, delta, method, FIXED)
+            best = Figure(value, delta, method, PLANNED)
     return best
 
 
-def of_entries(entries: Iterable[Recorded], delta: float, own: float) -> Figure:
-    """The tightest figure that is valid for what a ledger holds.
+def _in_all(allowed: Sequence[Allowed]) -> Counter[Loss]:
+    """The losses of everything that may be answered, with how often each occurs."""
+    losses: Counter[Loss] = Counter()
+    for kind in allowed:
+        losses.update({loss: kind.times * kind.losses.count(loss) for loss in kind.losses})
+    return losses
 
-    Noise counts as fixed in advance where one policy held from the beginning, the asking side never
-    proposed an amount, every kind of query always lost the same, and was charged exactly as often
-    as the policy's guards allow: a training that stopped early, or changed its questions' laws, may
-    have done so because of what it saw.
+
+def distribution_of(allowed: Sequence[Allowed]) -> PrivacyLossDistribution:
+    """The composed distribution of all that may be answered; some of it costs something.
+
+    Raises:
+        UnsupportedLoss: see :func:`pairs`.
+    """
+    return distribution(bucketed(pairs(_in_all(allowed))))
+
+
+def of_entries(
+    entries: Iterable[Recorded], allowed: Sequence[Allowed] | None, delta: float, own: float
+) -> Figure:
+    """The tightest figure that is valid for what a ledger holds.
 
     Args:
         entries: the ledger's rows.
+        allowed: what the policy in force allows; none where it does not bound how often or how much.
         delta: where to state epsilon.
         own: the epsilon at this delta by the ledger's accountant.
     """
-    rows = list(entries)
-    charges = [row.body for row in rows if row.event in ("reserved", "block")]
-    losses = [Loss.from_dict(body["loss"]) for body in charges for _ in range(body.get("count", 1))]
-    policies = [row.body["policy"] for row in rows if row.event == "policy"]
-    fixed = len(policies) == 1 and _carried_out(policies[0], charges)
-    return retrospective(losses, delta, own, fixed and all(loss.finite for loss in losses))
+    held = allowed if allowed is not None and _held(list(entries), allowed) else ()
+    return retrospective(held, delta, own)
 
 
-def _carried_out(policy: Mapping[str, Any], charges: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether every kind was charged as often as it may be, alike, at the policy's own amounts."""
-    times: Counter[str] = Counter()
-    losses: dict[str, Any] = {}
-    for body in charges:
-        alike = losses.setdefault(body["kind"], body["loss"]) == body["loss"]
-        if body.get("schedule") != "fixed" or not alike:
-            return False
-        times[body["kind"]] += body.get("count", 1)
-    return all(times[kind] == most for kind, most in _allowed(policy).items())
-
-
-def _allowed(policy: Mapping[str, Any]) -> dict[str, int | None]:
-    """How often a policy as plain data lets each kind be answered; none is no limit."""
-    allowed: dict[str, int | None] = {}
-    for guard in policy["guard"]:
-        known = [x for x in (allowed.get(guard["query"]), guard.get("times")) if x is not None]
-        allowed[guard["query"]] = min(known, default=None)
-    return allowed
+def _held(rows: Sequence[Recorded], allowed: Sequence[Allowed]) -> bool:
+    """Whether one policy was in force before the first charge, and every charge lies within it."""
+    kinds = {kind.kind: kind for kind in allowed}
+    policies, times = 0, Counter[str]()
+    for row in rows:
+        if row.event == "policy":
+            policies += 1
+            if times:
+                return False
+        elif row.event in ("reserved", "block"):
+            kind = kinds.get(row.body["kind"])
+            if kind is None or not kind.covers(Loss.from_dict(row.body["loss"])):
+                return False
+            times[kind.kind] += row.body.get("count", 1)
+    return policies == 1 and all(kind.times >= times[kind.kind] for kind in allowed)
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
@@ -305,13 +348,13 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
     Raises:
         UnsupportedLoss: see :func:`pairs`.
     """
-    losses = list(losses)
-    found = bucketed(pairs(losses))
+    counted = Counter(losses)
+    found = bucketed(pairs(counted))
     if not found:
         return 0.0
     composed = float(distribution(found).get_epsilon_for_delta(delta))
-    stated = [loss.epsilon for loss in losses if loss.epsilon is not None]
-    return min(composed, float(sum(stated))) if len(stated) == len(losses) else composed
+    stated = [loss.epsilon * times for loss, times in counted.items() if loss.epsilon is not None]
+    return min(composed, float(sum(stated))) if len(stated) == len(counted) else composed
 
 
 def delta_at(losses: Iterable[Loss], epsilon: float) -> float:

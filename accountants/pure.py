@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from privfed.accountant import Accountant, Amount, Budget
 from privfed.errors import UnsupportedLoss
-from privfed.loss import Loss
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.loss import Loss
 
 
 class PureEpsilon(Accountant):

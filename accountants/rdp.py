@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import UnsupportedLoss
-from privfed.loss import Law, Loss
+from privfed.privacy.loss import Law, Loss
 
 #: Orders at which curves are added up; any order gives a valid figure.
 ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)

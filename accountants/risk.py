@@ -17,9 +17,9 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, logit
 
-from privfed.accountant import Accountant, Amount
-from privfed.conversion import to_delta
 from privfed.errors import InputError
+from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.conversion import to_delta
 
 #: Gives delta at each epsilon.
 Deltas = Callable[[np.ndarray], np.ndarray]

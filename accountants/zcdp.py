@@ -6,11 +6,11 @@ import math
 from fractions import Fraction
 from typing import ClassVar
 
-from privfed.accountant import Accountant, Amount, Budget
-from privfed.conversion import largest_rho, to_epsilon
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.exact import round_up
-from privfed.loss import Loss
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.conversion import largest_rho, to_epsilon
+from privfed.privacy.loss import Loss
 
 #: An odometer's levels: the finest, and how far each is from the next.
 FINEST, LEVEL = 1e-6, 1.05

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from privfed.finding import Finding
-from privfed.release import Disclosed, ReleasedPart, Transcript
+from privfed import plugins
+from privfed.attacks.finding import Finding
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.query import Query
 
 
 class Table(Protocol):
-    """One client's raw records, which only score an attack (``privfed.records.Records`` is one)."""
+    """One client's raw records, which only score an attack (``privfed.tables.records.Records`` is one)."""
 
     @property
     def x(self) -> np.ndarray:
@@ -23,9 +27,13 @@ class Table(Protocol):
     def y(self) -> np.ndarray | None:
         """Target, shape (records,), or none."""
 
+    @property
+    def schema(self) -> Any:
+        """The public data dictionary that they are encoded to."""
+
 
 class PublicColumn(Protocol):
-    """One public column of the data dictionary (``privfed.schema.Column`` is one)."""
+    """One public column of the data dictionary (``privfed.tables.schema.Column`` is one)."""
 
     @property
     def kind(self) -> str:
@@ -37,7 +45,7 @@ class PublicColumn(Protocol):
 
 
 class PublicSchema(Protocol):
-    """The public data dictionary, which an attacker has (``privfed.schema.Schema`` is one)."""
+    """The public data dictionary, which an attacker has (``privfed.tables.schema.Schema`` is one)."""
 
     @property
     def features(self) -> Sequence[PublicColumn]:
@@ -88,6 +96,19 @@ class Attack(ABC):
     def finding(self, metric: str, value: float, **figures: Any) -> Finding:
         """Build a finding of this attack."""
         return Finding(self.name, self.question, metric, value, **figures)
+
+
+def question_of(entry: Disclosed) -> Query | None:
+    """The question behind an entry, read from its public values; none where its kind is unknown."""
+    return _question(entry.kind, entry.fields)
+
+
+@lru_cache(maxsize=32)
+def _question(kind: str, fields: bytes) -> Query | None:
+    if kind not in plugins.available("queries"):
+        return None
+    asked: Query = plugins.load("queries", kind).from_fields(fields)
+    return asked
 
 
 def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import betaincinv
-from scipy.stats import binom, norm
+from scipy.special import betaincinv, logit
+from scipy.stats import norm
 
 from privfed.errors import InputError
 
@@ -121,52 +121,49 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, top))
 
 
-def one_run_p_value(
-    canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0
-) -> float:
-    """How likely so many right guesses are under (epsilon, delta)-DP, at most.
+def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> np.ndarray:
+    """Lower bounds on epsilon from guesses which of two inputs each output came from.
 
-    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 and Algorithm 2. Each canary is in or out
-    by its own fair coin; the auditor guesses some of the coins from one run.
+    If the input of each output is a fair coin's choice, pure epsilon-DP leaves the odds of either
+    input, given the output, at most e^epsilon, so that of the guesses that are made each is right
+    with probability at most e^epsilon / (1 + e^epsilon), whichever outputs are left aside (Kairouz,
+    Oh and Viswanath 2015). One binomial tail decides, where :func:`epsilon_from_event` pays for two.
+
+    As many outputs under either input are the safer case: the count of right guesses beyond their
+    share has the same mean, and its moment generating function is no greater, as a geometric mean is
+    no greater than the arithmetic one. Where all outputs are guessed about, the tail itself is no
+    greater (Hoeffding 1956, Theorem 4).
 
     Args:
-        canaries: number m of coins.
-        guesses: number r of coins that were guessed (the others abstained).
-        right: number v of right guesses.
-        epsilon: the claimed epsilon, nats.
-        delta: the claimed delta.
+        right: number of right guesses.
+        guesses: number of guesses; no guess proves nothing.
+        alpha: how often the bound may be wrong.
+
+    Returns:
+        lower bounds in nats, at least 0.
     """
-    if not 0 <= right <= guesses <= canaries:
-        raise InputError("one run needs 0 <= right <= guesses <= canaries")
-    chance = 1 / (1 + np.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, chance))
-    if delta == 0 or right == 0:
-        return min(1.0, tail)
-    steps = np.arange(1, right + 1)
-    mass = binom.sf(right - steps - 1, guesses, chance) - tail
-    return min(1.0, tail + float(2 * canaries * delta * np.max(mass / steps)))
+    made = np.asarray(guesses, float)
+    low, _ = clopper_pearson(right, np.maximum(made, 1), alpha)
+    return np.asarray(np.maximum(logit(np.where(made > 0, low, 0.5)), 0.0))
 
 
-def one_run_epsilon(
-    canaries: int, guesses: int, right: int, delta: float = 0.0, alpha: float = 0.05
-) -> float:
-    """The largest epsilon that one run rejects at level ``alpha``: a lower bound, nats.
+def right_guesses_mu(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> np.ndarray:
+    """Lower bounds on mu *if* the mechanism is mu-Gaussian-DP and every output is guessed about.
 
-    Arguments as in :func:`one_run_p_value`; 0 where not even epsilon 0 is rejected.
+    Of a fair coin's choice, a test with error rates a and f(a) is right with probability
+    1 - (a + f(a)) / 2, for mu-Gaussian-DP at most Phi(mu / 2) (Dong et al. 2022). Outputs must be
+    independent given the coins: separate runs, or cells whose noise is independent.
+
+    Args:
+        right: number of right guesses.
+        guesses: number of outputs, each guessed about.
+        alpha: how often the bound may be wrong.
+
+    Returns:
+        lower bounds on mu, at least 0.
     """
-    _check_share("alpha", alpha)
-
-    def excess(epsilon: float) -> float:
-        return one_run_p_value(canaries, guesses, right, epsilon, delta) - alpha
-
-    if excess(0.0) >= 0:
-        return 0.0
-    top = 1.0
-    while excess(top) < 0:
-        top *= 2
-        if top > 700:
-            return 700.0
-    return float(brentq(excess, 0.0, top, xtol=1e-9))
+    low, _ = clopper_pearson(right, guesses, alpha)
+    return np.asarray(np.maximum(2 * norm.ppf(low), 0.0))
 
 
 def _check_share(name: str, value: float) -> None:

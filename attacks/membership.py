@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 from scipy.stats import rankdata
 
-from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
-from privfed.attacks.contributions import CONTRIBUTIONS
-from privfed.finding import Finding
-from privfed.release import Disclosed, ReleasedPart, Transcript
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, question_of
+from privfed.attacks.finding import Finding
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.query import View
 
 #: The interval's confidence.
 CONFIDENCE = 0.95
@@ -42,13 +43,14 @@ class Membership(Attack):
     are ranked by who knows more, not by what was released. So a member's noisy score is compared
     with those of outsiders at other clients, and the confidence interval is the wider of two: over
     scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t).
+
+    It reads every kind whose query says what a record alone would add (``Query.contribution``).
     """
 
     name: ClassVar[str] = "membership"
     question: ClassVar[str] = (
         "Knowing all other records, can one tell whether a person's record was there?"
     )
-    kinds: ClassVar[tuple[str, ...]] = tuple(CONTRIBUTIONS)
 
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some part of a known kind left exactly, or with noise of a known law."""
@@ -129,13 +131,16 @@ def between_draws(areas: np.ndarray) -> float:
 
 
 def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
-    """Parts of a kind whose contributions are known: exact ones, or those with noise of a known law."""
-    if entry.kind not in CONTRIBUTIONS:
+    """Parts that add up over records: exact ones, or those with noise of a known law."""
+    asked = question_of(entry)
+    if asked is None or not asked.linear:
         return {}
     if exact:
-        return exact_parts(entry)
-    parts = entry.release.parts.items()
-    return {name: part for name, part in parts if part.noise and part.noise.law in LAWS}
+        parts = exact_parts(entry)
+    else:
+        noisy = entry.release.parts.items()
+        parts = {name: part for name, part in noisy if part.noise and part.noise.law in LAWS}
+    return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
 def ratios(
@@ -156,20 +161,26 @@ def ratios(
             would be infinite, count grid units, and reading stops where they tell everybody apart.
     """
     totals = {owner: np.zeros(len(table.x)) for owner, table in truth.items()}
+    views = {owner: _view(table, schema) for owner, table in truth.items()}
     for entry in transcript.of(client=client):
-        parts = readable(entry, exact)
-        if not parts or (exact and all(map(np.all, totals.values()))):
+        asked, parts = question_of(entry), readable(entry, exact)
+        if asked is None or not parts or (exact and all(map(np.all, totals.values()))):
             continue
-        contribute, query = CONTRIBUTIONS[entry.kind], entry.query
-        own = contribute(query, truth[client], schema)
+        own = asked.contribution(views[client])
         noise = {name: parts[name].units - own[name].sum(axis=0) for name in parts if name in own}
         for owner in (owner for owner, table in truth.items() if len(table.x)):
-            asked = own if owner == client else contribute(query, truth[owner], schema)
+            added = own if owner == client else asked.contribution(views[owner])
             for name, drawn in noise.items():
-                blocks = np.array_split(asked[name], 1 + asked[name].size // BLOCK)
+                blocks = np.array_split(added[name], 1 + added[name].size // BLOCK)
                 found = [_ratio(parts[name], drawn, block, owner == client) for block in blocks]
                 totals[owner] += np.concatenate(found)
     return totals
+
+
+def _view(table: Table, schema: PublicSchema | None) -> View:
+    """What a question is put to: some records, under their own schema unless another is known."""
+    known: Any = table.schema if schema is None else schema
+    return View(table, known)
 
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ from privfed.attacks.equations import (
     single_records,
     small_groups,
 )
+from privfed.attacks.finding import Finding
 from privfed.attacks.fuzzy import (
     LEAVES,
     Cell,
@@ -29,8 +30,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
-from privfed.finding import Finding
-from privfed.release import Disclosed, Transcript
+from privfed.exchange.transcript import Disclosed, Transcript
 
 #: Most vectors of a domain that are enumerated.
 DOMAIN = 300_000

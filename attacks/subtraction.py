@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
+from privfed.attacks.finding import Finding
 from privfed.attacks.fuzzy import (
     ACTIVATION,
     LEAVES,
@@ -25,8 +26,8 @@ from privfed.attacks.fuzzy import (
     weight,
 )
 from privfed.attacks.identities import Equation, System, groups_of
-from privfed.finding import Finding
-from privfed.release import Disclosed, ReleasedPart, Transcript
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
 
 #: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
 SUMS = ("weights", "squares", "linear")

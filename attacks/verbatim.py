@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
-from privfed.finding import Finding, Severity
-from privfed.release import ReleasedPart, Transcript
+from privfed.attacks.finding import Finding, Severity
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Transcript
 
 #: Tables that are drawn to see how many matches come by chance.
 DRAWS = 20

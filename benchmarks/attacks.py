@@ -20,13 +20,13 @@ from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.base import Attack, Truth
 from privfed.attacks.membership import Membership, ratios
-from privfed.data import load
+from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
-from privfed.local import LocalDisclosure
-from privfed.policy import Policy
-from privfed.records import Records
-from privfed.schema import Schema
+from privfed.privacy.policy import Policy
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+from privfed.tables.sources import load
 
 CLIENTS, DRAWS = 5, {"published": 5, "private": 40}
 
@@ -45,7 +45,7 @@ def attack(name: str, frame: pd.DataFrame, target: str) -> None:
     owned, truth = divided(frame, schema)
     for policy, (learner, guards) in policies().items():
         federation = LocalDisclosure.from_frame(
-            owned, target, "owner", schema=schema, policy=guards, seed=0
+            owned, target, client="owner", schema=schema, policy=guards, seed=0
         )
         learner.fit(federation)
         print(f"{name}, {policy}: {learner.n_leaves_} leaves")
@@ -84,7 +84,7 @@ def membership(base: str, epsilon: str) -> None:
         policy = getattr(learner, base)(epsilon)
         runs.append(
             LocalDisclosure.from_frame(
-                owned, data.target, "owner", schema=data.schema, policy=policy, seed=seed
+                owned, data.target, client="owner", schema=data.schema, policy=policy, seed=seed
             )
         )
         learner.fit(runs[-1])

@@ -16,7 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import Schema
-from privfed.bare import BareDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(frame))
     frame = frame.iloc[order].assign(client=np.arange(len(frame)) % given.clients)
     train, test = frame.iloc[: len(frame) * 4 // 5], frame.iloc[len(frame) * 4 // 5 :]
-    federation = BareDisclosure.from_frame(train, schema, "client")
+    federation = UngatedDisclosure.from_frame(train, schema, "client")
     print(f"{'clients':>8}{'RMSE':>12}{'sd':>12}")
     for taking_part in tqdm(range(3, given.clients + 1), leave=False):
         errors = []

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from privfed import LocalDisclosure, Schema
-from privfed.bare import BareDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 
 CLIENTS = 5
@@ -77,12 +77,12 @@ class Twin:
             (w.sum(), (w * y).sum(), (w * y * y).sum())
             for w, (_, y) in zip(weights, self.tables, strict=True)
         ]
-        return np.sum(each, axis=0)
+        return np.asarray(np.sum(each, axis=0))
 
     @staticmethod
     def variance(cells: np.ndarray) -> np.ndarray:
         """Fuzzy variance of rows of sums."""
-        return cells[:, 2] / cells[:, 0] - (cells[:, 1] / cells[:, 0]) ** 2
+        return np.asarray(cells[:, 2] / cells[:, 0] - (cells[:, 1] / cells[:, 0]) ** 2)
 
     def fit(self, weights: list[np.ndarray]) -> None:
         """Weighted least squares of one leaf."""
@@ -117,7 +117,7 @@ def gated(frame: pd.DataFrame, schema: Schema, target: str, folder: str) -> Loca
     """A federation with gates and ledgers on disk."""
     policy = FuzzyTreeRegressor().published()
     return LocalDisclosure.from_frame(
-        frame, target, "client", schema=schema, policy=policy, ledgers=folder
+        frame, target, client="client", schema=schema, policy=policy, ledgers=folder
     )
 
 
@@ -135,7 +135,7 @@ def memory(path: Path) -> str:
         "sys.path.insert(0, sys.argv[1])\n"
         "import fuzzy_tree_speed as own\n"
         "from privfed.learners.fuzzy_tree import queries\n"
-        "import privfed.gate, privfed.plugins as plugins\n"
+        "import privfed.owner.gate, privfed.plugins as plugins\n"
         "[plugins.load(g, n) for g in ('mechanisms', 'accountants', 'queries') for n in plugins.available(g)]\n"
         "status = lambda: Path('/proc/self/status').read_text().split('VmHWM:')[1]\n"
         "peak = lambda: int(status().split()[0]) / 1024\n"
@@ -168,7 +168,7 @@ def main() -> None:
             federation = gated(frame, schema, target, folder)
             times["gated"].append(clock(lambda: learner.fit(federation)))  # noqa: B023
             rounds = learner.rounds_
-        bare = BareDisclosure.from_frame(frame, schema, "client")
+        bare = UngatedDisclosure.from_frame(frame, schema, "client")
         times["bare"].append(clock(lambda: FuzzyTreeRegressor().fit(bare)))  # noqa: B023
         times["twin"].append(clock(lambda: train_twin(frame, schema, target)))
     middle = {name: float(np.median(seconds)) for name, seconds in times.items()}

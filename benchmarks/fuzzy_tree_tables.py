@@ -18,7 +18,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import LocalDisclosure, Schema
-from privfed.bare import BareDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 
 #: Test RMSE (local, federated, centralized) and federated nodes, leaves, depth in the paper.
@@ -53,12 +53,14 @@ def rmse(model: FuzzyTreeRegressor, test: pd.DataFrame, target: str) -> list[flo
 def one_fold(train: pd.DataFrame, test: pd.DataFrame, schema: Schema, target: str) -> list[float]:
     """Local, federated and centralized error, then the federated tree's sizes."""
     policy = FuzzyTreeRegressor().published()
-    federation = LocalDisclosure.from_frame(train, target, "client", schema=schema, policy=policy)
+    federation = LocalDisclosure.from_frame(
+        train, target, client="client", schema=schema, policy=policy
+    )
     federated = FuzzyTreeRegressor().fit(federation)
-    pooled = FuzzyTreeRegressor().fit(BareDisclosure.from_frame(train, schema))
+    pooled = FuzzyTreeRegressor().fit(UngatedDisclosure.from_frame(train, schema))
     local = []
     for client, part in train.groupby("client"):
-        own = FuzzyTreeRegressor().fit(BareDisclosure.from_frame(part, schema))
+        own = FuzzyTreeRegressor().fit(UngatedDisclosure.from_frame(part, schema))
         local += rmse(own, test[test["client"] == client], target)
     errors = [
         float(np.mean(e))

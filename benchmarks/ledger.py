@@ -18,26 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
-
-from privfed.accountant import Budget
-from privfed.accountants import pld
-from privfed.gate import Gate
-from privfed.learners import RuleFitClassifier
-from privfed.ledger import Ledger
-from privfed.ledger.storage import ChainFile
-from privfed.local import LocalDisclosure
-from privfed.loss import Loss
-from privfed.mechanisms.randomized_response import flip_probability
-from privfed.policy import Guard, Policy
-from privfed.records import Records
-from privfed.schema import Column, Schema
-from privfed.testing.ledger_trials import (
+from ledger_trials import (
     crowd,
     every_flip,
     fill,
@@ -45,6 +32,20 @@ from privfed.testing.ledger_trials import (
     objects,
     some_flips,
 )
+from scipy.special import expit
+
+from privfed.accountants import pld
+from privfed.federation.local import LocalDisclosure
+from privfed.learners import RuleFitClassifier
+from privfed.ledger import Ledger
+from privfed.ledger.storage import ChainFile
+from privfed.mechanisms.randomized_response import flip_probability
+from privfed.owner.gate import Gate
+from privfed.privacy.accountant import Budget
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram
 
 
@@ -160,8 +161,8 @@ def rounds(folder: Path, count: int, block: int, parallel: bool) -> None:
             ledger = Ledger(folder / f"{name}.db" if where == "disk" else None, name)
             records = Records(SCHEMA, np.random.default_rng(client).random((2000, 10)))
             gates[name] = Gate(name, records, policy, ledger, queries=(Histogram,), block=block)
-        federation = LocalDisclosure(gates, parallel)
-        times[where] = timed(lambda ask=federation.ask: [ask(query) for _ in range(count)])
+        federation = LocalDisclosure(gates, parallel=parallel)
+        times[where] = timed(partial(_repeated, partial(federation.ask, query), count))
     share = 1 - times["memory"].wall / times["disk"].wall
     line(
         f"{count} rounds, 5 clients{' at once' * parallel}, blocks of {block}: durable writes",
@@ -181,7 +182,7 @@ def training(folder: Path, count: int, block: int) -> None:
     federation = LocalDisclosure.from_frame(
         frame,
         "y",
-        "client",
+        client="client",
         schema=Schema(columns, Column("y", "integer", 0, 1)),
         policy=learner.published(),
         ledgers=folder / f"training-{block}",
@@ -226,12 +227,17 @@ def bare_commit(folder: Path) -> float:
     return took.wall / 100
 
 
+def _repeated(ask: Callable[[], object], count: int) -> None:
+    for _ in range(count):
+        ask()
+
+
 def composing(releases: int) -> None:
     rng = np.random.default_rng(0)
     sizes = rng.uniform(0.5, 1.5, releases) / math.sqrt(releases)
     for name, kinds in (("Laplace", (0,)), ("mixed", (0, 1, 2))):
         losses = [_loss(kinds[i % len(kinds)], float(size)) for i, size in enumerate(sizes)]
-        took = timed(lambda given=losses: pld.epsilon_at(given, 1e-6))
+        took = timed(partial(pld.epsilon_at, losses, 1e-6))
         ours = pld.epsilon_at(losses, 1e-6)
         line(
             f"{releases:,} different {name} releases, epsilon at 1e-6",

@@ -19,20 +19,20 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from simulated_asking import SimulatedAsking, Truths
 
-from privfed.cohort import CohortDisclosure
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.individual_search import smallest_part
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.promise import Subtree
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.learners.stl.grammar import Symbols
-from privfed.least_epsilon import Exploration, least_epsilon
 from privfed.mechanisms.randomized_response import flip_probability
-from privfed.noise import SecureNoise
-from privfed.query import View
-from privfed.testing.simulated_asking import SimulatedAsking, Truths
+from privfed.privacy.noise import SecureNoise
+from privfed.questions.query import View
 
 
 def measure_scale(args: argparse.Namespace) -> None:

@@ -13,10 +13,10 @@ import time
 import numpy as np
 
 from privfed.learners.rule_search.generator import Profile
-from privfed.mechanism import Mechanism
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.noise import TestNoise
-from privfed.testing.audit import audit
+from privfed.privacy.mechanism import Mechanism
+from privfed.privacy.noise import TestNoise
+from privfed.study.mechanism_audit import audit
 from privfed.testing.faulty import YesLeaningResponse
 from privfed.testing.rule_audit import audit_session, complete_structures
 

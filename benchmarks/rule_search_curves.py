@@ -8,7 +8,7 @@
 
 Populations are simulated with the published marginals (``generator.py`` says which parts are
 assumptions). Searches to which everybody answers run over simulated answers, which follow the
-protocol's law (``privfed/testing/simulated_asking.py``); ``parts`` and ``sampled`` run through a
+protocol's law (``simulated_asking.py``); ``parts`` and ``sampled`` run through a
 gate with seeded noise, and ``check`` runs cells of the others through one. A run that found nothing
 has no precision; it counts in coverage, not in the mean precision. Settings were chosen on population
 1 of the profiles icu and sepsis; ``--population`` draws another one, number 11 unless given.
@@ -27,19 +27,19 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from simulated_asking import SimulatedAsking, Truths
 
-from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import PROFILES, generate
+from privfed.learners.rule_search.least_epsilon import Exploration
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
-from privfed.least_epsilon import Exploration
-from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -98,7 +98,7 @@ def search(
 
 def through_a_gate(book: RuleBook, method: str, epsilon: float, seed: int) -> RuleSearch:
     model = RuleSearch(
-        method, epsilon=str(epsilon), seed=seed, most_operators=6, most_templates=2000  # type: ignore[arg-type]
+        method, epsilon=str(epsilon), seed=seed, most_operators=6, most_templates=2000
     )  # fmt: skip
     try:
         model.fit(CohortDisclosure.of(book, model.private(str(epsilon)), seed=seed + 1))
@@ -270,7 +270,7 @@ def summary(table: pd.DataFrame, target: Path) -> None:
     """Mean and standard deviation of each cell, printed and written."""
     scores = table.groupby(["profile", "method", "epsilon"])[["coverage", "precision", "f1"]]
     spread = scores.agg(["mean", "std"]).round(4)
-    spread.columns = [f"{score} {what}" for score, what in spread.columns]
+    spread.columns = [" ".join(pair) for pair in spread.columns]
     spread.to_csv(target)
     print(spread.to_string())
 
@@ -322,7 +322,7 @@ def one_run(
     """Coverage and precision of one search, in simulation or through a gate."""
     budget, book = Fraction(epsilon), truths.book
     unit = "levels" if method == "levels" else "adaptive"
-    policy = RuleSearch(unit).private(epsilon)  # type: ignore[arg-type]
+    policy = RuleSearch(unit).private(epsilon)
     asking = (
         SimulatedAsking(truths, budget, seed)
         if simulated

@@ -22,7 +22,7 @@ def percentiles(share: float, epsilon: float, percent: float) -> None:
     rng = np.random.default_rng(1)
     errors, begun = [], time.perf_counter()
     for _ in range(REPEATS):
-        held = rng.beta(*rng.uniform(2, 10, 2), round(PEOPLE * share))
+        held = rng.beta(rng.uniform(2, 10), rng.uniform(2, 10), round(PEOPLE * share))
         values = np.append(held, np.full(PEOPLE - len(held), 0.5))
         noisy = values + rng.laplace(0, 1 / epsilon, PEOPLE)
         truth = np.percentile(held, percent)

@@ -31,7 +31,9 @@ def one(setting: dict[str, Any], number: int) -> dict[str, Any]:
     test, train = draw(2, RECORDS, rng), split(draw(2, RECORDS, rng), (0.2,) * 5)
     learner = RuleFitClassifier(**setting, max_rules=None, random_state=number)
     policy = learner.published(1 if setting["bins"] < 1000 else 1000)
-    gates = LocalDisclosure.from_frame(train, "y", "client", schema=SCHEMA, policy=policy, seed=0)
+    gates = LocalDisclosure.from_frame(
+        train, "y", client="client", schema=SCHEMA, policy=policy, seed=0
+    )
     start = time.perf_counter()
     learner.fit(gates)
     row = {"seconds": time.perf_counter() - start, "candidates": len(learner.model_.terms.boxes)}

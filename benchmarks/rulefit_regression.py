@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privfed import Column, LocalDisclosure, Policy, Schema
-from privfed.bare import BareDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitRegressor
 
 DATA = Path(os.environ.get("PRIVFED_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -30,7 +30,10 @@ TARGET, CLIENTS = "medianHouseValue", 5
 
 
 def schema_of(frame: pd.DataFrame) -> Schema:
-    columns = {c: Column(c, "number", float(frame[c].min()), float(frame[c].max())) for c in frame}
+    columns = {
+        str(c): Column(str(c), "number", float(frame[c].min()), float(frame[c].max()))
+        for c in frame
+    }
     target = columns.pop(TARGET)
     return Schema(tuple(columns.values()), target)
 
@@ -42,7 +45,7 @@ def regions(frame: pd.DataFrame) -> pd.DataFrame:
 
 def gated(train: pd.DataFrame, schema: Schema, policy: Policy, seed: int) -> RuleFitRegressor:
     gates = LocalDisclosure.from_frame(
-        regions(train), TARGET, "client", schema=schema, policy=policy, seed=seed
+        regions(train), TARGET, client="client", schema=schema, policy=policy, seed=seed
     )
     return RuleFitRegressor(random_state=seed).fit(gates)
 
@@ -50,13 +53,13 @@ def gated(train: pd.DataFrame, schema: Schema, policy: Policy, seed: int) -> Rul
 def one_split(frame: pd.DataFrame, schema: Schema, seed: int) -> dict[str, float]:
     train, test = train_test_split(frame, test_size=0.2, random_state=seed)
     inputs = train.drop(columns=TARGET)
-    pooled = BareDisclosure.from_frame(train.assign(client="all"), schema, "client")
+    pooled = UngatedDisclosure.from_frame(train.assign(client="all"), schema, "client")
     learner = RuleFitRegressor(random_state=seed)
-    local = BareDisclosure.from_frame(regions(train).query("client == 'c0'"), schema, "client")
+    local = UngatedDisclosure.from_frame(regions(train).query("client == 'c0'"), schema, "client")
     models = {
         "federated": gated(train, schema, learner.published(), seed),
         "federated, penalty 0.0005": RuleFitRegressor(penalty=0.0005, random_state=seed).fit(
-            BareDisclosure.from_frame(regions(train), schema, "client")
+            UngatedDisclosure.from_frame(regions(train), schema, "client")
         ),
         "centralized": RuleFitRegressor(random_state=seed).fit(pooled),
         "private, epsilon 4": gated(train, schema, learner.private(4), seed),

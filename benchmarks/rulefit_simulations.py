@@ -21,11 +21,12 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.lines import Line2D
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.bare import BareDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.baselines import BayesianInference, LocalForests
 
@@ -50,9 +51,10 @@ METRICS = ("auc", "accuracy", "f1")
 
 def linear_predictor(model: int, x: np.ndarray) -> np.ndarray:
     if model == 1:
-        return x[:, :5] @ np.array([5.0, -4, 3, -2, 1])
+        return np.asarray(x[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
     bumps = 10 * np.exp(-2 * x[:, 0] ** 2) - 10 * np.exp(-2 * x[:, 1] ** 2)
-    return bumps + 6 * np.sin(x[:, 2]) - 4 * np.sin(x[:, 3]) + 2 * np.sin(x[:, 4])
+    waves = 6 * np.sin(x[:, 2]) - 4 * np.sin(x[:, 3]) + 2 * np.sin(x[:, 4])
+    return np.asarray(bumps + waves)
 
 
 def draw(model: int, records: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -106,7 +108,7 @@ def scores(model: Any, test: pd.DataFrame) -> dict[str, float]:
 def local_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, float]:
     each = []
     for _, part in train.groupby("client"):
-        bare = BareDisclosure.from_frame(part.drop(columns="client"), SCHEMA)
+        bare = UngatedDisclosure.from_frame(part.drop(columns="client"), SCHEMA)
         each.append(scores(RuleFitClassifier(random_state=seed).fit(bare), test))
     return {metric: float(np.mean([one[metric] for one in each])) for metric in METRICS}
 
@@ -119,7 +121,7 @@ def federated(train: pd.DataFrame, learner: Any, seed: int) -> Any:
 
 
 def central_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, float]:
-    bare = BareDisclosure.from_frame(train.drop(columns="client"), SCHEMA)
+    bare = UngatedDisclosure.from_frame(train.drop(columns="client"), SCHEMA)
     return scores(RuleFitClassifier(random_state=seed).fit(bare), test)
 
 
@@ -140,7 +142,12 @@ def repetition(model: int, number: int) -> list[dict[str, Any]]:
         }
         for method in METHODS:
             gain = {metric: found[method][metric] - shared[metric] for metric in METRICS}
-            row = {"model": model, "scenario": scenario, "setting": setting, "method": method}
+            row: dict[str, Any] = {
+                "model": model,
+                "scenario": scenario,
+                "setting": setting,
+                "method": method,
+            }
             rows.append({**row, "repetition": number, **gain, "central_auc": shared["auc"]})
     return rows
 
@@ -167,7 +174,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
             axis.set_title(f"Model {model}, {scenario}")
         axes[row, 0].set_ylabel("AUC minus centralized RuleFit's")
     axes[0, 0].legend(
-        handles=[plt.Line2D([], [], color=f"C{k}", label=m) for k, m in enumerate(METHODS)]
+        handles=[Line2D([], [], color=f"C{k}", label=m) for k, m in enumerate(METHODS)]
     )
     figure.tight_layout()
     figure.savefig(path, dpi=150)

@@ -28,7 +28,7 @@ def main() -> None:
     learner = RuleFitClassifier(random_state=0)
     start = time.process_time()
     gates = LocalDisclosure.from_frame(
-        split(train, (0.2,) * 5), "y", "client", schema=SCHEMA, policy=learner.published()
+        split(train, (0.2,) * 5), "y", client="client", schema=SCHEMA, policy=learner.published()
     )
     learner.fit(gates)
     own = time.process_time() - start

@@ -37,7 +37,7 @@ SCHEMA = Schema(
 
 def fitted(learner: Any, train: pd.DataFrame, seed: int) -> Any:
     gates = LocalDisclosure.from_frame(
-        train, "mortality", "hospital", schema=SCHEMA, policy=learner.published(), seed=seed
+        train, "mortality", client="hospital", schema=SCHEMA, policy=learner.published(), seed=seed
     )
     return learner.fit(gates)
 
@@ -67,7 +67,7 @@ def paired(table: pd.DataFrame, name: str) -> str:
     ratio = table[name].mean() / table["bfi"].mean()
     return (
         f"{name:<8} AUC {table[name].mean():.4f}, ratio to BFI {ratio:.4f}, "
-        f"mean difference {gain.mean():+.4f}, standard error {gain.sem():.4f}"
+        f"mean difference {gain.mean():+.4f}, standard error {np.std(gain, ddof=1) / len(gain) ** 0.5:.4f}"
     )
 
 

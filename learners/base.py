@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, r2_score
 
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError, SchemaError
+from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError, SchemaError
 from privfed.exact import Number
-from privfed.policy import Policy
-from privfed.query import Query
-from privfed.records import Records
-from privfed.schema import Schema
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.parameters import Constraints, check_values
+from privfed.learners.plain import plain, restored
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.records import Records, label
+from privfed.tables.schema import Schema
+
+#: What a saved model calls its own form.
+FORMAT = "privfed model 1"
 
 
 @dataclass(frozen=True)
@@ -50,32 +59,66 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """A learner that asks a federation and never sees a record.
 
     Parameters are stored by ``__init__`` as they are and checked by ``fit``; fitted state ends in an
-    underscore. ``schema_`` is the federation's.
+    underscore. ``schema_`` is the federation's, and so are ``clients_``, the names of its clients.
     """
 
     #: The kinds of query it asks.
     queries: ClassVar[tuple[type[Query], ...]] = ()
     #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
     baseline: ClassVar[bool] = False
+    #: Whether it leaves a model of its own with each client; see :class:`PersonalLearner`.
+    personal: ClassVar[bool] = False
+    #: What each parameter may be; see :mod:`privfed.learners.parameters`.
+    _parameter_constraints: ClassVar[Constraints] = {}
 
     #: The federation's public data dictionary, set by ``fit``.
     schema_: Schema
+    #: The names of the federation's clients, set by ``fit``.
+    clients_: tuple[str, ...]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "fit" in vars(cls):
+            cls.fit = _from_releases(cls.fit)  # type: ignore[method-assign]
 
     @abstractmethod
     def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases alone."""
+        """Learn from releases alone; the first thing it does is ``self._start(federation)``.
+
+        Raises:
+            InputError: no federation but a table, say; a parameter or a target that makes no sense.
+            NobodyAnswered: nothing at all was released; every learner is held to that here, for a
+                model of nothing is a model of what its author guessed.
+        """
 
     @abstractmethod
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Predict the target of each row."""
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """Predict the target of each row.
+
+        Args:
+            x: one row a record, a column for each feature.
+            client: whose model predicts, where each client has one of its own; all others have one
+                model for everybody, and only hold the name to the clients there were.
+        """
 
     @abstractmethod
     def published(self) -> Policy:
         """The policy that releases what the paper releases."""
 
     @abstractmethod
-    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
-        """A policy with a finite guarantee end to end, the budget planned over kinds and rounds."""
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
+        """A policy with a finite guarantee end to end, the budget planned over kinds and rounds.
+
+        Args:
+            epsilon: of the whole guarantee, nats.
+            delta: of the guarantee.
+            schema: the public data dictionary, where the budget's division depends on it.
+
+        Raises:
+            PolicyError: there is no private way, or it needs the schema.
+        """
 
     def check(self, schema: Schema) -> None:
         """Hold parameters and schema to what it can do, before anything is planned or asked.
@@ -83,14 +126,124 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             InputError: a parameter out of its range, or a target that it cannot learn.
         """
+        self.check_parameters()
+
+    def check_parameters(self) -> None:
+        """Hold every parameter to what it may be, and those that belong together to each other.
+
+        Raises:
+            InputError: names the parameter, what was given, and what to write instead.
+        """
+        parameters = signature(type(self).__init__).parameters.values()
+        check_values(
+            type(self).__name__,
+            self.get_params(deep=False),
+            self._parameter_constraints,
+            {one.name: one.default for one in parameters},
+        )
 
     @abstractmethod
-    def plan(self, schema: Schema) -> Sequence[Planned]:
-        """The longest public schedule, which prices a study before any data are read."""
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """The longest public schedule under a policy, which prices a study before data are read."""
 
-    @abstractmethod
+    # --- the fitted model ----------------------------------------------------------------------
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many features the model reads."""
+        return len(self.schema_.features)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Their names, in the order of an array's columns."""
+        return np.array(self.schema_.names, dtype=object)
+
     def to_dict(self) -> dict[str, Any]:
-        """Give the fitted model as plain data, readable without privfed."""
+        """Give the fitted model as plain data: how it was made, what people read, what it needs.
+
+        Returns:
+            ``format``, ``learner``, ``parameters``, ``schema`` and ``clients``; then what
+            :meth:`readable` says; and ``state``, from which :meth:`from_dict` makes it again.
+        """
+        return {
+            "format": FORMAT,
+            "learner": type(self).__name__,
+            "parameters": self.saved_parameters(),
+            "schema": plain(self.schema_.to_dict()),
+            "clients": list(self.clients_),
+            **self.readable(),
+            "state": self.state(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make a fitted model from what :meth:`to_dict` gave; it predicts the same to the bit.
+
+        Raises:
+            InputError: another form, another learner's model, or a damaged one.
+        """
+        name = cls.__name__
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise InputError(f"no model in the form {FORMAT!r}; save it anew by this version")
+        if data.get("learner") != name:
+            raise InputError(f"the model is of {data.get('learner')!r}, not of {name}")
+        try:
+            model = cls(**cls.restored_parameters(data["parameters"]))
+            model.check_parameters()
+            model.schema_ = Schema.from_dict(data["schema"])
+            model.clients_ = tuple(str(client) for client in data["clients"])
+            model.restore(data["state"])
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            QueryError,
+        ) as error:
+            raise InputError(
+                f"the model of {name} is damaged ({type(error).__name__}); save it anew"
+            ) from None
+        return model
+
+    def readable(self) -> dict[str, Any]:
+        """What people and other programs read of the fitted model, as plain data."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """What the fitted model needs to predict, as plain data: here all that ``fit`` has set.
+
+        Raises:
+            InputError: something is no number, text, list, table or array; then a learner says by
+                its own ``state`` and ``restore`` how to write it.
+        """
+        known = {"schema_", "clients_"}
+        return {
+            name: plain(value)
+            for name, value in vars(self).items()
+            if name.endswith("_") and not name.startswith("_") and name not in known
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Set the fitted state from what :meth:`state` gave; ``schema_`` is there already."""
+        for name, value in state.items():
+            if not name.endswith("_") or name.startswith("_"):
+                raise ValueError("fitted state ends in an underscore")
+            setattr(self, name, restored(value))
+
+    def saved_parameters(self) -> dict[str, Any]:
+        """The parameters as plain data; exact numbers become text."""
+        given = self.get_params(deep=False).items()
+        return {n: plain(str(v) if isinstance(v, Fraction) else v) for n, v in given}
+
+    @classmethod
+    def restored_parameters(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters from plain data; a list becomes a tuple where the default is one."""
+        default = {n: p.default for n, p in signature(cls.__init__).parameters.items()}
+        return {
+            name: tuple(value) if isinstance(default.get(name), tuple) else restored(value)
+            for name, value in data.items()
+        }
 
     if not TYPE_CHECKING:
 
@@ -102,12 +255,219 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _encode(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Encode and clip inputs to the schema, shape (rows, features)."""
+    # --- for those who write learners ----------------------------------------------------------
+
+    def _start(self, federation: Disclosure) -> None:
+        """Check the parameters and the schema, then set what every model has.
+
+        Raises:
+            InputError: a parameter that makes no sense, or a target that the learner cannot learn.
+        """
+        self.check(federation.schema)
+        self.schema_, self.clients_ = federation.schema, tuple(federation.clients)
+
+    def _divided_by(self, schema: Schema | None) -> Schema:
+        """The schema by which a private budget is divided.
+
+        Raises:
+            PolicyError: there is none.
+        """
+        if schema is None:
+            raise PolicyError(
+                f"{type(self).__name__} divides its budget by the schema; write "
+                "private(epsilon, delta, schema=schema)"
+            )
+        return schema
+
+    def _check_client(self, client: str | None) -> None:
+        """Hold a client's name to those that were asked; none is nobody's."""
+        if client is not None and client not in self.clients_:
+            raise InputError(
+                f"no client {client!r} took part; those that did are {', '.join(self.clients_)}"
+            )
+
+    def _encode(self, x: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
+        """Encode and clip inputs to the schema, shape (rows, features).
+
+        Raises:
+            SchemaError: columns that the schema does not have.
+            InputError: a client that took no part.
+        """
         schema: Schema = self.schema_
+        self._check_client(client)
         if isinstance(x, pd.DataFrame):
             return Records.from_frame(x, Schema(schema.features)).x
         array = np.asarray(x, dtype=float)
         if array.ndim != 2 or array.shape[1] != len(schema.features):
             raise SchemaError(f"x needs {len(schema.features)} columns: {', '.join(schema.names)}")
         return Records(Schema(schema.features), array).x
+
+
+class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc]
+    """A learner that predicts a number."""
+
+    def check(self, schema: Schema) -> None:
+        """Hold the parameters to their ranges and the target to numbers."""
+        super().check(schema)
+        if schema.target is None or not schema.target.numeric:
+            raise InputError(f"{type(self).__name__} needs a schema with a numeric target")
+
+    def score(
+        self,
+        x: pd.DataFrame | np.ndarray,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        client: str | None = None,
+    ) -> float:
+        """R squared of the predictions; of the truth, and so no release."""
+        return float(r2_score(y, self.predict(x, client=client), sample_weight=sample_weight))
+
+
+class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
+    """A learner that predicts a class: one of the target's categories, or 0 and 1."""
+
+    #: Whether it tells two classes apart and no more.
+    binary: ClassVar[bool] = False
+
+    def check(self, schema: Schema) -> None:
+        """Hold the parameters to their ranges and the target to classes."""
+        super().check(schema)
+        target = schema.target
+        if target is None or (target.numeric and target.bounds != (0.0, 1.0)):
+            wanted = "a category, or a number from 0 to 1"
+        elif self.binary and target.bounds != (0.0, 1.0):
+            wanted = "a category with two categories, or a number from 0 to 1"
+        else:
+            return
+        values = "two values" if self.binary else "classes"
+        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}")
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes: the target's categories, or 0 and 1."""
+        target = self.schema_.target
+        assert target is not None
+        return np.array((0, 1) if target.numeric else target.categories)
+
+    @abstractmethod
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Probabilities of the classes, shape (rows, classes)."""
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """The likeliest class of each row, the first of several."""
+        likeliest: np.ndarray = self.classes_[self.predict_proba(x, client=client).argmax(axis=1)]
+        return likeliest
+
+    def score(
+        self,
+        x: pd.DataFrame | np.ndarray,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        client: str | None = None,
+    ) -> float:
+        """Accuracy of the predictions; of the truth, and so no release."""
+        wanted, found = (
+            [label(value) for value in np.asarray(values).ravel()]
+            for values in (y, self.predict(x, client=client))
+        )
+        return float(accuracy_score(wanted, found, sample_weight=sample_weight))
+
+
+class PersonalLearner(FederatedLearner):
+    """A learner that leaves a model of its own with each client.
+
+    By local effects, each client keeps its model on its shelf, and there it stays: whoever fits the
+    learner holds the public part alone. A client predicts where its shelf is: it takes the public
+    part home, and ``predict(x, client=...)`` uses both. ``fit`` forgets what was taken home before,
+    and ``to_dict`` tells nothing of it.
+    """
+
+    personal: ClassVar[bool] = True
+
+    @abstractmethod
+    def own(self, shelf: Mapping[str, Any]) -> Any:
+        """Read a client's own model off its shelf.
+
+        Raises:
+            KeyError: it keeps none.
+        """
+
+    @abstractmethod
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """Predict the target of each row: by a client's own model, or by the public part alone.
+
+        Raises:
+            InputError: that client's model is not here.
+        """
+
+    def take_home(self, client: str, shelf: Mapping[str, Any]) -> Self:
+        """Join the public part with what a client keeps; on that client's side alone.
+
+        Args:
+            client: the client's name, for :meth:`predict`.
+            shelf: its shelf.
+
+        Raises:
+            InputError: the shelf holds no model of this learner's.
+        """
+        try:
+            own = self.own(shelf)
+        except KeyError:
+            raise InputError(
+                f"client {client!r} keeps no model of {type(self).__name__}: its policy did not allow "
+                "one, or it was not asked; list the kind under local in its policy and fit again"
+            ) from None
+        self._homes = {**self._taken, client: own}
+        return self
+
+    def at_home(self, client: str) -> Any:
+        """The own model of a client that has taken the public part home.
+
+        Raises:
+            InputError: it has not.
+        """
+        if client not in self._taken:
+            raise InputError(
+                f"the model of client {client!r} is not here, for it never left that client; call "
+                "take_home(client, shelf) where its shelf is"
+            )
+        return self._taken[client]
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The clients whose own models are here."""
+        return tuple(self._taken)
+
+    @property
+    def _taken(self) -> Mapping[str, Any]:
+        taken: Mapping[str, Any] = vars(self).get("_homes", {})
+        return taken
+
+
+def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Hold a ``fit`` to a federation, and to having learned from something."""
+
+    @wraps(fit)
+    def held(self: FederatedLearner, federation: Disclosure, *rest: Any, **more: Any) -> Any:
+        name = type(self).__name__
+        if not isinstance(federation, Disclosure):
+            raise InputError(
+                f"{name} learns from a federation, not from a {type(federation).__name__}; write "
+                f"{name}().fit(LocalDisclosure.from_frame(frame, target=..., client=...))"
+            )
+        before = federation.released
+        self.__dict__.pop("_homes", None)
+        fitted = fit(self, federation, *rest, **more)
+        if federation.released == before:
+            raise NobodyAnswered(
+                f"nothing at all was released to {name}: the policies name none of its questions, "
+                "their budgets are spent, or no client could be reached; see federation.budget(), "
+                f"or give a policy such as {name}().published()"
+            )
+        return fitted
+
+    return held

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, joint, within_range
 from privfed.mechanisms.additive import AdditiveNoise
-from privfed.noise import Noise
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import within_range
+from privfed.privacy.noise import Noise
+from privfed.questions.part import Bound
 
 
 class Gaussian(AdditiveNoise):
-    """Adds discrete Gaussian noise with sigma^2 >= L2^2 / (2 rho) to every cell.
+    """Adds discrete Gaussian noise with sigma^2 >= L2^2 / (2 rho) to every cell (of one grid).
 
     With joint squared sensitivity D^2 in grid units, the discrete Gaussian on the integer lattice is
     D^2 / (2 sigma^2)-zCDP (Canonne et al. 2020, Theorem 4, and its multivariate form: the
@@ -28,19 +28,22 @@ class Gaussian(AdditiveNoise):
     currency: ClassVar[str | None] = "rho"
     law: ClassVar[Literal["laplace", "gaussian"]] = "gaussian"
 
-    def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
+    def scale(self, bound: Bound, spend: Fraction) -> float:
         """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
-        variance = Fraction(joint(group).l2_squared) / (2 * spend)
+        variance = Fraction(bound.l2_squared) / (2 * spend)
         sigma = math.sqrt(variance)
         while Fraction(sigma) ** 2 < variance:
             sigma = math.nextafter(sigma, math.inf)
         return within_range(sigma)
 
-    def loss(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
         """Zero-concentrated."""
-        return Loss.zcdp(
-            spend, ("gaussian", str(joint(group).l2_squared), repr(self.scale(group, spend)))
-        )
+        return Loss.zcdp(spend, ("gaussian", str(bound.l2_squared), repr(scale)))
+
+    def dearest(self, spend: Fraction) -> Loss:
+        """Of a sensitivity of one grid unit: the coarsest lattice, which tells the most at a rho."""
+        sigma = math.sqrt(1 / (2 * spend))
+        return Loss.zcdp(spend, ("gaussian", "1", repr(math.nextafter(sigma, 0))))
 
     def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
         """Discrete Gaussian."""

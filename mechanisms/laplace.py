@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from privfed.exact import float_up
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, joint, within_range
 from privfed.mechanisms.additive import AdditiveNoise
-from privfed.noise import Noise
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import within_range
+from privfed.privacy.noise import Noise
+from privfed.questions.part import Bound
 
 
 class Laplace(AdditiveNoise):
-    """Adds discrete Laplace noise of scale L1 / epsilon to every cell.
+    """Adds discrete Laplace noise of scale L1 / epsilon to every cell (of one grid).
 
     With joint sensitivity L1 = D grid units and scale s >= D / epsilon, the density ratio of any
     output under neighbouring records is at most exp(D / s) <= exp(epsilon): pure epsilon-DP. The
@@ -27,13 +27,13 @@ class Laplace(AdditiveNoise):
     currency: ClassVar[str | None] = "epsilon"
     law: ClassVar[Literal["laplace", "gaussian"]] = "laplace"
 
-    def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
+    def scale(self, bound: Bound, spend: Fraction) -> float:
         """Scale of the noise in grid units, at least L1 / epsilon exactly."""
-        return within_range(float_up(Fraction(joint(group).l1) / spend))
+        return within_range(float_up(Fraction(bound.l1) / spend))
 
-    def loss(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
         """Pure epsilon."""
-        return Loss.pure(spend, ("laplace", str(joint(group).l1), repr(self.scale(group, spend))))
+        return Loss.pure(spend, ("laplace", str(bound.l1), repr(scale)))
 
     def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
         """Discrete Laplace."""

@@ -12,10 +12,18 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.exact import round_up
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Noised, Protected, joint, unmasked
-from privfed.noise import Noise
-from privfed.part import PartType
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import (
+    BoundedPart,
+    Mechanism,
+    Noised,
+    Protected,
+    Protection,
+    joint,
+    unmasked,
+)
+from privfed.privacy.noise import Noise
+from privfed.questions.part import PartType
 
 
 class RandomizedResponse(Mechanism):
@@ -30,47 +38,48 @@ class RandomizedResponse(Mechanism):
     name: ClassVar[str] = "randomized_response"
     currency: ClassVar[str | None] = "epsilon"
     memoises: ClassVar[bool] = True
+    suppresses: ClassVar[bool] = False
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Parts of bits with a bound on how many of them a unit can change."""
         return all(g.bound is not None and g.part.type == PartType.BITS for g in group.values())
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
-        """Pure epsilon together with its tight zCDP."""
-        bits = joint(group).l1
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """Pure epsilon together with its tight zCDP, and the same chance of a flip for every bit."""
+        bits, flip = joint(group).l1, flip_of(group, spend)
+        noised = {name: Noised("flip", float(flip)) for name in group}
         if bits == 0:
-            return Loss.free()
+            return Protection(self, group, spend, Loss.free(), noised)
         one = float(spend / bits)
         rho = min(round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2)
-        law = ("randomized-response", str(flip_probability(spend / bits)), str(bits))
-        return Loss(epsilon=spend, rho=rho, laws=(law,))
-
-    def noised(self, group: Mapping[str, Guarded], spend: Fraction) -> Mapping[str, Noised]:
-        """The probability of a flip, the same for every bit."""
-        bits = joint(group).l1
-        flip = Fraction(0) if bits == 0 else flip_probability(spend / bits)
-        return {name: Noised("flip", float(flip)) for name in group}
+        law = ("randomized-response", str(flip), str(bits))
+        loss = Loss(epsilon=spend, rho=rho, laws=(law,))
+        return Protection(self, group, spend, loss, noised)
 
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """Flip each bit independently."""
-        bits = joint(group).l1
-        if bits == 0:
-            return {name: unmasked(exact[name].astype(bool)) for name in group}
-        flip = flip_probability(spend / bits)
+        flip = flip_of(priced.group, priced.spend)
+        if flip == 0:
+            return {name: unmasked(exact[name].astype(bool)) for name in priced.group}
         return {
             name: unmasked(
                 exact[name].astype(bool)
                 ^ noise.bits(exact[name].size, flip).reshape(exact[name].shape)
             )
-            for name in group
+            for name in priced.group
         }
+
+
+def flip_of(group: Mapping[str, BoundedPart], spend: Fraction) -> Fraction:
+    """The exact probability of a flip of each bit; 0 where no unit can change any."""
+    bits = joint(group).l1
+    return flip_probability(spend / bits) if bits else Fraction(0)
 
 
 @lru_cache(maxsize=1024)

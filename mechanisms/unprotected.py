@@ -8,34 +8,37 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Protected, unmasked
-from privfed.noise import Noise
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
+from privfed.privacy.noise import Noise
 
 
 class Open(Mechanism):
     """Releases exact values: no protection, and the total is then no finite guarantee."""
 
     name: ClassVar[str] = "open"
+    suppresses: ClassVar[bool] = False
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Anything."""
         return True
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    #: Why there is no finite guarantee.
+    reason: ClassVar[str] = "released exactly, by the owner's policy"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Unprotected."""
-        return Loss.open("released exactly, by the owner's policy")
+        return Protection(self, group, spend, Loss.open(self.reason))
 
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """The exact arrays."""
-        return {name: unmasked(exact[name]) for name in group}
+        return {name: unmasked(exact[name]) for name in priced.group}
 
 
 class Refuse(Open):
@@ -43,7 +46,7 @@ class Refuse(Open):
 
     name: ClassVar[str] = "refuse"
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Nothing."""
         return False
 
@@ -59,21 +62,18 @@ class Nullify(Open):
     """
 
     name: ClassVar[str] = "nullify"
+    suppresses: ClassVar[bool] = True
+    reason: ClassVar[str] = "small cells suppressed, which is no differential privacy"
 
-    def __init__(self, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
-        """Unprotected: suppression is data-dependent and bounds nothing."""
-        return Loss.open("small cells suppressed, which is no differential privacy")
 
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """The exact arrays with revealing cells masked."""
-        return {name: unmasked(exact[name], reveals.get(name)) for name in group}
+        return {name: unmasked(exact[name], reveals.get(name)) for name in priced.group}

@@ -9,31 +9,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privfed.accountant import Budget as Budget
-    from privfed.disclosure import Disclosure as Disclosure
-    from privfed.gate import Gate as Gate
+    from privfed.exchange.disclosure import Disclosure as Disclosure
+    from privfed.federation.local import LocalDisclosure as LocalDisclosure
     from privfed.ledger import Ledger as Ledger
-    from privfed.local import LocalDisclosure as LocalDisclosure
-    from privfed.policy import Guard as Guard
-    from privfed.policy import Policy as Policy
-    from privfed.query import Query as Query
-    from privfed.records import Records as Records
-    from privfed.schema import Column as Column
-    from privfed.schema import Schema as Schema
+    from privfed.owner.gate import Gate as Gate
+    from privfed.privacy.accountant import Budget as Budget
+    from privfed.privacy.policy import Guard as Guard
+    from privfed.privacy.policy import Policy as Policy
+    from privfed.questions.query import Query as Query
+    from privfed.tables.records import Records as Records
+    from privfed.tables.schema import Column as Column
+    from privfed.tables.schema import Schema as Schema
 
 __version__ = "0.1.0"
 _HOMES = {
-    "Budget": "accountant",
-    "Column": "schema",
-    "Disclosure": "disclosure",
-    "Gate": "gate",
-    "Guard": "policy",
+    "Budget": "privacy.accountant",
+    "Column": "tables.schema",
+    "Disclosure": "exchange.disclosure",
+    "Gate": "owner.gate",
+    "Guard": "privacy.policy",
     "Ledger": "ledger",
-    "LocalDisclosure": "local",
-    "Policy": "policy",
-    "Query": "query",
-    "Records": "records",
-    "Schema": "schema",
+    "LocalDisclosure": "federation.local",
+    "Policy": "privacy.policy",
+    "Query": "questions.query",
+    "Records": "tables.records",
+    "Schema": "tables.schema",
 }
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604
 

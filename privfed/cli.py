@@ -20,7 +20,7 @@ import click
 
 from privfed import __version__
 from privfed.errors import InputError, LedgerError, Note, PrivfedError
-from privfed.limit import ASPECTS
+from privfed.privacy.limit import ASPECTS
 from privfed.study import Study
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bo
     from privfed.study.output import written_whole
 
     chosen, budgets = _study(study), _budgets(epsilon)
-    with written_whole(out, overwrite) as folder:
+    with written_whole(out, overwrite=overwrite) as folder:
         chosen.to_toml(folder / "study.toml")
         write_sweep(assembly.sweep(chosen, budgets, seeds), folder, chosen.name)
     click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}")
@@ -121,11 +121,38 @@ def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bo
 
 
 @commands.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write a CSV file.")
+@click.option("--client", help="Whose model predicts, where each client has one of its own.")
+@click.option("--shelf", type=click.Path(path_type=Path), help="That client's .shelf file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
+def predict(
+    model: Path,
+    table: Path,
+    out: Path | None,
+    client: str | None,
+    shelf: Path | None,
+    overwrite: bool,
+) -> int:
+    """Predict each row of a .csv TABLE by a MODEL.json that a study or ``save`` wrote."""
+    from privfed.study import prediction
+
+    predicted = prediction.predict(model, table, client, shelf)
+    if out is None:
+        click.echo(predicted.to_csv(index=False), nl=False)
+        return FINE
+    prediction.write_predictions(predicted, out, overwrite=overwrite)
+    click.echo(f"wrote {len(predicted)} predictions to {out}")
+    return FINE
+
+
+@commands.command()
 @study_argument
 def price(study: Path | None) -> int:
     """Price a study before any record is read: what each client would pay at most."""
-    from privfed.reports.text import priced
     from privfed.study import assembly
+    from privfed.study.price import priced
 
     for one in assembly.prices(_study(study)):
         click.echo(priced(one))

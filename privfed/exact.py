@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
@@ -74,6 +74,18 @@ def float_up(value: Fraction) -> float:
     """Give the smallest float that is not below the fraction."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def shown(value: Fraction | float, digits: int = 4) -> str:
+    """Write an epsilon for people, rounded up to some digits: none above 0 is ever shown as 0."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf"
+    number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    decimal = Context(prec=digits, rounding=ROUND_CEILING).divide(
+        Decimal(number.numerator), Decimal(number.denominator)
+    )
+    plain = decimal.normalize(Context(prec=digits))
+    return f"{plain:f}" if -5 < plain.adjusted() < 7 else f"{plain:e}"
 
 
 @lru_cache(maxsize=4096)

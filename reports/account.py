@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import STATED, Accountant, Amount, Budget
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.errors import LedgerError, PluginError
+from privfed.exact import shown
+from privfed.exchange.messages import EXPLANATIONS, Head, Reason
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
-from privfed.loss import Loss
-from privfed.named import accountant_of
-from privfed.policy import Policy
-from privfed.release import EXPLANATIONS, Head, Reason
+from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of, dearest_of
 
 #: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
 CHARGING = ("reserved", "block", "drawn")
@@ -52,13 +54,19 @@ class ClientAccount:
         failed: how many charged questions came to nothing.
         refused: number of refusals by their text.
         bytes: size of what left.
-        epsilon: what is spent, nats, at ``delta``; none without a finite guarantee.
+        epsilon: what is proved of what was spent so far, nats, at ``delta``; none without a finite
+            guarantee.
         delta: the delta it holds at.
-        ceiling: the budget's epsilon, or none.
-        tight: the tightest figure that is valid for all releases, or none without a guarantee.
+        ceiling: what is proved of the whole exchange, whatever is still asked: the budget's epsilon,
+            or none where no ceiling was fixed in advance and kept.
+        budget: the budget's epsilon as the policy has it, or none.
+        tight: the tightest figure that is valid for all that may be asked, or none without a
+            guarantee.
         risk: what an attacker can do at best, or none without a guarantee.
+        amended: whether the budget was changed after something was charged.
         secure: whether all noise was secure; test noise protects nobody.
         head: the ledger's head, number and hash.
+        total: the sum of all charges under the policy's accountant.
         over: whether the total exceeds the budget (compared exactly, before any conversion).
         intact: whether the chain verifies and passes through the head that the server saw.
         steps: every charged question in order.
@@ -76,15 +84,23 @@ class ClientAccount:
     epsilon: float | None = None
     delta: float = 0.0
     ceiling: float | None = None
+    budget: float | None = None
     tight: pld.Figure | None = None
     risk: Risk | None = None
     secure: bool = True
     head: tuple[int, str] = (0, "")
     over: bool = False
     intact: bool = True
+    amended: bool = False
+    total: Amount = ()
     steps: list[Step] = field(default_factory=list)
     principals: set[str] = field(default_factory=set)
     people: int | None = None
+
+    @property
+    def proved(self) -> float | None:
+        """The epsilon that holds for the whole exchange, or without one for what was spent so far."""
+        return self.epsilon if self.ceiling is None else self.ceiling
 
     @property
     def detection(self) -> float:
@@ -139,15 +155,18 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
         heads: what the server saw last of each; the chains must pass through them, and a client
             with a head and no ledger is not intact.
     """
-    accountant = accountant_of(policy)
-    gauge = _Gauge(accountant, policy.budget)
+    gauge = _Gauge(policy, accountant_of(policy))
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
-        _client(name, rows[name], policy, gauge, _intact(ledger, heads.get(name)))
+        _client(
+            ClientAccount(name, intact=_intact(ledger, heads.get(name)), amended=ledger.amended),
+            rows[name],
+            gauge,
+        )
         for name, ledger in ledgers.items()
     )
     gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
-    return PolicyAccount(policy, accountant, clients + gone, _kinds(rows.values()))
+    return PolicyAccount(policy, gauge.accountant, clients + gone, _kinds(rows.values()))
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:
@@ -160,43 +179,53 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
 
 @dataclass
 class _Gauge:
-    """Turns totals into epsilon at one delta; clients that are asked alike share the work."""
+    """Turns totals into statements; clients that are asked alike share the work."""
 
+    policy: Policy
     accountant: Accountant
-    budget: Budget | None
-    known: dict[Amount, float] = field(default_factory=dict)
-    risks: dict[Amount, Risk] = field(default_factory=dict)
+    known: dict[tuple[Amount, bool], Stated] = field(default_factory=dict)
+    risks: dict[tuple[float | None, str], Risk] = field(default_factory=dict)
 
-    @property
-    def delta(self) -> Fraction:
-        """Where the guarantee is stated: at the budget's delta, else at one the accountant needs."""
-        if self.budget is not None:
-            return self.budget.delta
-        return self.accountant.stated(self.accountant.nothing, None)[1]
+    @cached_property
+    def allowed(self) -> tuple[pld.Allowed, ...] | None:
+        """What the policy allows at most, where it bounds it."""
+        found = dearest_of(self.policy)
+        if found is None:
+            return None
+        return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
 
-    def epsilon(self, total: Amount) -> float:
-        if total not in self.known:
-            self.known[total] = float(self.accountant.stated(total, self.budget)[0])
-        return self.known[total]
+    def stated(self, total: Amount, amended: bool) -> Stated:
+        key = (total, amended)
+        if key not in self.known:
+            self.known[key] = self.accountant.stated(total, self.policy.budget, amended=amended)
+        return self.known[key]
 
-    def risk(self, total: Amount) -> Risk:
-        if total not in self.risks:
-            self.risks[total] = Risk.of(Tradeoff.of_total(self.accountant, total))
-        return self.risks[total]
+    def risk(self, account: ClientAccount) -> Risk:
+        """What an attacker can do, on what is proved of the whole exchange."""
+        tight = account.tight
+        key = (account.proved, "" if tight is None else tight.method)
+        if key not in self.risks:
+            self.risks[key] = Risk.of(self._tradeoff(account))
+        return self.risks[key]
+
+    def _tradeoff(self, account: ClientAccount) -> Tradeoff:
+        if account.tight is not None and account.tight.method == "pld" and self.allowed:
+            return Tradeoff.of(pld.distribution_of(self.allowed))
+        if account.ceiling is not None and self.policy.budget is not None:
+            return Tradeoff.of_total(self.accountant, self.accountant.ceiling(self.policy.budget))
+        return Tradeoff.approximate(account.epsilon or 0.0, account.delta)
 
 
-def _client(
-    name: str, rows: list[Entry], policy: Policy, gauge: _Gauge, intact: bool
-) -> ClientAccount:
+def _client(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> ClientAccount:
     people = next((count for count in map(people_of, rows) if count is not None), None)
-    head = (rows[-1].seq, rows[-1].hash)
-    account = ClientAccount(name, intact=intact, head=head, people=people)
-    accountant, total = gauge.accountant, gauge.accountant.nothing
+    account.people, account.head = people, (rows[-1].seq, rows[-1].hash)
+    accountant = gauge.accountant
+    account.total = accountant.nothing
     each = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
     for row in rows:
         if row.event in CHARGING:
-            total = _step(account, row, gauge, total, each)
+            _step(account, row, gauge, each)
         elif row.event == "released":
             account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
         elif row.event == "failed":
@@ -204,38 +233,45 @@ def _client(
         elif row.event == "refused":
             refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
     account.refused = dict(refusals)
-    account.delta = float(gauge.delta)
-    if policy.budget is not None:
-        account.ceiling = float(policy.budget.epsilon)
-        account.over = not accountant.fits(total, accountant.ceiling(policy.budget))
-    if account.unprotected == 0:
-        account.epsilon = gauge.epsilon(total)
-        account.risk = gauge.risk(total)
-        account.tight = pld.of_entries(rows, float(gauge.delta or STATED), account.epsilon)
+    _prove(account, rows, gauge)
     return account
 
 
-def _step(
-    account: ClientAccount, row: Entry, gauge: _Gauge, total: Amount, each: Allowances | None
-) -> Amount:
+def _prove(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> None:
+    """State what follows from the total, where every charge has a finite guarantee."""
+    budget = gauge.policy.budget
+    stated = gauge.stated(account.total, account.amended)
+    account.delta = float(stated.delta)
+    if budget is not None:
+        account.budget = float(budget.epsilon)
+        account.over = not gauge.accountant.fits(account.total, gauge.accountant.ceiling(budget))
+    if account.unprotected == 0:
+        account.epsilon = float(stated.epsilon)
+        account.ceiling = None if stated.ceiling is None else float(stated.ceiling)
+        own, delta = account.proved or 0.0, float(stated.delta or STATED)
+        account.tight = pld.of_entries(rows, gauge.allowed, delta, own)
+        account.risk = gauge.risk(account)
+
+
+def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | None) -> None:
     """Count one row; a block is many charges and no question, a draw a question and no charge.
 
     Of a cohort the total is that of the individual who spent most.
     """
     loss = Loss.from_dict(row.body["loss"])
-    if each is not None and loss.finite:
+    if each is not None and loss.counted:
         each.follow(row, gauge.accountant)
-        total = each.most
+        account.total = each.most
     else:
-        for _ in range({"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)):
-            total = gauge.accountant.add(total, loss)
+        times = {"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)
+        account.total = plus(account.total, gauge.accountant.cost(loss), times)
     account.secure = account.secure and bool(row.body["secure"])
     if row.event != "block":
         account.unprotected += not loss.finite
-        spent = None if account.unprotected else gauge.epsilon(total)
+        stated = None if account.unprotected else gauge.stated(account.total, account.amended)
+        spent = None if stated is None else float(stated.epsilon)
         account.steps.append(Step(row.body["kind"], loss.finite, spent))
         account.principals.add(row.principal)
-    return total
 
 
 def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
@@ -280,11 +316,11 @@ def in_words(loss: Loss) -> str:
     """A loss in a few characters: its own currency, rounded to four digits."""
     if loss.unprotected is not None:
         return "no finite guarantee"
-    shown = []
+    told = []
     if loss.epsilon is not None:
-        shown.append(f"ε {float(loss.epsilon):.4g}")
+        told.append(f"ε {shown(loss.epsilon)}")
     elif loss.rho is not None:
-        shown.append(f"rho {float(loss.rho):.4g}")
+        told.append(f"rho {shown(loss.rho)}")
     if loss.delta:
-        shown.append(f"δ {float(loss.delta):.1e}")
-    return "nothing" if shown == ["ε 0"] else ", ".join(shown)
+        told.append(f"δ {float(loss.delta):.1e}")
+    return "nothing" if told == ["ε 0"] else ", ".join(told)

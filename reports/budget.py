@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
-from privfed.finding import Finding
+from privfed.attacks.finding import Finding
+from privfed.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
-from privfed.study import Study
+from privfed.reports.composed import Composed, composed
 
 #: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none.
 Strength = Literal["safe", "weak", "open", "broken"]
 #: Detection at 1 % false alarms above which a finite guarantee is worth little.
 WEAK = 0.5
 _SEVERITIES = ("none", "some", "breach")
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) and known else None
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,21 @@ class PolicyReport:
 
     @property
     def epsilon(self) -> float | None:
-        """The largest epsilon that any client spent; none without a guarantee."""
-        spent = [client.epsilon for client in self.clients]
-        known = [value for value in spent if value is not None]
-        return max(known) if len(known) == len(spent) and known else None
+        """The largest epsilon that is proved of any client, whatever is still asked of it.
+
+        That is a certified ceiling, or without one what was spent so far; none without a guarantee.
+        """
+        return _largest([client.proved for client in self.clients])
+
+    @property
+    def so_far(self) -> float | None:
+        """The largest epsilon that is proved of what left any client so far."""
+        return _largest([client.epsilon for client in self.clients])
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing was released: there is then no guarantee to speak of, and no model."""
+        return self.released == 0
 
     @property
     def detection(self) -> float:
@@ -89,7 +107,7 @@ class PolicyReport:
         """What the guarantee is worth against the best possible attacker."""
         if self.breaches:
             return "broken"
-        if not self.finite:
+        if not self.finite or self.silent:
             return "open"
         return "weak" if self.detection > WEAK else "safe"
 
@@ -152,13 +170,41 @@ class PolicyReport:
         return bool(value <= constant if higher else value >= constant)
 
 
+class Studied(Protocol):
+    """What a report tells of the study behind it."""
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+
+    @property
+    def seed(self) -> int:
+        """What its partition and held-out part were drawn with."""
+
+    @property
+    def together(self) -> bool:
+        """Whether all its policies were carried out on the records, not one of them."""
+
+    @property
+    def learners(self) -> Sequence[str]:
+        """The names of the learners that it runs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the study as plain data, the form of its file."""
+
+
 @dataclass(frozen=True)
 class Report:
     """A whole study."""
 
-    study: Study
+    study: Studied
     policies: tuple[PolicyReport, ...]
     version: str = ""
+
+    @cached_property
+    def composed(self) -> Composed | None:
+        """What the policies together say about one record, if all of them are carried out."""
+        return composed([policy.account for policy in self.policies])
 
     @property
     def breaches(self) -> tuple[str, ...]:
@@ -172,6 +218,8 @@ class Report:
             "privfed": self.version,
             "simulation": True,
             "breaches": list(self.breaches),
+            "together": self.study.together,
+            "composed": None if self.composed is None else self.composed.to_dict(),
             "policies": [_policy(policy) for policy in self.policies],
         }
 
@@ -192,6 +240,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "guarantee": "finite" if report.finite else "none",
         "strength": report.strength,
         "epsilon": report.epsilon,
+        "epsilon_so_far": report.so_far,
         "membership_detection_at_1_percent": report.detection,
         "released": report.released,
         "unprotected": report.unprotected,
@@ -201,6 +250,9 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
                 **asdict(client),
                 "detection": client.detection,
                 "principals": sorted(client.principals),
+                "total": dict(
+                    zip(report.account.accountant.components, map(text, client.total), strict=False)
+                ),
             }
             for client in report.clients
         ],

@@ -9,8 +9,9 @@ from typing import Any
 import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
-from privfed.finding import Finding
-from privfed.part import Unit
+from privfed.attacks.finding import Finding
+from privfed.exact import shown
+from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.pictures import timeline
@@ -42,6 +43,7 @@ def page(report: Report) -> str:
     )
     environment.filters |= {
         "number": number,
+        "epsilon": epsilon,
         "percent": percent,
         "size": size,
         "plain": plain_words,
@@ -56,6 +58,7 @@ def page(report: Report) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
+        "unspent": unspent,
     }
     pictures = {
         policy.name: timeline(policy.clients, policy.name)
@@ -77,6 +80,11 @@ def number(value: Any) -> str:
     if float(value).is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def epsilon(value: float) -> str:
+    """An epsilon for people: rounded up, so that nothing above 0 is called 0."""
+    return shown(value)
 
 
 def percent(value: float) -> str:
@@ -102,9 +110,9 @@ def plain_words(text: str) -> str:
 
 def share(client: ClientAccount) -> float:
     """How much of its budget a client spent, in per cent and at most 100."""
-    if client.epsilon is None or not client.ceiling:
+    if client.epsilon is None or not client.budget:
         return 100.0
-    return min(100.0, 100 * client.epsilon / client.ceiling)
+    return min(100.0, 100 * client.epsilon / client.budget)
 
 
 def subject(policy: PolicyReport) -> Subject:
@@ -136,11 +144,39 @@ def claim(policy: PolicyReport) -> str:
         return "No guarantee: the noise was seeded for a test, and can be computed again."
     if not policy.account.finite:
         return f"No finite guarantee for any {unit}."
+    if policy.silent:
+        return "Nothing was released, so there is no guarantee to speak of, and no model."
     delta = policy.clients[0].delta
-    odds = f", except with a chance of 1 in {round(1 / delta):,}" if delta else ""
+    kind = (
+        f"(ε, δ)-differential privacy at δ = {number(delta)}" if delta else "Differential privacy"
+    )
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
-    return f"Differential privacy for each {unit}{where}{odds}."
+    return f"{kind} for each {unit}{where}, {scope(policy)}."
+
+
+def scope(policy: PolicyReport) -> str:
+    """What exchange an epsilon is about: the whole one, or what there was so far."""
+    if all(client.ceiling is not None for client in policy.clients):
+        return "whatever is still asked"
+    if any(client.amended for client in policy.clients):
+        return (
+            "for what left so far: the budget was changed on the way, so that it certifies nothing"
+        )
+    return (
+        "for what left so far: without a budget fixed in advance nothing holds of what is to come"
+    )
+
+
+def unspent(policy: PolicyReport) -> str:
+    """Why part of a budget is left, in one sentence; empty where hardly any is."""
+    left = [share(client) for client in policy.clients]
+    if not policy.finite or policy.silent or not left or max(left) >= 99:
+        return ""
+    return (
+        f"At most {max(left):.0f} % of the budget is spent: the learner asked for no more, or stopped "
+        "early. What is left may pay for another study of the same data."
+    )
 
 
 def caveat(policy: PolicyReport) -> str:

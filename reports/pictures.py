@@ -71,7 +71,7 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
     for client in clients:
         spent = [0.0, *(step.spent for step in client.steps if step.spent is not None)]
         axes.step(range(len(spent)), spent, where="post", color=PROTECTED, linewidth=1.6)
-    ceilings = {client.ceiling for client in clients if client.ceiling is not None}
+    ceilings = {client.budget for client in clients if client.budget is not None}
     for ceiling in ceilings:
         axes.axhline(ceiling, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.text(0, ceiling, " budget", va="bottom", fontsize=9, color="#52606d")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+from privfed.exact import shown
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
-from privfed.loss import Loss
+from privfed.privacy.loss import Loss
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
-from privfed.study.price import Line as Planned
-from privfed.study.price import Price
+from privfed.reports.composed import Composed
 
 
 def summary(report: Report) -> str:
@@ -21,7 +23,19 @@ def summary(report: Report) -> str:
             f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
         )
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
+    lines += [] if report.composed is None else [_together(report.composed, report)]
     return "\n".join(lines)
+
+
+def _together(composed: Composed, report: Report) -> str:
+    """What all policies come to, and whether that is what happened."""
+    case = (
+        "" if report.study.together else " if all were carried out (each alone is an alternative)"
+    )
+    if composed.epsilon is None:
+        return f"  all together: NO FINITE GUARANTEE{case}, for {composed.why}"
+    at = f" at delta {composed.delta:g}" if composed.delta else ""
+    return f"  all together: epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -31,7 +45,11 @@ def _guarantee(policy: PolicyReport) -> str:
         return "TEST NOISE, NO GUARANTEE"
     if not policy.finite:
         return "NO FINITE GUARANTEE"
-    return f"epsilon {policy.epsilon:.4g}" + (", weak" if policy.strength == "weak" else "")
+    if policy.silent:
+        return "NOTHING RELEASED"
+    return f"epsilon {shown(policy.epsilon or 0.0)}" + (
+        ", weak" if policy.strength == "weak" else ""
+    )
 
 
 def _worth(policy: PolicyReport) -> str:
@@ -39,6 +57,8 @@ def _worth(policy: PolicyReport) -> str:
     if worth is None:
         return told or "no model"
     told = told or ("no better than a constant" if policy.useless else None)
+    if "personal" in policy.metrics:
+        told = ", ".join(["by each client's own model", *([told] if told else [])])
     return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
 
 
@@ -58,40 +78,14 @@ SPENDING = (
 def spending(policy: str, client: str, line: Line) -> str:
     """One line of a budget statement: what was charged, and what that guarantees."""
     bounded = line.epsilon is not None and line.unprotected == 0
-    spent = f"{float(line.epsilon or 0):.4f}" if bounded else "no bound"
-    ceiling = "-" if line.budget is None else f"{float(line.budget.epsilon):g}"
+    spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
+    ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
     what = line.name or "everything"
+    mark = "" if line.secure else "  TEST NOISE, protects nobody"
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
-        f"{spent:>9} {ceiling:>8} {float(line.delta):>8.0e}"
+        f"{spent:>9} {ceiling:>8} {float(line.delta):>8.0e}{mark}"
     )
-
-
-def priced(price: Price) -> str:
-    """A price as a table: what is asked, how often, and what it costs at most."""
-    total = (
-        f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
-        if price.epsilon is None
-        else f"at most epsilon {float(price.epsilon):.4g}"
-        + (f" at delta {float(price.delta):.0e}" if price.delta else "")
-    )
-    exceeded = (() if price.fits else ("the budget",)) + price.over
-    over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
-    lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
-    for line in price.lines:
-        what = line.mechanism or "not in the policy"
-        times = "any" if line.together else f"x{line.times}"
-        lines.append(
-            f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
-        )
-    return "\n".join(lines)
-
-
-def _cost(line: Planned) -> str:
-    if line.loss is None:
-        return "refused"
-    cost = in_words(line.loss)
-    return f"up to {cost} in all, as many questions as that buys" if line.together else cost
 
 
 #: Heads of the columns that ``privfed ledger show`` fills.

@@ -3,19 +3,50 @@
 from privfed.learners.baselines.bayesian import BayesianInference
 from privfed.learners.baselines.fedavg import FedAvgLogistic
 from privfed.learners.baselines.forest import LocalForests
+from privfed.learners.baselines.histogram_forest import (
+    HistogramForestClassifier,
+    HistogramForestRegressor,
+)
+from privfed.learners.baselines.network import FedAvgNetworkClassifier, FedAvgNetworkRegressor
 from privfed.learners.baselines.pooled import (
     CentralRuleFitClassifier,
     CentralRuleFitRegressor,
     LocalRuleFitClassifier,
     LocalRuleFitRegressor,
 )
+from privfed.learners.baselines.scikit_forest import (
+    CentralForestClassifier,
+    CentralForestRegressor,
+    LocalForestClassifier,
+    LocalForestRegressor,
+)
+from privfed.learners.baselines.trees import (
+    CentralTreeClassifier,
+    CentralTreeRegressor,
+    LocalTreeClassifier,
+    LocalTreeRegressor,
+)
+from privfed.learners.baselines.truex import TruexTreeClassifier
 
 __all__ = [
     "BayesianInference",
+    "CentralForestClassifier",
+    "CentralForestRegressor",
     "CentralRuleFitClassifier",
     "CentralRuleFitRegressor",
+    "CentralTreeClassifier",
+    "CentralTreeRegressor",
     "FedAvgLogistic",
+    "FedAvgNetworkClassifier",
+    "FedAvgNetworkRegressor",
+    "HistogramForestClassifier",
+    "HistogramForestRegressor",
+    "LocalForestClassifier",
+    "LocalForestRegressor",
     "LocalForests",
     "LocalRuleFitClassifier",
     "LocalRuleFitRegressor",
+    "LocalTreeClassifier",
+    "LocalTreeRegressor",
+    "TruexTreeClassifier",
 ]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.base import ClassifierMixin
+from scipy.special import expit
 
-from privfed.errors import InputError, PolicyError
+from privfed.errors import PolicyError
 from privfed.exact import Number
-from privfed.learners.base import FederatedLearner, Planned
-from privfed.policy import Guard, Policy
-from privfed.query import Query
-from privfed.schema import Schema
+from privfed.learners.base import FederatedClassifier, FederatedLearner, Planned
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
 
 
 class Baseline(FederatedLearner):
@@ -29,7 +30,9 @@ class Baseline(FederatedLearner):
         }
         return Policy(guards, name="published")
 
-    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
         """There is none.
 
         Raises:
@@ -40,50 +43,56 @@ class Baseline(FederatedLearner):
         )
 
 
-class BinaryBaseline(ClassifierMixin, Baseline):  # type: ignore[misc]
-    """A baseline for a binary outcome, with scikit-learn's classifier manners."""
+class BinaryBaseline(FederatedClassifier, Baseline):
+    """A baseline for a binary outcome."""
 
-    def predict_proba(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    binary: ClassVar[bool] = True
+
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
         """Probabilities of both classes, shape (rows, 2)."""
-        second = self._second(self._encode(x))
+        second = self._second(self._encode(x, client))
         return np.column_stack([1 - second, second])
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """The likelier class of each row."""
-        positive = self.predict_proba(x)[:, 1] > 0.5
-        likelier: np.ndarray = self.classes_[positive.astype(int)]
-        return likelier
-
+    @abstractmethod
     def _second(self, x: np.ndarray) -> np.ndarray:
         """Probability of the second class for encoded rows."""
-        raise NotImplementedError
 
-    def check(self, schema: Schema) -> None:
-        """Hold the target to two values."""
-        if schema.target is None or schema.target.bounds != (0.0, 1.0):
-            raise InputError(f"{type(self).__name__} needs a target with two values, 0 and 1")
 
-    def _start(self, schema: Schema) -> None:
-        """Check, then set ``schema_`` and ``classes_``."""
-        self.check(schema)
-        target = schema.target
-        assert target is not None
-        self.schema_ = schema
-        self.classes_ = np.array((0, 1) if target.numeric else target.categories)
+class LinearBaseline(BinaryBaseline):
+    """A logistic regression on the encoded covariates."""
+
+    #: What the model is called where people read it.
+    called: ClassVar[str]
+    #: Intercept, then a coefficient for each covariate; set by ``fit``.
+    weights_: np.ndarray
+
+    def decision_function(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Log-odds of the second class, shape (rows,)."""
+        return self._log_odds(self._encode(x, client))
+
+    def _log_odds(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(self.weights_[0] + x @ self.weights_[1:])
+
+    def _second(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(self._log_odds(x)))
+
+    def readable(self) -> dict[str, Any]:
+        """Intercept and coefficients."""
+        schema = self.schema_
+        assert schema.target is not None
+        return {
+            "model": self.called,
+            "target": schema.target.name,
+            "link": "logit",
+            "intercept": float(self.weights_[0]),
+            "linear": dict(zip(schema.names, self.weights_[1:].tolist(), strict=True)),
+        }
 
 
 def once(*queries: Query) -> Sequence[Planned]:
     """A plan that asks each question once."""
     return [Planned(query, 1) for query in queries]
-
-
-def linear_dict(schema: Schema, weights: np.ndarray, kind: str) -> dict[str, Any]:
-    """A linear model of the encoded covariates as plain data."""
-    assert schema.target is not None
-    return {
-        "model": kind,
-        "target": schema.target.name,
-        "link": "logit",
-        "intercept": float(weights[0]),
-        "linear": dict(zip(schema.names, weights[1:].tolist(), strict=True)),
-    }

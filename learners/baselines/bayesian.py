@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
 
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError, QueryError
+from privfed.errors import QueryError
+from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
-from privfed.learners.baselines.base import BinaryBaseline, linear_dict, once
-from privfed.part import Part, PartType
-from privfed.query import Query, View
-from privfed.schema import Schema
+from privfed.learners.baselines.base import LinearBaseline, once
+from privfed.learners.parameters import Constraints, Real
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
+
+#: Greatest precision, and the inverse of the least, with which curvatures can be inverted.
+LARGEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Posterior(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``mode`` by term, the intercept first, and ``curvature`` by pair of terms."""
-        if schema.target is None or not 0 < self.precision < np.inf:
+        if schema.target is None or not 1 / LARGEST <= self.precision <= LARGEST:
             raise QueryError("malformed", "a posterior needs a target and a positive precision")
         terms = 1 + len(schema.features)
         return {
@@ -81,7 +86,7 @@ def _curvature(design: np.ndarray, mode: np.ndarray, precision: float) -> np.nda
     return np.asarray(design.T @ weighted + precision * np.eye(design.shape[1]))
 
 
-class BayesianInference(BinaryBaseline):
+class BayesianInference(LinearBaseline):
     """Joins the clients' posteriors: A = sum A_m - (M - 1) Gamma, mode A^-1 sum A_m mode_m.
 
     Args:
@@ -89,15 +94,13 @@ class BayesianInference(BinaryBaseline):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Posterior,)
+    called: ClassVar[str] = "Bayesian federated logistic regression"
+    _parameter_constraints: ClassVar[Constraints] = {
+        "precision": [Real(at_least=1 / LARGEST, at_most=LARGEST)]
+    }
 
     def __init__(self, precision: float = 0.01) -> None:
         self.precision = precision
-
-    def check(self, schema: Schema) -> None:
-        """Hold the target to two values and the prior to a finite precision."""
-        super().check(schema)
-        if not 0 < self.precision < np.inf:
-            raise InputError(f"precision must be above 0, not {self.precision!r}")
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask once, and join.
@@ -106,7 +109,7 @@ class BayesianInference(BinaryBaseline):
             InputError: the precision is not positive, or the target not binary.
             NobodyAnswered: no client answered.
         """
-        self._start(federation.schema)
+        self._start(federation)
         answers = federation.ask(Posterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]
         curvatures = [np.asarray(own) for own in answers.each("curvature").values()]
@@ -122,13 +125,6 @@ class BayesianInference(BinaryBaseline):
         size = np.abs(self.weights_[1:]) * (self.schema_.upper - self.schema_.lower)
         return np.asarray(size / max(size.max(), 1e-300))
 
-    def _second(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(self.weights_[0] + x @ self.weights_[1:]))
-
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One question."""
         return once(Posterior(float(self.precision)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Intercept and coefficients."""
-        return linear_dict(self.schema_, self.weights_, "Bayesian federated logistic regression")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
 
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError
+from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
-from privfed.learners.baselines.base import BinaryBaseline, linear_dict
+from privfed.learners.baselines.base import LinearBaseline
+from privfed.learners.parameters import Constraints, Real, Whole
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import Increment, Objective, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.server import Averaging, Pooled
-from privfed.query import Query
-from privfed.schema import Schema
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
 
 
-class FedAvgLogistic(BinaryBaseline):
+class FedAvgLogistic(LinearBaseline):
     """Local gradient steps on every client, averaged by the clients' numbers of records.
 
     Without a penalty, dual averaging *is* federated averaging (dual and primal weights are the
@@ -34,17 +34,17 @@ class FedAvgLogistic(BinaryBaseline):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Supports, Increment, Objective)
+    called: ClassVar[str] = "logistic regression by federated averaging"
+    _parameter_constraints: ClassVar[Constraints] = {
+        "rounds": [Whole(at_least=1)],
+        "local_steps": [Whole(at_least=1)],
+        "step": [Real(above=0, at_most=10)],
+    }
 
     def __init__(self, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:
         self.rounds = rounds
         self.local_steps = local_steps
         self.step = step
-
-    def check(self, schema: Schema) -> None:
-        """Hold the target to two values and the parameters to their ranges."""
-        super().check(schema)
-        if self.rounds < 1 or self.local_steps < 1 or not 0 < self.step <= 10:
-            raise InputError("rounds and local_steps must be at least 1, step above 0, at most 10")
 
     def fit(self, federation: Disclosure) -> Self:
         """Average until the rounds are over or nobody answers.
@@ -53,12 +53,12 @@ class FedAvgLogistic(BinaryBaseline):
             InputError: a parameter makes no sense, or the target is not binary.
             NobodyAnswered: no client told its size.
         """
-        self._start(federation.schema)
+        self._start(federation)
         terms = _linear(federation.schema)
         answers = federation.ask(Supports(terms))
         sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
         zeros = np.zeros(len(terms))
-        averaging = Averaging(self.rounds, self.local_steps, 1.0, self.step, 0.0, True)
+        averaging = Averaging(self.rounds, self.local_steps, 1.0, self.step, 0.0, logistic=True)
         pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
         found = averaging.run(federation, terms, pooled, lambda: federation.clients)
         slopes = found.weights[1:] * 0.4 / terms.cutoffs.scale
@@ -67,25 +67,16 @@ class FedAvgLogistic(BinaryBaseline):
         self.weights_ = np.concatenate([[found.weights[0] - slopes @ middle], slopes])
         return self
 
-    def _second(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(self.weights_[0] + x @ self.weights_[1:]))
-
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Sizes, rounds, and the objective."""
         terms = _linear(schema)
         zeros = np.zeros(1 + len(terms))
         steps = Steps(self.step, 0.0, self.local_steps, 0.0)
         return [
             Planned(Supports(terms), 1),
-            Planned(Increment(terms, zeros, zeros, steps, True), self.rounds),
-            Planned(Objective(terms, zeros, True), 1),
+            Planned(Increment(terms, zeros, zeros, steps, logistic=True), self.rounds),
+            Planned(Objective(terms, zeros, logistic=True), 1),
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Intercept and coefficients."""
-        return linear_dict(
-            self.schema_, self.weights_, "logistic regression by federated averaging"
-        )
 
 
 def _linear(schema: Schema) -> Terms:

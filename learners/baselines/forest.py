@@ -9,14 +9,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError, QueryError
+from privfed.errors import QueryError
+from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BinaryBaseline, once
-from privfed.part import Part, PartType
-from privfed.query import Query, View
-from privfed.schema import Schema
+from privfed.learners.parameters import Constraints, Whole
+from privfed.privacy.policy import Policy
+from privfed.questions import tree
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
 
+#: Most records that a leaf can be asked to have.
+LARGEST_LEAF = 10**9
 #: Columns of a node's row.
 NODE = ("tree", "feature", "threshold", "left", "right", "value")
 
@@ -38,7 +43,8 @@ class Forest(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``nodes``: a row for each node with the columns :data:`NODE`."""
-        if schema.target is None or not (1 <= self.trees <= 10_000 and self.min_leaf >= 1):
+        sane = 1 <= self.trees <= 10_000 and 1 <= self.min_leaf <= LARGEST_LEAF
+        if schema.target is None or not sane:
             raise QueryError("malformed", "a forest needs a target, trees and leaves")
         return {"nodes": Part(PartType.ARTIFACT, ("node", "column"), (-1, len(NODE)))}
 
@@ -52,8 +58,8 @@ class Forest(Query):
             self.trees, min_samples_leaf=self.min_leaf, random_state=seed
         ).fit(table.x, _unit_target(view))
         rows = [
-            _rows(number, tree.tree_, forest.classes_)
-            for number, tree in enumerate(forest.estimators_)
+            _rows(number, one.tree_, forest.classes_)
+            for number, one in enumerate(forest.estimators_)
         ]
         return {"nodes": np.concatenate(rows)}
 
@@ -65,11 +71,11 @@ def _unit_target(view: View) -> np.ndarray:
     return unit.round()
 
 
-def _rows(number: int, tree: Any, classes: np.ndarray) -> np.ndarray:
-    weights = tree.value[:, 0]
+def _rows(number: int, one: Any, classes: np.ndarray) -> np.ndarray:
+    weights = one.value[:, 0]
     value = weights @ classes / weights.sum(axis=1)
-    columns = (tree.feature, tree.threshold, tree.children_left, tree.children_right, value)
-    return np.column_stack([np.full(tree.node_count, number), *columns]).astype(float)
+    columns = (one.feature, one.threshold, one.children_left, one.children_right, value)
+    return np.column_stack([np.full(one.node_count, number), *columns]).astype(float)
 
 
 class LocalForests(BinaryBaseline):
@@ -81,16 +87,14 @@ class LocalForests(BinaryBaseline):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Forest,)
+    _parameter_constraints: ClassVar[Constraints] = {
+        "trees": [Whole(at_least=1, at_most=10_000)],
+        "min_leaf": [Whole(at_least=1, at_most=LARGEST_LEAF)],
+    }
 
     def __init__(self, trees: int = 100, min_leaf: int = 1) -> None:
         self.trees = trees
         self.min_leaf = min_leaf
-
-    def check(self, schema: Schema) -> None:
-        """Hold the target to two values and the parameters to their ranges."""
-        super().check(schema)
-        if not (1 <= self.trees <= 10_000 and self.min_leaf >= 1):
-            raise InputError("trees must lie between 1 and 10,000, min_leaf be at least 1")
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask once.
@@ -99,7 +103,7 @@ class LocalForests(BinaryBaseline):
             InputError: a parameter makes no sense, or the target is not binary.
             NobodyAnswered: no client answered.
         """
-        self._start(federation.schema)
+        self._start(federation)
         answers = federation.ask(Forest(self.trees, self.min_leaf))
         self.forests_ = [
             np.asarray(nodes) for nodes in answers.each("nodes").values() if len(nodes)
@@ -109,35 +113,36 @@ class LocalForests(BinaryBaseline):
     def _second(self, x: np.ndarray) -> np.ndarray:
         if not self.forests_:
             return np.full(len(x), 0.5)
-        each = [_forest_value(nodes, x.astype(np.float32)) for nodes in self.forests_]
+        each = [_grown(nodes).mean(x, nodes[:, 5]) for nodes in self.forests_]
         return np.asarray(np.mean(each, axis=0))
 
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One question."""
         return once(Forest(self.trees, self.min_leaf))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every node of every forest."""
+    def readable(self) -> dict[str, Any]:
+        """What the columns of every node in the state's forests are."""
         assert self.schema_.target is not None
         return {
             "model": "local-ensemble random forest",
             "target": self.schema_.target.name,
             "columns": list(NODE),
             "features": list(self.schema_.names),
-            "forests": [nodes.tolist() for nodes in self.forests_],
         }
 
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See the base; every way through a saved tree ends."""
+        super().restore(state)
+        for nodes in self.forests_:
+            _grown(nodes).check(self.schema_)
 
-def _forest_value(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Mean leaf value over a forest's trees; all trees and rows walk down together."""
+
+def _grown(nodes: np.ndarray) -> tree.Forest:
+    """A client's forest, checked to be one."""
     starts = np.flatnonzero(np.diff(nodes[:, 0], prepend=-1))
-    feature, threshold = nodes[:, 1].astype(int), nodes[:, 2]
-    offset = np.repeat(starts, np.diff(np.append(starts, len(nodes))))
-    children = np.where(nodes[:, 3:5] >= 0, nodes[:, 3:5] + offset[:, None], -1).astype(int)
-    at = np.repeat(starts[:, None], len(x), axis=1)
-    rows = np.arange(len(x))
-    while (inner := children[at, 0] >= 0).any():
-        right = x[rows, np.maximum(feature[at], 0)] > threshold[at]
-        at = np.where(inner, children[at, right.astype(int)], at)
-    values: np.ndarray = nodes[at, 5].mean(axis=0)
-    return values
+    return tree.Forest.of(
+        [
+            tree.Tree.binary(own[:, 1], tree.cuts_of_thresholds(own[:, 2]), own[:, 3], own[:, 4])
+            for own in np.split(nodes, starts[1:])
+        ]
+    )

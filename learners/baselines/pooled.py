@@ -11,17 +11,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import clone
 
-from privfed.bare import BareDisclosure
-from privfed.disclosure import Disclosure
-from privfed.learners.base import FederatedLearner, Planned
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.ungated import UngatedDisclosure
+from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor, Planned
 from privfed.learners.baselines.base import Baseline, once
+from privfed.learners.parameters import Constraints, Learner
 from privfed.learners.rulefit import RuleFitClassifier, RuleFitRegressor
-from privfed.part import Part, PartType
-from privfed.query import Query, View
-from privfed.records import Records
-from privfed.schema import Schema
+from privfed.learners.saved import built, from_dict, settings
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class _Raw(Baseline):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (RawRecords,)
+    _parameter_constraints: ClassVar[Constraints] = {"learner": [Learner(FederatedLearner), None]}
     _default: ClassVar[type[FederatedLearner]]
 
     def __init__(self, learner: FederatedLearner | None = None) -> None:
@@ -61,7 +65,7 @@ class _Raw(Baseline):
         return self._default() if self.learner is None else clone(self.learner)
 
     def _records(self, federation: Disclosure) -> dict[str, Records]:
-        self.schema_ = federation.schema
+        self._start(federation)
         tables = federation.ask(RawRecords()).each("records")
         return {
             client: Records(self.schema_, np.asarray(table)[:, :-1], np.asarray(table)[:, -1])
@@ -71,8 +75,9 @@ class _Raw(Baseline):
     def _models(self) -> Mapping[str, Any]:
         raise NotImplementedError
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict each row: the model's own prediction, or the mean of several regressions."""
+        self._check_client(client)
         models = list(self._models().values())
         if len(models) == 1 or not hasattr(models[0], "predict_proba"):
             return np.asarray(models[0].predict(x) if len(models) == 1 else self._mean(x))
@@ -86,15 +91,32 @@ class _Raw(Baseline):
 
     def check(self, schema: Schema) -> None:
         """Whatever the learner inside checks."""
+        super().check(schema)
         self._own().check(schema)
 
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One question, for everything."""
         return once(RawRecords())
 
-    def to_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """The models as plain data, by client (or ``pooled``)."""
         return {"models": {name: model.to_dict() for name, model in self._models().items()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See the base."""
+        self._set({name: from_dict(model) for name, model in state["models"].items()})
+
+    def _set(self, models: dict[str, FederatedLearner]) -> None:
+        raise NotImplementedError
+
+    def saved_parameters(self) -> dict[str, Any]:
+        """The learner inside and its own parameters."""
+        return {"learner": None if self.learner is None else settings(self.learner)}
+
+    @classmethod
+    def restored_parameters(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The learner inside, built again."""
+        return {"learner": None if data["learner"] is None else built(data["learner"])}
 
 
 class _Central(_Raw):
@@ -105,11 +127,14 @@ class _Central(_Raw):
         tables = self._records(federation).values()
         x = np.concatenate([table.x for table in tables])
         y = np.concatenate([table.target for table in tables])
-        self.model_ = self._own().fit(BareDisclosure({"pooled": Records(self.schema_, x, y)}))
+        self.model_ = self._own().fit(UngatedDisclosure({"pooled": Records(self.schema_, x, y)}))
         return self
 
     def _models(self) -> Mapping[str, Any]:
         return {"pooled": self.model_}
+
+    def _set(self, models: dict[str, FederatedLearner]) -> None:
+        self.model_ = models["pooled"]
 
 
 class _Local(_Raw):
@@ -122,7 +147,7 @@ class _Local(_Raw):
     def fit(self, federation: Disclosure) -> Self:
         """Ask for the records, learn client by client; sets ``models_``."""
         self.models_ = {
-            client: self._own().fit(BareDisclosure({client: table}))
+            client: self._own().fit(UngatedDisclosure({client: table}))
             for client, table in self._records(federation).items()
         }
         return self
@@ -130,8 +155,24 @@ class _Local(_Raw):
     def _models(self) -> Mapping[str, Any]:
         return self.models_
 
+    def _set(self, models: dict[str, FederatedLearner]) -> None:
+        if not models:
+            raise ValueError("no client's model")
+        self.models_ = models
 
-class CentralRuleFitClassifier(ClassifierMixin, _Central):  # type: ignore[misc]
+
+class _Classifier(FederatedClassifier, _Raw):
+    """What both classifiers add."""
+
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Probabilities of the classes, shape (rows, classes); the mean of several models'."""
+        self._check_client(client)
+        return self._mean(x)
+
+
+class CentralRuleFitClassifier(_Classifier, _Central):
     """RuleFit on pooled records, binary outcome.
 
     Args:
@@ -140,12 +181,8 @@ class CentralRuleFitClassifier(ClassifierMixin, _Central):  # type: ignore[misc]
 
     _default: ClassVar[type[FederatedLearner]] = RuleFitClassifier
 
-    def predict_proba(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Probabilities of both classes, shape (rows, 2)."""
-        return self._mean(x)
 
-
-class LocalRuleFitClassifier(ClassifierMixin, _Local):  # type: ignore[misc]
+class LocalRuleFitClassifier(_Classifier, _Local):
     """RuleFit on each client alone, binary outcome.
 
     Args:
@@ -154,12 +191,8 @@ class LocalRuleFitClassifier(ClassifierMixin, _Local):  # type: ignore[misc]
 
     _default: ClassVar[type[FederatedLearner]] = RuleFitClassifier
 
-    def predict_proba(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Mean of the clients' probabilities, shape (rows, 2)."""
-        return self._mean(x)
 
-
-class CentralRuleFitRegressor(RegressorMixin, _Central):  # type: ignore[misc]
+class CentralRuleFitRegressor(FederatedRegressor, _Central):
     """RuleFit on pooled records, squared loss.
 
     Args:
@@ -169,7 +202,7 @@ class CentralRuleFitRegressor(RegressorMixin, _Central):  # type: ignore[misc]
     _default: ClassVar[type[FederatedLearner]] = RuleFitRegressor
 
 
-class LocalRuleFitRegressor(RegressorMixin, _Local):  # type: ignore[misc]
+class LocalRuleFitRegressor(FederatedRegressor, _Local):
     """RuleFit on each client alone, squared loss.
 
     Args:

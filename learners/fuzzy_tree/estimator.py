@@ -7,31 +7,36 @@ Fusion 2025.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from privfed.accountant import Budget
-from privfed.conversion import largest_rho
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError, NobodyAnswered
+from privfed.errors import InputError
 from privfed.exact import Number
-from privfed.learners.base import FederatedLearner, Planned, check_round
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
 from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, split_level
 from privfed.learners.fuzzy_tree.leaves import LeafModels, exact_models, noisy_models
 from privfed.learners.fuzzy_tree.percentiles import percentiles
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.partition import Path
-from privfed.policy import Guard, Policy
-from privfed.query import Query
-from privfed.schema import Schema
+from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
+from privfed.learners.plain import plain, restored
+from privfed.privacy.accountant import Budget
+from privfed.privacy.conversion import largest_rho
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.cells import Path
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+#: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
+_KEPT = ("lower_", "upper_", "rounds_", "noisy_", "mean_activation_")
 
 
-class FuzzyTreeRegressor(FederatedLearner):
+class FuzzyTreeRegressor(FederatedRegressor):
     """Grows one fuzzy regression tree over all clients, level by level.
 
     Args:
@@ -50,9 +55,22 @@ class FuzzyTreeRegressor(FederatedLearner):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, Level, Leaves, Activations)
+    _parameter_constraints: ClassVar[Constraints] = {
+        "sets": [Whole(at_least=2)],
+        "min_gain": [Real(at_least=0)],
+        "min_share": [Real(at_least=0, below=1)],
+        "max_depth": [Whole(at_least=0), None],
+        "scaling": [OneOf("released", "schema")],
+        "bins": [Whole(at_least=2, at_most=100_000)],
+        "features": [Names(), None],
+        "leaf_features": [Names(), None],
+        "clients_per_round": [Whole(at_least=1), None],
+        "random_state": [Whole(at_least=0), None],
+    }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
+        *,
         sets: int = 5,
         min_gain: float = 1e-4,
         min_share: float = 0.1,
@@ -84,11 +102,10 @@ class FuzzyTreeRegressor(FederatedLearner):
 
         Raises:
             InputError: a parameter makes no sense, or the schema has no numeric target.
-            NobodyAnswered: no client answered the first question.
+            NobodyAnswered: no client answered anything.
         """
-        self.check(federation.schema)
+        self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.schema_ = federation.schema
         self.rounds_ = 0
         self._draw = np.random.default_rng(self.random_state)
         self.lower_, self.upper_ = self._scale(federation)
@@ -98,33 +115,26 @@ class FuzzyTreeRegressor(FederatedLearner):
         return self
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to numbers and the parameters to their ranges."""
-        if schema.target is None or not schema.target.numeric:
-            raise InputError("FuzzyTreeRegressor needs a schema with a numeric target")
-        if self.sets < 2:
-            raise InputError(f"sets must be at least 2, not {self.sets}")
-        if self.scaling not in ("released", "schema"):
-            raise InputError(f"scaling must be 'released' or 'schema', not {self.scaling!r}")
-        if not (0 <= self.min_gain < np.inf and 0 <= self.min_share < 1):
-            raise InputError("min_gain must be at least 0, and min_share from 0 to below 1")
-        if self.max_depth is not None and self.max_depth < 0:
-            raise InputError(f"max_depth must be at least 0 or None, not {self.max_depth}")
+        """Hold the target to numbers and the parameters to their ranges and to the schema."""
+        super().check(schema)
+        for names in (self.features, self.leaf_features):
+            _chosen(schema, names)
 
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients
         if self.clients_per_round is not None:
             drawn = self._draw.choice(len(clients), self.clients_per_round, replace=False)
             clients = [clients[number] for number in sorted(drawn)]
-        self.rounds_ += 1
-        return federation.ask(*queries, clients=clients)
+        answers = federation.ask_offered(*queries, clients=clients)
+        self.rounds_ += bool(answers.releases())
+        return answers
 
     def _scale(self, federation: Disclosure) -> tuple[np.ndarray, np.ndarray]:
         schema = federation.schema
         if self.scaling == "schema":
             return schema.lower, schema.upper
-        try:
-            answers = self._ask(federation, Scaling(self.bins))
-        except NobodyAnswered:
+        answers = self._ask(federation, Scaling(self.bins))
+        if "counts" not in answers:
             return schema.lower, schema.upper
         counts = answers.total("counts")
         return percentiles(counts, schema.lower, schema.upper, (0.025, 0.975))
@@ -138,9 +148,8 @@ class FuzzyTreeRegressor(FederatedLearner):
             query = Level(
                 tuple(node.path for node in opened), self.sets, self.lower_, self.upper_, candidates
             )
-            try:
-                answers = self._ask(federation, query)
-            except NobodyAnswered:
+            answers = self._ask(federation, query)
+            if not answers.releases():
                 break
             sums = LevelSums.of(answers.only, whole)
             whole = whole or float(sums.nodes[0].sum())
@@ -157,13 +166,10 @@ class FuzzyTreeRegressor(FederatedLearner):
             np.column_stack([means, np.zeros((len(paths), len(self.schema_.features)))]),
             np.ones(len(paths), dtype=bool),
         )
-        try:
-            regressed = _chosen(self.schema_, self.leaf_features)
-            equations, activation = self._ask(
-                federation, Leaves(*asked, regressed), Activations(*asked)
-            )
-        except NobodyAnswered:
-            return
+        regressed = _chosen(self.schema_, self.leaf_features)
+        equations, activation = self._ask(
+            federation, Leaves(*asked, regressed), Activations(*asked)
+        )
         if "gram" in equations:
             self.models_ = self._solve(equations, means)
         if "counts" in activation:
@@ -187,13 +193,13 @@ class FuzzyTreeRegressor(FederatedLearner):
 
     # --- predicting ----------------------------------------------------------------------------
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
         Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) gets the
         mean of the deepest node that it reaches.
         """
-        unit = to_unit(self._encode(x), self.lower_, self.upper_)
+        unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         predicted = (design * self.models_.coefficients[chosen]).sum(axis=1)
@@ -289,8 +295,8 @@ class FuzzyTreeRegressor(FederatedLearner):
             )
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The model as plain data: scaling, sets, and the rules in the data's own units."""
+    def readable(self) -> dict[str, Any]:
+        """Scaling, sets, and the rules in the data's own units."""
         schema, target = self.schema_, self.schema_.target
         assert target is not None
         return {
@@ -304,9 +310,28 @@ class FuzzyTreeRegressor(FederatedLearner):
             "rules": [rule.to_dict() for rule in self.rules_],
         }
 
+    def state(self) -> dict[str, Any]:
+        """See the base: numbers, the tree, and the leaves' models in their order."""
+        return {
+            **{name: plain(getattr(self, name)) for name in _KEPT},
+            "tree": self.root_.to_dict(),
+            "coefficients": plain(self.models_.coefficients),
+            "constant": plain(self.models_.constant),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See the base."""
+        super().restore({name: state[name] for name in _KEPT})
+        self.root_ = Node.from_dict(state["tree"])
+        self.leaves_ = [node for node in self._nodes() if node.leaf]
+        coefficients, constant = restored(state["coefficients"]), restored(state["constant"])
+        if coefficients.shape != (len(self.leaves_), len(self.schema_.features) + 1):
+            raise ValueError("a model for each leaf, a coefficient for each feature")
+        self.models_ = LeafModels(coefficients, constant)
+
     # --- policies ------------------------------------------------------------------------------
 
-    def published(self, strict: bool = False) -> Policy:
+    def published(self, *, strict: bool = False) -> Policy:
         """What the paper releases: sums with small cells nullified, leaf equations as they are.
 
         Args:
@@ -326,7 +351,14 @@ class FuzzyTreeRegressor(FederatedLearner):
         }
         return Policy(guards, name="published")
 
-    def private(self, epsilon: Number, delta: Number = "1e-5", depth: int | None = None) -> Policy:
+    def private(
+        self,
+        epsilon: Number,
+        delta: Number = "1e-5",
+        *,
+        schema: Schema | None = None,
+        depth: int | None = None,
+    ) -> Policy:
         """Finite epsilon end to end: Gaussian sums by level and leaf equations, under zCDP.
 
         The budget of rho is planned as a fifth for each level and the rest for the leaves; counts,
@@ -335,6 +367,7 @@ class FuzzyTreeRegressor(FederatedLearner):
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
             delta: of the guarantee.
+            schema: not needed.
             depth: levels that may be asked for, at most 4; ``max_depth`` unless given, else 1.
 
         Raises:
@@ -357,7 +390,7 @@ class FuzzyTreeRegressor(FederatedLearner):
             guards[Level.kind] = (Guard.of("gaussian", *sums, spend=level, times=levels),)
         return Policy(guards, accountant="zcdp", budget=budget, name="private")
 
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """At most one level for each feature (a path uses each once), then the leaves."""
         root: tuple[Path, ...] = ((),)
         asked = (root, self.sets, schema.lower, schema.upper)

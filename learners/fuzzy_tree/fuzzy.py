@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from privfed.part import GRID
-from privfed.partition import Path
+from privfed.questions.cells import Path
+from privfed.questions.part import GRID
 
 #: Weaker activations are none: sums floor them to zero.
 LEAST = float(GRID)

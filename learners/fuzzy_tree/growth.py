@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.leaves import shrunken_mean
 from privfed.learners.fuzzy_tree.queries import Level
-from privfed.partition import Path
-from privfed.release import Answer
+from privfed.questions.cells import Path
 
 
 @dataclass(eq=False)
@@ -34,6 +36,25 @@ class Node:
     def leaf(self) -> bool:
         """Whether the node does not split."""
         return self.feature is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the node and all below it as plain data."""
+        return {
+            "mean": self.mean,
+            "weight": self.weight,
+            "feature": self.feature,
+            "children": [[branch, child.to_dict()] for branch, child in self.children.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> Node:
+        """Make the node again that :meth:`to_dict` gave, at a path of its own."""
+        feature, below = data["feature"], data["children"]
+        children = {
+            int(branch): cls.from_dict(child, (*path, (int(feature), int(branch))))
+            for branch, child in below
+        }
+        return cls(path, float(data["mean"]), float(data["weight"]), feature, children)
 
 
 @dataclass(frozen=True)

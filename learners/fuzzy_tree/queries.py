@@ -16,10 +16,11 @@ from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.silence import Silence, few, revealing, silence
 from privfed.learners.fuzzy_tree.sums import Prepared, cell_sums, equations, node_sums
-from privfed.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
-from privfed.partition import Path, check_paths
-from privfed.query import Query, View
-from privfed.schema import Schema
+from privfed.learners.fuzzy_tree.terms import cell_terms, equation_terms, node_terms
+from privfed.questions.cells import Path, check_paths
+from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
 
 _UNIT = int(1 / GRID)
 
@@ -48,12 +49,20 @@ class Scaling(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count each feature's values; the upper bound falls into the last bin."""
-        unit = to_unit(view.table.x, view.schema.lower, view.schema.upper)
-        bins = np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
+        bins = self._bins(view)
         features = bins.shape[1]
         keys = bins + np.arange(features) * self.bins
         counts = np.bincount(keys.ravel(), minlength=features * self.bins)
         return {"counts": counts.reshape(features, self.bins)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One in the bin of each feature's value."""
+        return {"counts": self._bins(view)[..., None] == np.arange(self.bins)}
+
+    def _bins(self, view: View) -> np.ndarray:
+        """Each value's bin, shape (records, features)."""
+        unit = to_unit(view.table.x, view.schema.lower, view.schema.upper)
+        return np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +159,15 @@ class Level(_Fuzzy):
             "records": np.array(len(prepared.target)),
         }
 
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """What a record adds to every cell and node, zero where it does not reach."""
+        prepared = self._prepare(view)
+        return {
+            **cell_terms(prepared, self.nodes, self.features, self.sets),
+            **node_terms(prepared, self.nodes),
+            "records": np.ones(len(prepared.target)),
+        }
+
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
@@ -223,6 +241,14 @@ class Leaves(_Fuzzy):
             "moment": np.stack([moment for _, moment in sums]),
         }
 
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's own normal equations in every leaf."""
+        prepared = self._prepare(view)
+        chosen = prepared.unit[:, list(self.features)]
+        design = np.column_stack([np.ones(len(chosen)), chosen - 0.5])
+        gram, moment = equation_terms(design, prepared.target, prepared.weights(self.nodes))
+        return {"gram": gram, "moment": moment}
+
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
@@ -269,6 +295,11 @@ class Activations(_Fuzzy):
             "weights": np.array([on_grid(leaf.weight).sum() for leaf in reached]),
             "counts": np.array([len(leaf.rows) for leaf in reached]),
         }
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's activation of every leaf."""
+        weights = self._prepare(view).weights(self.nodes)
+        return {"weights": on_grid(weights), "counts": weights > 0}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import Activation, Memberships, activations
-from privfed.part import GRID, on_grid
-from privfed.partition import Path
+from privfed.questions.cells import Path
+from privfed.questions.part import GRID, on_grid
 
 _UNIT = int(1 / GRID)
 
@@ -92,7 +92,7 @@ class Fates:
         self._memberships, self._sets = memberships, sets
         self._reached: dict[Path, Activation] = {}
         revealed, filled = self._look(())
-        self._known: dict[Path, Fate] = {(): Fate(False, revealed, filled)}
+        self._known: dict[Path, Fate] = {(): Fate(silent=False, withheld=revealed, filled=filled)}
 
     def of(self, path: Path) -> Fate:
         """The fate of a node, through its ancestors'."""

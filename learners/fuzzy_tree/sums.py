@@ -15,9 +15,9 @@ from privfed.learners.fuzzy_tree.fuzzy import (
     keep_only,
     to_unit,
 )
-from privfed.part import on_grid
-from privfed.partition import Path
-from privfed.query import View
+from privfed.questions.cells import Path
+from privfed.questions.part import on_grid
+from privfed.questions.query import View
 
 #: Most pairs of record and node that are summed in one piece.
 _PIECE = 16_384
@@ -45,6 +45,13 @@ class Prepared:
         reached = activations(self.memberships, nodes, self.known)
         keep_only(self.known, nodes)
         return reached
+
+    def weights(self, nodes: Sequence[Path]) -> np.ndarray:
+        """Every record's activation of every node, shape (records, nodes)."""
+        weights = np.zeros((len(self.target), len(nodes)))
+        for number, node in enumerate(self.reach(nodes)):
+            weights[node.rows, number] = node.weight
+        return weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,17 @@
 """Rule search under local differential privacy (DP-RuL): queries, searches, and what they cost."""
 
+from privfed.learners.rule_search.estimators import (
+    LevelRuleSearch,
+    PartRuleSearch,
+    SampledRuleSearch,
+    TreeRuleSearch,
+)
 from privfed.learners.rule_search.rule_search import RuleSearch
 
-__all__ = ["RuleSearch"]
+__all__ = [
+    "LevelRuleSearch",
+    "PartRuleSearch",
+    "RuleSearch",
+    "SampledRuleSearch",
+    "TreeRuleSearch",
+]

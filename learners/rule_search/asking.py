@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from privfed.disclosure import Disclosure
+from privfed.errors import NobodyAnswered
+from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rule_search.estimate import Counts, counts
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols
+from privfed.questions.query import Query
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,25 @@ class Asking:
         """Ask for the holders of sibling templates.
 
         Raises:
-            NobodyAnswered: the question was refused, by public state alone: the search ends.
+            NobodyAnswered: nobody offers an answer, by public state alone: the search ends.
             AnswerError: somebody answered twice or not at all.
         """
         whom = who or Asked.everybody(self.people // max(1, len(self.federation.clients)))
         query = TemplateBits(whom, self.grammar.digest, tuple(templates))
-        answer = self.federation.ask(query, spend=spend).only
+        answer = offered(self.federation, query, spend)
         found = counts(answer, whom.size * len(self.federation.clients))
         first = float(found.estimate[0])
         self.steps.append(Step(len(templates), found.people, float(spend or 0), first))
         return found
+
+
+def offered(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:
+    """Ask whoever offers an answer.
+
+    Raises:
+        NobodyAnswered: nobody does, by public state alone.
+    """
+    answer = federation.ask_offered(query, spend=spend).only
+    if not answer.releases:
+        raise NobodyAnswered(f"nobody answers {query.kind} any more")
+    return answer

@@ -28,9 +28,9 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.promise import Promise, Subtree
 from privfed.learners.rule_search.validity import listed, validity
-from privfed.least_epsilon import Exploration, least_epsilon
 
 #: What a question leads to: the children's turn, a sharper question in its turn, or nothing more.
 Verdict = Literal["held", "later", "ignored"]

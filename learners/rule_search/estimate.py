@@ -9,8 +9,9 @@ import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError, PrivfedError
+from privfed.exchange.answers import Answer
+from privfed.exchange.messages import ReleasedPart
 from privfed.learners.rule_search.intervals import exact_limits
-from privfed.release import Answer, ReleasedPart
 
 #: Steps of expectation-maximisation; few enough to smooth: see :func:`percentile`.
 STEPS = 200

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from privfed.exchange.answers import Answer
 from privfed.learners.rule_search.estimate import AnswerError, Counts, flip_of
 from privfed.learners.rule_search.queries import HashedRule
-from privfed.release import Answer
 
 
 def hashed_counts(answer: Answer) -> Counts:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found, Step
+from privfed.learners.rule_search.asking import Asking, Found, Step, offered
 from privfed.learners.rule_search.estimate import Counts, counts
 from privfed.learners.rule_search.hashed import hashed_counts
 from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule
@@ -25,7 +25,7 @@ from privfed.learners.stl.grammar import Symbols
 
 
 @dataclass
-class Whole(Allocation):
+class WholeBudget(Allocation):
     """The whole budget of each individual on the one question that it is asked.
 
     Args:
@@ -129,7 +129,7 @@ class SampledSearch:
         hashed = self.encoding == "hashed"
         kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
         query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
-        answer = asking.federation.ask(query, spend=self.total).only
+        answer = offered(asking.federation, query, self.total)
         estimated = hashed_counts(answer) if hashed else counts(answer, who.size)
         asking.steps.append(
             Step(len(templates), who.size, float(self.total), float(estimated.estimate[0]))

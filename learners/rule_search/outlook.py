@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from privfed.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 
 #: Most individuals that are thought of.
 MOST_PEOPLE = 10**7

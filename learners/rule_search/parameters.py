@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.asking import Asking, Found, offered
 from privfed.learners.rule_search.estimate import percentile
 from privfed.learners.rule_search.queries import Asked, Parameters
 
@@ -27,7 +27,7 @@ def ask_parameters(
         for each structure its parameters within their public ranges, in preorder.
 
     Raises:
-        NobodyAnswered: the question was refused.
+        NobodyAnswered: nobody offers an answer.
     """
     ranges = [asking.grammar.ranges(one.structure) for one in found]
     who = Asked.everybody(asking.people // len(asking.federation.clients))
@@ -37,7 +37,7 @@ def ask_parameters(
         tuple(one.structure for one in found),
         tuple(len(each) for each in ranges),
     )
-    answer = asking.federation.ask(query, spend=spend).only
+    answer = offered(asking.federation, query, spend)
     parts = [release.parts["values"] for release in answer.releases.values()]
     values = np.concatenate([part.units * float(part.grid) for part in parts], axis=1)
     scale = max(

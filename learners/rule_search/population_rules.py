@@ -110,3 +110,13 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
         right / len(valid) if valid else math.nan,
         right / len(known) if known else math.nan,
     )
+
+
+def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
+    """What was found of what is valid, in words; a simulation's alone."""
+    right = len(set(found) & set(valid))
+    if not valid:
+        return f"no rule is valid; {len(found) or 'nothing'} found"
+    if not found:
+        return f"nothing found of {len(valid)} valid rules"
+    return f"{right} of {len(valid)} valid rules found, {len(found) - right} found wrongly"

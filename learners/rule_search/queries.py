@@ -17,9 +17,9 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Symbols
-from privfed.part import GRID, Bound, Part, PartType, Sensitivity
-from privfed.query import CohortQuery, View
-from privfed.schema import Schema
+from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
+from privfed.questions.query import CohortQuery, View
+from privfed.tables.schema import Schema
 
 #: Symbols are stored in two bytes.
 MOST_SYMBOLS = 2**16
@@ -299,6 +299,13 @@ class Parameters(RuleQuery):
         return {
             "values": Part(PartType.SUMS, ("parameter", "individual"), shape, sensitivity, GRID)
         }
+
+    def fits(self, records: Any) -> bool:
+        """Also: every structure is complete, and has so many parameters."""
+        return super().fits(records) and all(
+            records.grammar.complete(structure) and len(records.grammar.ranges(structure)) == width
+            for structure, width in zip(self.structures, self.widths, strict=True)
+        )
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Look the structures up; the number of parameters of each must be its own."""

@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from privfed import wire
 from privfed.errors import InputError
 from privfed.learners.stl.canonical import parameters
 from privfed.learners.stl.formula import Formula
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.schema import Column, Schema
+from privfed.questions import wire
+from privfed.tables.schema import Column, Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.queries import Asked
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.least_epsilon import Exploration, least_epsilon
 
 
 @dataclass(eq=False)

@@ -6,13 +6,16 @@ Reading quantiles off noisy counts is post-processing: it costs nothing beyond t
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
 from privfed.errors import Note, QueryError
-from privfed.schema import Column, Schema
+from privfed.learners.plain import plain, restored
+from privfed.tables.schema import Column, Schema
 
 #: Most cut-offs of one covariate: codes must fit a byte.
 MOST_CUTS = 250
@@ -107,11 +110,16 @@ class Cutoffs:
         terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
         return terms
 
-    def widened(self, schema: Schema, share: float) -> Cutoffs:
-        """Move the winsorising limits by a share of the way to the public bounds."""
-        lower = (1 - share) * self.lower + share * schema.lower
-        upper = (1 - share) * self.upper + share * schema.upper
-        return replace(self, lower=lower, upper=upper)
+    def to_dict(self) -> dict[str, Any]:
+        """Give the values as plain data."""
+        arrays = {name: plain(getattr(self, name)) for name in ("lower", "upper", "scale")}
+        return {"cuts": [plain(cuts) for cuts in self.cuts], **arrays}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Cutoffs:
+        """Read plain data; :meth:`check` holds it to a schema."""
+        cuts = tuple(tuple(float(cut) for cut in own) for own in data["cuts"])
+        return cls(cuts, *(restored(data[name]) for name in ("lower", "upper", "scale")))
 
     @property
     def sizes(self) -> np.ndarray:

@@ -4,75 +4,77 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from sklearn.base import ClassifierMixin, RegressorMixin
 
-from privfed.disclosure import Disclosure
-from privfed.errors import InputError, NobodyAnswered, Note
+from privfed.errors import Note
 from privfed.exact import Number
-from privfed.learners.base import FederatedLearner, Planned, check_round
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners import private
+from privfed.learners.base import (
+    FederatedClassifier,
+    FederatedLearner,
+    FederatedRegressor,
+    Planned,
+    check_round,
+)
+from privfed.learners.parameters import Constraints
+from privfed.learners.plain import plain
 from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import read_cutoffs
 from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.parameters import PAPER, check_parameters
+from privfed.learners.rulefit.parameters import ALLOWED, PAPER
+from privfed.learners.rulefit.private_way import as_rules
 from privfed.learners.rulefit.queries import (
     BoostedRules,
-    Gradient,
     Histogram,
     Increment,
-    Marginals,
     Objective,
     Supports,
 )
-from privfed.learners.rulefit.random_rules import Surrogate, random_boxes
 from privfed.learners.rulefit.rules import Rule, Terms, union
-from privfed.learners.rulefit.server import (
-    Averaging,
-    Estimate,
-    NoisyAveraging,
-    Pooled,
-    ask_pooled,
-    tell_supports,
-)
-from privfed.policy import Policy
-from privfed.query import Query
-from privfed.schema import Schema
+from privfed.learners.rulefit.server import Averaging, Estimate, ask_pooled
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+#: Fitted values that are saved as they are, beside the model.
+_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")
 
 
 class _RuleFit(FederatedLearner):
     """What the classifier and the regressor share.
 
     Under a policy that answers `published`'s questions it learns as the paper does; where those are
-    refused it asks `private`'s: one joint histogram, then noisy clipped gradients for rules drawn at
-    random over the released cut-offs.
+    refused it asks `private`'s, and learns as :mod:`privfed.learners.private` does.
 
     The parameters are documented at :class:`RuleFitClassifier`.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         Histogram,
-        Marginals,
         BoostedRules,
         Supports,
         Increment,
         Objective,
-        Gradient,
+        *private.QUERIES,
     )
+    _parameter_constraints: ClassVar[Constraints] = ALLOWED
     _logistic: ClassVar[bool]
 
     #: The fitted model, set by ``fit``.
     model_: RuleEnsemble
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
+        *,
         bins: int = 100,
         cutoffs: int = 20,
         trees: int = 333,
@@ -89,9 +91,6 @@ class _RuleFit(FederatedLearner):
         client_step: float | None = None,
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
-        threshold: float = 0.0,
-        ridge: float | None = None,
-        clip: float = 1.5,
         random_state: int | None = None,
     ) -> None:
         self.bins = bins
@@ -110,9 +109,6 @@ class _RuleFit(FederatedLearner):
         self.client_step = client_step
         self.clients_per_round = clients_per_round
         self.reference_rounds = reference_rounds
-        self.threshold = threshold
-        self.ridge = ridge
-        self.clip = clip
         self.random_state = random_state
 
     @classmethod
@@ -133,22 +129,23 @@ class _RuleFit(FederatedLearner):
             InputError: a parameter makes no sense, or the target is of the wrong kind.
             NobodyAnswered: no client answered the first question.
         """
-        self.check(federation.schema)
+        self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.schema_ = federation.schema
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
-        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
-        surrogate = marginal.surrogate(self.schema_, self._rng)
-        self.private_ = marginal.rho is not None
-        learn = self._fit_private if self.private_ else self._fit_published
-        learn(federation, marginal, surrogate)
+        self.private_ = marginal is None
+        if marginal is None:
+            self._fit_private(federation)
+        else:
+            self._fit_published(federation, marginal)
         return self
 
-    def _fit_published(
-        self, federation: Disclosure, marginal: Marginal, surrogate: Surrogate
-    ) -> None:
+    def _fit_published(self, federation: Disclosure, marginal: Marginal) -> None:
         """Boosted rules, exact supports, dual averaging."""
+        assert self.schema_.target is not None
+        self.target_limits_ = self.schema_.target.bounds
+        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
+        surrogate = marginal.surrogate(self.schema_, self._rng)
         terms = Terms(self.cutoffs_, self._boosted(federation), self._linear_terms())
         pooled = ask_pooled(federation, terms, marginal, surrogate)
         averaging = Averaging(
@@ -161,37 +158,26 @@ class _RuleFit(FederatedLearner):
             self.reference_rounds,
         )
         estimate = averaging.run(federation, terms, pooled, lambda: self._drawn(federation))
-        self._keep(terms, estimate, pooled)
+        deviations = np.sqrt(np.maximum(pooled.variances, 0))
+        model = RuleEnsemble(self.schema_, terms, estimate.weights, pooled.supports, deviations)
+        self._keep(model, estimate)
 
-    def _fit_private(
-        self, federation: Disclosure, marginal: Marginal, surrogate: Surrogate
-    ) -> None:
-        """Random rules, noisy gradients, and the supports of the rules that matter most.
-
-        The noisier the histograms, the nearer the winsorising limits move to the public bounds.
-        """
-        self.cutoffs_ = self.cutoffs_.widened(self.schema_, marginal.noise_share)
-        size = planning.Size.for_signal(marginal.signal, self._logistic)
-        boxes, _ = random_boxes(self.cutoffs_, size.trees, size.depth, self._rng)
-        terms = Terms(self.cutoffs_, boxes, self._linear_terms())
-        means, variances = (moment[1:] for moment in surrogate.moments(terms))
-        scales = planning.column_scales(terms, size)
-        ridge = size.ridge if self.ridge is None else self.ridge
-        averaging = NoisyAveraging(ridge, self.clip, self._logistic, self.threshold)
-        spends = planning.spends(marginal.rho, marginal.asked, size.rounds)
-        estimate = averaging.run(federation, terms, scales, marginal, surrogate, spends)
-        guessed = Pooled(marginal.sizes, means, variances, np.full(len(boxes), np.nan))
-        self._keep(terms, estimate, guessed)
-        self.model_ = tell_supports(federation, self.model_, marginal.total)
+    def _fit_private(self, federation: Disclosure) -> None:
+        """Random rules and noisy sums by bin and leaf; see :mod:`privfed.learners.private`."""
+        outcome = private.Outcome.of(self.schema_, not self._logistic)
+        fitted = private.learn(federation, outcome, self._rng, linear=self.linear)
+        model = as_rules(fitted)
+        self.cutoffs_ = model.terms.cutoffs
+        self.target_limits_ = (fitted.outcome.lower, fitted.outcome.upper)
+        self._keep(model, Estimate(model.weights, fitted.rounds, math.nan))
 
     def _boosted(self, federation: Disclosure) -> np.ndarray:
         """The union of the clients' rules; none where nobody tells."""
         features = len(self.schema_.features)
-        try:
-            answers = federation.ask(BoostedRules(self.cutoffs_, self._boosting()))
-        except NobodyAnswered:
-            return np.zeros((0, features, 2), np.uint8)
+        answers = federation.ask_offered(BoostedRules(self.cutoffs_, self._boosting()))
         groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
+        if not groups:
+            return np.zeros((0, features, 2), np.uint8)
         boxes, _ = union(groups, features)
         return boxes[: self.max_rules]
 
@@ -220,27 +206,15 @@ class _RuleFit(FederatedLearner):
         drawn = self._rng.choice(len(federation.clients), self.clients_per_round, replace=False)
         return [federation.clients[number] for number in sorted(drawn)]
 
-    def _keep(self, terms: Terms, estimate: Estimate, pooled: Pooled) -> None:
-        self.rounds_ = estimate.rounds
+    def _keep(self, model: RuleEnsemble, estimate: Estimate) -> None:
+        self.model_, self.rounds_ = model, estimate.rounds
         self.objective_, self.gap_ = estimate.objective, estimate.gap
-        deviations = np.sqrt(np.maximum(pooled.variances, 0))
-        self.model_ = RuleEnsemble(
-            self.schema_, terms, estimate.weights, pooled.supports, deviations
-        )
         if not estimate.rounds:
             warnings.warn(
                 "no client answered a single round: the model predicts a constant",
                 Note,
                 stacklevel=3,
             )
-
-    def check(self, schema: Schema) -> None:
-        """Hold the target to the loss and the parameters to their ranges."""
-        self._check_target(schema)
-        check_parameters(self.get_params())
-
-    def _check_target(self, schema: Schema) -> None:
-        raise NotImplementedError
 
     def _told(self) -> dict[str, Any]:
         """How learning went, as plain data; none stands for what was not released."""
@@ -280,23 +254,36 @@ class _RuleFit(FederatedLearner):
         """
         return planning.published(epsilon)
 
-    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
         """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
-        return planning.private(epsilon, delta)
+        return private.private(epsilon, delta)
 
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every question of either way, as often as it may be asked."""
         steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
         rounds = self.rounds + self.reference_rounds
         grown = self._boosting()
-        return planning.schedule(schema, self.bins, grown, steps, rounds, self.clip)
+        return planning.schedule(schema, self.bins, grown, steps, rounds)
 
-    def _scores(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        encoded = self._encode(x)
-        return self.model_.scores(encoded)
+    def _scores(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+        return self.model_.scores(self._encode(x, client))
+
+    # --- saving --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """See the base: how learning went, and the model with all its candidate rules."""
+        return {**{name: plain(getattr(self, name)) for name in _KEPT}, **self.model_.to_state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See the base."""
+        super().restore({name: state[name] for name in _KEPT})
+        self.model_ = RuleEnsemble.from_state(self.schema_, state)
+        self.cutoffs_ = self.model_.terms.cutoffs
 
 
-class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
+class RuleFitClassifier(FederatedClassifier, _RuleFit):
     """Federated RuleFit for a binary outcome, with the logistic loss.
 
     Args:
@@ -317,76 +304,62 @@ class RuleFitClassifier(ClassifierMixin, _RuleFit):  # type: ignore[misc]
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
             how far dual averaging is from the optimum; the model does not change.
-        threshold: L1 penalty of `private`'s last proximal map, in standard deviations of the noise: 0
-            keeps all terms, 1 keeps what stands out of the noise and costs some accuracy.
-        ridge: regularises `private`'s distance-generating function; none for one that suits the
-            budget.
-        clip: C, norm to which `private` clips a record's scaled columns.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """
 
+    binary: ClassVar[bool] = True
     _logistic: ClassVar[bool] = True
 
-    def _check_target(self, schema: Schema) -> None:
-        target = schema.target
-        if target is None or target.bounds != (0.0, 1.0):
-            raise InputError(
-                "RuleFitClassifier needs a target with two values: a category with two categories, "
-                "or a number from 0 to 1"
-            )
-        names = (0, 1) if target.numeric else target.categories
-        self.classes_ = np.array(names)
-
-    def decision_function(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def decision_function(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""
-        return self._scores(x)
+        return self._scores(x, client)
 
-    def predict_proba(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
         """Probabilities of both classes, shape (rows, 2)."""
-        second = expit(self._scores(x))
+        second = expit(self._scores(x, client))
         return np.column_stack([1 - second, second])
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The likelier class of each row."""
-        positive = self._scores(x) > 0
+        positive = self._scores(x, client) > 0
         likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fitted model as plain data; the linear predictor is the log-odds of class 1."""
+    def readable(self) -> dict[str, Any]:
+        """Rules and linear terms; the linear predictor is the log-odds of class 1."""
         assert self.schema_.target is not None
         plain = self.model_.to_dict("logit")
         classes = [value.item() for value in self.classes_]
         return {"target": self.schema_.target.name, "classes": classes, **plain, **self._told()}
 
 
-class RuleFitRegressor(RegressorMixin, _RuleFit):  # type: ignore[misc]
+class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
-    The target is scaled by its public bounds to [-1, 1]; ``penalty`` is for that scale, and the
+    The target is scaled to [-1, 1] by its public bounds (privately by limits between which most of it
+    was found, ``target_limits_``); ``penalty`` is for that scale, and the
     default keeps few terms: with many records a tenth of it explains more (see
     benchmarks/rulefit_regression.py). The parameters are those of :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False
 
-    def _check_target(self, schema: Schema) -> None:
-        if schema.target is None or not schema.target.numeric:
-            raise InputError("RuleFitRegressor needs a schema with a numeric target")
-
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
-        unit = (np.clip(self._scores(x), -1, 1) + 1) / 2
-        assert self.schema_.target is not None
-        low, high = self.schema_.target.bounds
+        unit = (np.clip(self._scores(x, client), -1, 1) + 1) / 2
+        low, high = self.target_limits_
         predicted: np.ndarray = low + unit * (high - low)
         return predicted
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fitted model as plain data; the linear predictor is scaled to [-1, 1]."""
+    def readable(self) -> dict[str, Any]:
+        """Rules and linear terms; the linear predictor is scaled to [-1, 1]."""
         target = self.schema_.target
         assert target is not None
-        bounds = [float(bound) for bound in target.bounds]
+        bounds = [float(bound) for bound in self.target_limits_]
         plain = self.model_.to_dict("scaled to [-1, 1]")
         return {"target": target.name, "target_bounds": bounds, **plain, **self._told()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,8 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.learners.plain import plain, restored
+from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
-from privfed.schema import Schema
+from privfed.tables.schema import Schema
+
+_ARRAYS = ("weights", "supports", "deviations")
+#: Most cells of a design matrix that are filled at once.
+BLOCK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +43,9 @@ class RuleEnsemble:
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
         active = Terms(self.terms.cutoffs, self.terms.boxes[kept], self.terms.linear)
         weights = np.concatenate([self.weights[:1], self.weights[1 + kept], self._linear_weights])
-        scores: np.ndarray = active.design(x) @ weights
-        return scores
+        rows = max(1, BLOCK // len(weights))
+        blocks = [active.design(x[k : k + rows]) @ weights for k in range(0, len(x), rows)]
+        return np.concatenate([np.zeros(0), *blocks])
 
     @property
     def _rules(self) -> int:
@@ -157,6 +165,34 @@ class RuleEnsemble:
                 zip(self.schema.names, self.variable_importances.tolist(), strict=True)
             ),
         }
+
+    def to_state(self) -> dict[str, Any]:
+        """All of it but the schema as plain data, exact to the bit."""
+        arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
+        terms = self.terms
+        return {
+            "cutoffs": terms.cutoffs.to_dict(),
+            "boxes": plain(terms.boxes),
+            "linear_terms": list(terms.linear),
+            **arrays,
+        }
+
+    @classmethod
+    def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> RuleEnsemble:
+        """Make it again from what :meth:`to_state` gave.
+
+        Raises:
+            ValueError: arrays that do not belong together.
+            QueryError: terms that do not fit the schema.
+        """
+        boxes, linear = restored(state["boxes"]), tuple(state["linear_terms"])
+        terms = Terms(Cutoffs.from_dict(state["cutoffs"]), boxes, linear)
+        terms.check(schema)
+        arrays = {name: restored(state[name]) for name in _ARRAYS}
+        shapes = [(1 + len(terms),), (len(boxes),), (len(terms),)]
+        if [array.shape for array in arrays.values()] != shapes:
+            raise ValueError("a weight and a deviation for each term, a support for each rule")
+        return cls(schema, terms, **arrays)
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
         support = float(self.supports[k])

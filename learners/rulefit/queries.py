@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed import wire
 from privfed.errors import QueryError
-from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses, residuals
+from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
 from privfed.learners.rulefit.rules import Terms
-from privfed.part import Bound, Part, PartType, Sensitivity
-from privfed.query import Query, View
-from privfed.schema import Schema
+from privfed.questions import wire
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
 
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
-#: One unit of a clipped gradient.
-GRADIENT_GRID = Fraction(1, 2**20)
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,21 @@ class Histogram(Query):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count; a value on an edge belongs to the upper bin, the outer bins are closed."""
         width = bins_needed(view.schema, self.features, self.bins)
-        rows = [
-            np.bincount(
-                np.searchsorted(
-                    inner_edges(view.schema.features[f], self.bins),
-                    view.table.x[:, f],
-                    side="right",
-                ),
-                minlength=width,
-            )
-            for f in self.features
-        ]
+        rows = [np.bincount(bins, minlength=width) for bins in self._bins(view)]
         return {"counts": np.array(rows)}
 
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One in the bin of each covariate's value."""
+        width = bins_needed(view.schema, self.features, self.bins)
+        return {"counts": np.stack(self._bins(view), axis=1)[..., None] == np.arange(width)}
 
-class Marginals(Histogram):
-    """Counts of all covariates by bin of their public bounds, protected together.
-
-    Sensitivity and all else are :class:`Histogram`'s. A kind of its own, because a private policy
-    spends on the vector what the published one spends on each covariate.
-    """
-
-    kind: ClassVar[str] = "rulefit.marginals"
+    def _bins(self, view: View) -> list[np.ndarray]:
+        """The records' bins, by covariate."""
+        edges = [inner_edges(view.schema.features[f], self.bins) for f in self.features]
+        return [
+            np.searchsorted(inner, view.table.x[:, f], side="right")
+            for inner, f in zip(edges, self.features, strict=True)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +155,11 @@ class Supports(_Model):
             "size": np.array([len(held)], dtype=np.int64),
         }
 
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One for each rule that the record satisfies, and one in the size."""
+        held = self.terms.rules(view.table.x)
+        return {"counts": held, "size": np.ones((len(held), 1), bool)}
+
 
 @dataclass(frozen=True, eq=False)
 class Increment(_Model):
@@ -192,8 +187,8 @@ class Increment(_Model):
         _check_vectors(self.terms, self.means, self.dual)
         steps = self.steps
         numbers = (steps.client_step, steps.elapsed, steps.penalty)
-        if not (np.isfinite(numbers).all() and min(numbers) >= 0):
-            raise QueryError("malformed", "step sizes and penalty must be finite and not negative")
+        if not all(0 <= number <= LARGEST for number in numbers):
+            raise QueryError("malformed", "step sizes and penalty must lie between 0 and 2^20")
         if not 1 <= steps.steps <= MOST_STEPS:
             raise QueryError("malformed", f"local steps must lie between 1 and {MOST_STEPS}")
         return {"increment": Part(PartType.VALUES, ("term",), (1 + len(self.terms),))}
@@ -234,82 +229,6 @@ class Objective(_Model):
         return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
 
 
-@dataclass(frozen=True, eq=False)
-class Gradient(_Model):
-    """The sum of the records' gradients, each clipped to a public norm.
-
-    What `private` releases in each round. A record's gradient is its residual times its (scaled)
-    columns. The residual is clipped to [-1, 1] and the columns' norm to C = ``clip``; each
-    coordinate is then cut towards zero to whole grid units, which makes no norm longer. Weights,
-    scales and cut-offs are held to sizes with which everything stays finite: a question that failed
-    for some records only would tell them apart at no cost.
-
-    Sensitivity: so a record moves the vector by at most C / grid in L2, whatever the terms, and by
-    at most sqrt(1 + K) times that in L1. Replacing one moves it by twice as much.
-
-    Args:
-        weights: where the gradient is taken, for the scaled columns, shape (1 + terms,).
-        scales: what each column is multiplied by, shape (1 + terms,).
-        clip: C, a positive number.
-        logistic: the loss; the squared one becomes Huber's by clipping.
-    """
-
-    weights: np.ndarray
-    scales: np.ndarray
-    clip: float
-    logistic: bool
-    kind: ClassVar[str] = "rulefit.gradient"
-
-    def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``gradient`` by term, the intercept first."""
-        self._check(schema)
-        _check_vectors(self.terms, self.weights, self.scales)
-        if max(np.abs(self.weights).max(), np.abs(self.scales).max()) > LARGEST:
-            raise QueryError("malformed", "weights and scales must not exceed 2^20")
-        if not 2**-10 <= self.clip <= 2**10:
-            raise QueryError("malformed", "clip must lie between 2^-10 and 2^10")
-        terms = 1 + len(self.terms)
-        l2_squared = int(np.ceil((self.clip * (1 + 1e-9) / float(GRADIENT_GRID)) ** 2))
-        l1 = int(np.ceil(np.sqrt(float(l2_squared) * terms)))
-        sensitivity = Sensitivity(Bound(l1, l2_squared))
-        part = Part(PartType.SUMS, ("term",), (terms,), sensitivity, GRADIENT_GRID)
-        return {"gradient": part}
-
-    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Clip each record, cut to the grid, and add up in whole units."""
-        design = self._design(view, np.float64)
-        target = unit_target(view, self.logistic)
-        scores = by_record(design, self.weights * self.scales)
-        residual = np.clip(residuals(target, scores, self.logistic), -1, 1)
-        norms = np.sqrt(by_record(design, self.scales**2, power=2))
-        factor = residual * np.minimum(1, self.clip / np.maximum(norms, self.clip / 2))
-        units = np.trunc(design * (factor / float(GRADIENT_GRID))[:, None] * self.scales)
-        if not np.isfinite(units).all():  # the limits in `parts` make this impossible
-            raise ArithmeticError("a gradient overflowed")
-        return {"gradient": units.sum(axis=0, dtype=np.int64)}
-
-
-def by_record(matrix: np.ndarray, weights: np.ndarray, power: int = 1) -> np.ndarray:
-    """Each row's weighted sum of powers, from that row alone, to the last bit.
-
-    A library's matrix product rounds a row by where it stands among the others; where terms cancel,
-    one record more would move the sums of all.
-
-    Args:
-        matrix: shape (records, terms).
-        weights: shape (terms,).
-        power: of the matrix's cells.
-
-    Returns:
-        shape (records,).
-    """
-    total = np.zeros(len(matrix))
-    for column, weight in zip(matrix.T, weights, strict=True):
-        if weight:
-            total += column**power * weight
-    return total
-
-
 def unit_target(view: View, logistic: bool) -> np.ndarray:
     """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss."""
     column = view.schema.target
@@ -336,3 +255,5 @@ def _check_vectors(terms: Terms, *vectors: np.ndarray) -> None:
             raise QueryError("malformed", "a vector needs a number for every term")
         if not np.isfinite(vector).all():
             raise QueryError("malformed", "a vector's numbers must be finite")
+        if np.abs(vector).max() > LARGEST:
+            raise QueryError("malformed", "weights and scales must not exceed 2^20")

@@ -15,7 +15,8 @@ import numpy as np
 
 from privfed.errors import InputError, QueryError
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.schema import Column, Schema
+from privfed.questions.span import categories_text, interval_text
+from privfed.tables.schema import Column, Schema
 
 
 @dataclass(frozen=True, order=True)
@@ -50,27 +51,12 @@ class Condition:
     def text(self, column: Column | None = None) -> str:
         """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
         if column is not None and column.kind == "category":
-            return self._categories(column)
-        if self.lower is None:
-            return f"{self.feature} < {_number(self.upper)}"
-        if self.upper is None:
-            return f"{self.feature} >= {_number(self.lower)}"
-        return f"{_number(self.lower)} <= {self.feature} < {_number(self.upper)}"
-
-    def _categories(self, column: Column) -> str:
-        codes = np.arange(len(column.categories), dtype=float)
-        named = [
-            name for name, in_ in zip(column.categories, self.holds(codes), strict=True) if in_
-        ]
-        return (
-            f"{self.feature} = {named[0]}"
-            if len(named) == 1
-            else f"{self.feature} in {{{', '.join(named)}}}"
-        )
-
-
-def _number(value: float | None) -> str:
-    return f"{value:.4g}" if value is not None and abs(value) < 1e4 else f"{value:.6g}"
+            return categories_text(
+                column, self.holds(np.arange(len(column.categories), dtype=float))
+            )
+        lower = -np.inf if self.lower is None else self.lower
+        upper = np.inf if self.upper is None else self.upper
+        return interval_text(self.feature, lower, upper)
 
 
 @dataclass(frozen=True)

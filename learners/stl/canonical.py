@@ -48,7 +48,7 @@ def _inwards(formula: Formula, negated: bool) -> Formula:
         operator = _OPPOSITE[formula.operator] if negated else formula.operator
         return Temporal(operator, formula.interval, _inwards(formula.child, negated))
     if isinstance(formula, Until):
-        left, right = _inwards(formula.left, False), _inwards(formula.right, False)
+        left, right = (_inwards(part, negated=False) for part in (formula.left, formula.right))
         until = Until(formula.interval, left, right)
         return Not(until) if negated else until
     return _connective(formula, negated)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from privfed import wire
 from privfed.learners.stl import canonical
 from privfed.learners.stl.formula import (
     RELATIONS,
@@ -27,7 +26,8 @@ from privfed.learners.stl.formula import (
     Temporal,
     Until,
 )
-from privfed.schema import Schema
+from privfed.questions import wire
+from privfed.tables.schema import Schema
 
 #: Structures and templates: numbers of symbols, from 1.
 Symbols = tuple[int, ...]
@@ -202,6 +202,14 @@ class Grammar:
     def open(self, template: Symbols) -> int:
         """Number of open parts; zero for a complete structure."""
         return 1 + sum(self.arity(symbol) - 1 for symbol in template)
+
+    def complete(self, template: Symbols) -> bool:
+        """Whether a template is one whole formula of the grammar's symbols."""
+        try:
+            self.check(template)
+        except RuleError:
+            return False
+        return self.open(template) == 0
 
     def continuations(self, template: Symbols) -> list[Symbols]:
         """The templates with one more symbol that some canonical rule of the grammar matches."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from privfed.errors import InputError
 from privfed.learners.stl.canonical import canonical
 from privfed.learners.stl.formula import Formula, RuleError, show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
+
+#: Ends of rule files' names.
+ENDINGS = (".stl", ".txt")
 
 
 def read_rules(path: str | Path, grammar: Grammar) -> list[Formula]:
@@ -51,3 +55,22 @@ def write_rules(path: str | Path, rules: Iterable[Formula]) -> None:
     """Write rules so that :func:`read_rules` gives them back exactly."""
     text = "".join(f"{show(rule)}\n" for rule in rules)
     Path(path).write_text(text, encoding="utf-8")
+
+
+def rule_files(folder: Path) -> list[Path]:
+    """One file for each individual in a folder, in the order of their names.
+
+    Raises:
+        InputError: no such folder, no rule file in it, or two of one individual.
+    """
+    if not folder.is_dir():
+        raise InputError(f"folder {folder}: there is none; name a folder of rule files")
+    files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
+    if not files:
+        raise InputError(
+            f"folder {folder}: holds no rule file; write one .stl file for each "
+            "individual, one formula a line"
+        )
+    if len({path.stem for path in files}) != len(files):
+        raise InputError(f"folder {folder}: two files are of one individual; keep one")
+    return files

@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 
 from privfed import plugins
-from privfed.accountant import Accountant, Amount
 from privfed.errors import PluginError, QueryError, WireError
 from privfed.ledger.chain import Entry
-from privfed.loss import Loss
-from privfed.query import CohortQuery, Query
+from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.loss import Loss
+from privfed.questions.query import CohortQuery, Query
 
 #: What one individual spends is counted in this many units per one: all proposals to spend are
 #: multiples of it, and totals up to nine million fit.

@@ -10,14 +10,16 @@ sorted and no white space.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from operator import methodcaller
 from typing import Any
 
 import msgspec
 
 from privfed.errors import LedgerError
-from privfed.release import Head
+from privfed.exchange.messages import Head
 
 #: Number of the canonical form; a ledger written in another one is refused.
 FORMAT = 2
@@ -34,11 +36,10 @@ _LENGTHS = struct.Struct(">7Q")
 _TYPES = (int, str, str, str, str, bytes, bytes, str)
 
 
-def _plain(value: Any) -> Any:
-    return value.to_plain()
-
-
-_ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
+#: Writes public facts in their canonical form; objects by their ``to_plain``.
+encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(
+    order="sorted", enc_hook=methodcaller("to_plain")
+).encode
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,6 @@ class Entry:
         except (msgspec.MsgspecError, TypeError) as error:
             raise LedgerError(f"entry {seq} of the ledger cannot be read: {error}") from None
         return cls(seq, time, event, principal, request, facts, payload, digest)
-
-
-def encode_body(body: dict[str, Any]) -> bytes:
-    """Write public facts in their canonical form; objects by their ``to_plain``."""
-    return _ENCODER.encode(body)
 
 
 def link(previous: str, row: Row) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privfed.accountant import Amount, plus
+from privfed.exchange.messages import Reason
 from privfed.ledger.chain import encode_body
-from privfed.loss import Loss
-from privfed.release import Reason
+from privfed.privacy.accountant import Amount, plus
+from privfed.privacy.loss import Loss
 
 
 @dataclass(frozen=True)

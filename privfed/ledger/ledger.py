@@ -14,19 +14,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from privfed.accountant import Accountant
 from privfed.errors import LedgerError
+from privfed.exchange.messages import Envelope, Head, Reason, Release
+from privfed.exchange.signing import Signer, check_signature
+from privfed.exchange.transcript import Disclosed
 from privfed.ledger.chain import FORMAT, OWN_EVENTS, Entry, encode_body
 from privfed.ledger.charge import Charge, Refuse, Spent, block_key, most
 from privfed.ledger.statement import Line, export, statement
 from privfed.ledger.storage import BY_REQUEST, ChainFile
-from privfed.ledger.terms import check_countable, check_in_force, terms_digest
+from privfed.ledger.terms import check_countable, check_in_force, raised, terms_digest
 from privfed.ledger.total import Total, kind_of, limits_of, tracked
 from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
-from privfed.limit import WHOLE, Limit, scope
-from privfed.policy import Policy
-from privfed.release import Disclosed, Envelope, Head, Reason, Release
-from privfed.signing import Signer, check_signature
+from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.limit import WHOLE, Limit, scope
+from privfed.privacy.policy import Policy
 
 __all__ = ["Charge", "Entry", "Ledger", "Spent"]
 
@@ -64,19 +65,7 @@ class Ledger:
                 return
             check_begun(self._file, self.dataset)
             self._file.check_last()
-            self._check_totals()
-
-    def _check_totals(self) -> None:
-        """Hold the running totals at hand against those of the last charge."""
-        charged = self._file.get("charged")
-        if charged is None:
-            return
-        entry = next(self._file.select("WHERE seq = ?", (charged,)), None)
-        totals = None if entry is None else entry.body.get("totals")
-        if not isinstance(totals, dict) or any(
-            self._file.get(f"total:{n}") != t for n, t in totals.items()
-        ):
-            raise LedgerError(f"{self._file}: its totals do not fit its entries; verify it")
+            self._file.check_state()
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
@@ -105,7 +94,7 @@ class Ledger:
 
     # --- what the gate calls -------------------------------------------------------------------
 
-    def adopt(self, policy: Policy, study: str = "", amend: bool = False) -> None:
+    def adopt(self, policy: Policy, study: str = "", *, amend: bool = False) -> None:
         """Put a policy in force for a study.
 
         Args:
@@ -131,10 +120,14 @@ class Ledger:
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
         body = {"policy": policy.to_dict(), "digest": policy.digest, "study": study}
         held = self._file.get("terms")
-        self._file.append("policy", "", "", {**body, "replaces": replaced or ""})
+        terms = {"digest": terms_digest(policy), "terms": policy.terms}
+        changed = self._file.get("charged") is not None and held != terms
+        if changed and raised(held["terms"], policy.terms):
+            self._file.put("amended", value=True)
         self._file.put(f"policy:{study}", policy.digest)
-        self._file.put("terms", {"digest": terms_digest(policy), "terms": policy.terms})
-        if self._file.get("charged") is not None and held != self._file.get("terms"):
+        self._file.put("terms", terms)
+        self._file.append_stateful("policy", "", "", {**body, "replaces": replaced or ""})
+        if changed:
             self._count_again(policy.limits)
 
     def _count_again(self, limits: tuple[Limit, ...]) -> None:
@@ -143,8 +136,9 @@ class Ledger:
         for name, total in totals_of(self._file, limits).items():
             self._file.put(f"total:{name}", total)
         # The next opening holds totals against a row: give it one that knows the new limits.
+        self._file.put("charged", self._file.following)
         counted = {"totals": {WHOLE: self._file.get(f"total:{WHOLE}")}}
-        self._file.put("charged", self._file.append("counted", "", "", counted).seq)
+        self._file.append_stateful("counted", "", "", counted)
 
     def reserve(
         self,
@@ -180,8 +174,9 @@ class Ledger:
                 body = {**charge.body(), "reason": reason}
                 self._file.append("refused", charge.principal, charge.request, body)
                 return reason
-            count = most(block, spent, accountant.cost(charge.loss), charge.kind, refuse)
-            self._charge(charge, accountant, spent, count, payload)
+            cost = accountant.cost(charge.loss)
+            count = most(block, spent, cost, charge.kind, refuse)
+            self._charge(charge, accountant.name, cost, spent, count, payload)
             if count > 1:
                 self._blocks[key] = (self._file.get("charged"), count)
                 self._draw(charge, key, payload)
@@ -212,7 +207,7 @@ class Ledger:
     def _check_accountant(self, charge: Charge, accountant: Accountant) -> None:
         held = self._file.get("terms")
         bound = self._file.get("accountant") or (held and held["terms"]["accountant"])
-        if bound not in (None, accountant.name) and charge.loss.finite:
+        if bound not in (None, accountant.name) and charge.loss.counted:
             raise LedgerError(
                 f"{self._file}: adds up under the accountant {bound!r}, not {accountant.name!r}; "
                 "give each accounting a ledger of its own"
@@ -228,27 +223,28 @@ class Ledger:
     def _charge(
         self,
         charge: Charge,
-        accountant: Accountant,
+        accountant: str,
+        cost: Amount,
         spent: Spent,
         count: int,
         payload: bytes,
     ) -> None:
         """Append a charge, or a block of equal ones, with the totals after it."""
-        cost, finite = accountant.cost(charge.loss), charge.loss.finite
+        finite = charge.loss.finite
         totals = {name: self._total(name).plus(cost, finite, count) for name in spent.within}
         for name, total in totals.items():
             self._file.put(f"total:{name}", total)
         body = {**charge.body(), "amount": list(map(str, cost)), "totals": totals}
-        if finite:
-            body["accountant"] = accountant.name
-            self._file.put("accountant", accountant.name)
+        if charge.loss.counted:
+            body["accountant"] = accountant
+            self._file.put("accountant", accountant)
+        self._file.put("charged", self._file.following)
         if count > 1:
-            body = {**body, "count": count}
-            head = self._file.append("block", charge.principal, "", body, b"", spent.time)
+            block = {**body, "count": count}
+            self._file.append_stateful("block", charge.principal, "", block, b"", spent.time)
         else:
             who = charge.principal, charge.request
-            head = self._file.append("reserved", *who, body, payload, spent.time)
-        self._file.put("charged", head.seq)
+            self._file.append_stateful("reserved", *who, body, payload, spent.time)
 
     def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:
         """Take one charge from what was reserved ahead; recorded with the reply's bytes."""
@@ -273,6 +269,7 @@ class Ledger:
         return self._reply("failed", charge, payload)
 
     def _reply(self, event: str, charge: Charge, payload: bytes) -> Head:
+        """Record a reply at the time of the row before: how long evaluating took tells of records."""
         who = charge.principal, charge.request
         with self._file.exclusive():
             if who in self._drawn:
@@ -280,7 +277,12 @@ class Ledger:
                 self._file.append("drawn", *who, {**charge.body(), "block": row}, fields)
             elif not self._file.charged(*who):
                 raise LedgerError(f"{self._file}: nothing is reserved for request {who[1]!r}")
-            return self.sign(self._file.append(event, *who, {"query": charge.query}, payload))
+            body, time = {"query": charge.query}, self._file.last_time
+            if event == "failed":
+                name = f"failed:{charge.kind}"
+                self._file.put(name, (self._file.get(name) or 0) + 1)
+                return self.sign(self._file.append_stateful(event, *who, body, payload, time))
+            return self.sign(self._file.append(event, *who, body, payload, time))
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
         """Record a refusal; nothing was charged."""
@@ -295,6 +297,11 @@ class Ledger:
         with self._file.exclusive():
             return self.sign(self._file.append(event, "", "", body))
 
+    def failures(self, kind: str) -> int:
+        """How often charged questions of a kind came to nothing, in all processes."""
+        with self._file.reading_lock():
+            return int(self._file.get(f"failed:{kind}") or 0)
+
     def find(self, principal: str, request: str) -> Entry | None:
         """The latest entry of a request that was charged, or none."""
         with self._file.reading_lock():
@@ -303,6 +310,16 @@ class Ledger:
     def sign(self, head: Head) -> Head:
         """The head with the owner's signature, if the ledger has a key."""
         return head if self._signer is None else replace(head, signature=self._signer.sign(head))
+
+    def seal(self, envelope: Envelope) -> Envelope:
+        """A reply with the owner's signature over it and its head, if the ledger has a key."""
+        return envelope if self._signer is None else self._signer.seal(envelope)
+
+    def passes(self, head: Head) -> bool:
+        """Whether the chain passes through a head that was published earlier."""
+        with self._file.reading_lock():
+            found = next(self._file.select("WHERE seq = ?", (head.seq,)), None)
+        return found is not None and found.hash == head.hash
 
     # --- what reports read ---------------------------------------------------------------------
 
@@ -327,6 +344,16 @@ class Ledger:
         with self._file.reading_lock():
             held = self._file.get("terms")
         return None if held is None else dict(held["terms"])
+
+    @property
+    def amended(self) -> bool:
+        """Whether something was charged under another budget than the one in force.
+
+        A filter certifies the ceiling that it was given in advance; see
+        :meth:`privfed.privacy.accountant.Accountant.stated`.
+        """
+        with self._file.reading_lock():
+            return bool(self._file.get("amended"))
 
     def entries(self) -> Iterator[Entry]:
         """All rows in order."""
@@ -393,7 +420,9 @@ class Ledger:
             InputError: an unknown aspect.
         """
         with self._file.snapshot():
-            return statement(self.entries(), self.terms, by)
+            return statement(
+                self.entries(), self.terms, by, amended=bool(self._file.get("amended"))
+            )
 
     def close(self) -> None:
         """Close the file."""

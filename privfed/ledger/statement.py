@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 from privfed import plugins
-from privfed.accountant import Accountant, Amount, Budget
 from privfed.errors import InputError
 from privfed.exact import text
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
 from privfed.ledger.chain import Entry
 from privfed.ledger.total import Total
-from privfed.limit import ASPECTS, Limit
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.limit import ASPECTS, Limit
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,11 @@ class Line:
         unprotected: answers without any finite guarantee.
         releases: how often something was charged.
         budget: the ceiling, where there is one for just this line.
-        epsilon: all that was charged as (epsilon, delta)-DP, at the budget's delta.
+        epsilon: what is proved of all that was charged so far, at ``delta``; see :class:`.Stated`.
         delta: that delta.
+        ceiling: what is proved of the whole exchange, whatever is still asked, or none.
+        remaining: the epsilon that one more study may spend, or none where there is no budget.
+        secure: whether all noise was; test noise protects nobody.
     """
 
     by: str
@@ -48,13 +51,9 @@ class Line:
     budget: Budget | None = None
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
-
-    @property
-    def remaining(self) -> Fraction | None:
-        """Epsilon that is left of the budget, or none where there is no budget."""
-        if self.budget is None or self.epsilon is None:
-            return None
-        return max(Fraction(0), self.budget.epsilon - self.epsilon)
+    ceiling: Fraction | None = None
+    remaining: Fraction | None = None
+    secure: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line as plain data, numbers as text."""
@@ -66,10 +65,12 @@ class Line:
             "reserved": dict(zip(names, map(text, self.reserved), strict=True)),
             "epsilon": None if self.epsilon is None else text(self.epsilon),
             "delta": text(self.delta),
+            "ceiling": None if self.ceiling is None else text(self.ceiling),
             "budget": None if self.budget is None else self.budget.to_dict(),
             "remaining": None if self.remaining is None else text(self.remaining),
             "unprotected": self.unprotected,
             "releases": self.releases,
+            "secure_noise": self.secure,
         }
 
 
@@ -83,6 +84,7 @@ class _Sums:
         self.spent: dict[str, Total] = {}
         self.reserved: dict[str, Total] = {}
         self.accountant = ""
+        self.test: set[str] = set()  # names under which some noise was seeded
         self._each: dict[tuple[str, int], Allowances] = {}
 
     def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
@@ -91,6 +93,8 @@ class _Sums:
         finite = "unprotected" not in entry.body["loss"]
         self.accountant = entry.body.get("accountant", self.accountant)
         for name in names:
+            if not entry.body.get("secure", True):
+                self.test.add(name)
             for sums, count in ((self.spent, answered), (self.reserved, open_)):
                 total = sums.get(name, Total(())).plus(cost, finite, count)
                 if people_of(entry) is not None and count:
@@ -107,7 +111,11 @@ class _Sums:
 
 
 def statement(
-    entries: Iterable[Entry], terms: Mapping[str, Any] | None, by: str | None
+    entries: Iterable[Entry],
+    terms: Mapping[str, Any] | None,
+    by: str | None,
+    *,
+    amended: bool = False,
 ) -> list[Line]:
     """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`.
 
@@ -122,8 +130,8 @@ def statement(
         whole.add(("",), entry, answered, open_)
         if by is not None:
             parts.add((_aspect(entry, by),), entry, answered, open_)
-    lines = _lines("all", whole, terms or {})
-    return lines if by is None else lines + _lines(by, parts, terms or {})
+    lines = _lines("all", whole, terms or {}, amended)
+    return lines if by is None else lines + _lines(by, parts, terms or {}, amended)
 
 
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
@@ -158,10 +166,11 @@ def _aspect(entry: Entry, by: str) -> str:
     return entry.principal if by == "principal" else str(entry.body.get(by, ""))
 
 
-def _lines(by: str, sums: _Sums, terms: Mapping[str, Any]) -> list[Line]:
+def _lines(by: str, sums: _Sums, terms: Mapping[str, Any], amended: bool) -> list[Line]:
     accountant = _accountant(sums.accountant)
     names = list(sums.spent) or ([""] if by == "all" else [])
-    return [_line(by, name, sums, accountant, terms) for name in names]
+    lines = [_line(by, name, sums, accountant, terms) for name in names]
+    return lines if accountant is None else [_proved(x, accountant, terms, amended) for x in lines]
 
 
 def _line(
@@ -170,7 +179,7 @@ def _line(
     nothing = Total(accountant.nothing if accountant else (Fraction(0), Fraction(0)))
     spent, reserved = sums.spent.get(name, nothing), sums.reserved.get(name, nothing)
     budget = _budget(by, name, terms)
-    line = Line(
+    return Line(
         by,
         name,
         spent.amount,
@@ -179,15 +188,20 @@ def _line(
         spent.unprotected + reserved.unprotected,
         spent.times + reserved.times,
         budget,
+        secure=name not in sums.test,
     )
-    return line if accountant is None else _guaranteed(line, accountant, terms)
 
 
-def _guaranteed(line: Line, accountant: Accountant, terms: Mapping[str, Any]) -> Line:
-    ceiling = line.budget or _budget("all", "", terms)
+def _proved(line: Line, accountant: Accountant, terms: Mapping[str, Any], amended: bool) -> Line:
+    """Say what is proved of a line: under its own ceiling, or at the whole budget's delta."""
     total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
-    epsilon, delta = accountant.stated(total, ceiling)
-    return Line(**{**vars(line), "epsilon": epsilon, "delta": delta})
+    whole = _budget("all", "", terms)
+    stated = accountant.stated(total, line.budget or whole, amended=amended)
+    proved = replace(line, epsilon=stated.epsilon, delta=stated.delta)
+    if line.budget is None:
+        return proved
+    left = accountant.left(total, line.budget)
+    return replace(proved, ceiling=stated.ceiling, remaining=left)
 
 
 def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:

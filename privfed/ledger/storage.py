@@ -10,32 +10,43 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256, sha512
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from privfed.errors import LedgerError
+from privfed.exchange.messages import Head
 from privfed.ledger.chain import GENESIS, Entry, Row, encode_body, fits, link
-from privfed.release import Head
+from privfed.ledger.packing import pack, unpack
 
 SCHEMA = (
     """CREATE TABLE entries (
     seq INTEGER PRIMARY KEY, time TEXT NOT NULL, event TEXT NOT NULL, principal TEXT NOT NULL,
-    request TEXT NOT NULL, body BLOB NOT NULL, payload BLOB NOT NULL, hash TEXT NOT NULL)""",
+    request TEXT NOT NULL, body BLOB NOT NULL, payload BLOB NOT NULL, hash TEXT NOT NULL,
+    packed INTEGER NOT NULL)""",
     """CREATE UNIQUE INDEX once ON entries (principal, request, event)
     WHERE request != '' AND event != 'refused'""",
+    """CREATE INDEX stateful ON entries (seq)
+    WHERE event IN ('reserved', 'block', 'counted', 'policy', 'failed')""",
     "CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
+#: Finds the last row that changed the state, by the index above.
+LAST_STATEFUL = (
+    "WHERE event IN ('reserved', 'block', 'counted', 'policy', 'failed') ORDER BY seq DESC LIMIT 1"
+)
+#: What of the state no row speaks for: the end of the chain.
+UNSPOKEN = frozenset(["tip"])
 #: Finds what was done for a request; the index above sees to it that nothing is done twice.
 BY_REQUEST = (
     "WHERE principal = ? AND request = ? AND request != '' AND event != 'refused' "
     "ORDER BY seq DESC LIMIT 1"
 )
-_COLUMNS = "seq, time, event, principal, request, body, payload, hash"
+_COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
 _LAST = "SELECT seq, hash, time FROM entries ORDER BY seq DESC LIMIT 1"
 _NO_ROWS: tuple[int, str, str] = (0, GENESIS, "")
 
@@ -56,6 +67,7 @@ class ChainFile:
         self,
         path: str | Path | None = None,
         clock: Callable[[], datetime] | None = None,
+        *,
         reading: bool = False,
     ) -> None:
         self.path = None if path is None else Path(path)
@@ -69,6 +81,9 @@ class ChainFile:
         self._last = self._durable = _NO_ROWS
         self._state: dict[str, Any] = {}
         self._changed: set[str] = set()
+        self._sum: int | None = None  # of the hashes of the state's values
+        self._hashes: dict[str, int] = {}
+        self._stale: set[str] = set()  # names whose hash is to be computed anew
         self._db = self._connect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -140,6 +155,7 @@ class ChainFile:
         if last[:2] != self._last[:2]:
             self._check_grown(last[0])
             self._state.clear()
+            self._forget_hashes()
             self._last = last
 
     def _check_grown(self, seq: int) -> None:
@@ -162,6 +178,7 @@ class ChainFile:
     def _rollback(self) -> None:
         self.undone()
         self._state.clear()
+        self._forget_hashes()
         self._changed.clear()
         self._last = self._durable
         if self._db.in_transaction:
@@ -172,6 +189,48 @@ class ChainFile:
             raise LedgerError(f"{self}: was opened before a fork; open it again in this process")
 
     # --- rows and state, inside a transaction --------------------------------------------------
+
+    @property
+    def following(self) -> int:
+        """The number that the next row gets."""
+        return self._last[0] + 1
+
+    @property
+    def last_time(self) -> str:
+        """When the last row was written."""
+        return self._last[2]
+
+    def append_stateful(
+        self,
+        event: str,
+        principal: str,
+        request: str,
+        body: dict[str, Any],
+        payload: bytes = b"",
+        time: str = "",
+    ) -> Head:
+        """Chain a row that the state changed with: it holds the digest of the state after it.
+
+        Whatever the row stands for must be put before.
+        """
+        facts = {**body, "state": self._digest()}
+        return self.append(event, principal, request, facts, payload, time)
+
+    def _digest(self) -> str:
+        """Digest of the state, hexadecimal; see :func:`digest_of`.
+
+        Each value's own hash is kept, so that a change costs one hash and a sum.
+        """
+        if self._sum is None:
+            self._hashes = {n: _hash(n, v) for n, v in self.state().items() if n not in UNSPOKEN}
+            self._sum = sum(self._hashes.values())
+            self._stale.clear()
+        for name in self._stale:
+            new = _hash(name, encode_body(self._state[name]))
+            self._sum += new - self._hashes.get(name, 0)
+            self._hashes[name] = new
+        self._stale.clear()
+        return _of_sum(self._sum)
 
     def append(
         self,
@@ -187,7 +246,10 @@ class ChainFile:
         facts = encode_body(body)
         row: Row = (seq + 1, time or self.now(), event, principal, request, facts, payload)
         digest = link(previous, row)
-        self._db.execute("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?)", (*row, digest))
+        stored, packed = pack(payload)
+        self._db.execute(
+            "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", (*row[:6], stored, digest, packed)
+        )
         self._last = (seq + 1, digest, row[1])
         self._changed.add("tip")
         return Head(seq + 1, digest)
@@ -213,6 +275,8 @@ class ChainFile:
         """Set a named value of the state; it is written when the transaction ends."""
         self._state[name] = value
         self._changed.add(name)
+        if name not in UNSPOKEN:
+            self._stale.add(name)
 
     def forget(self, prefix: str) -> None:
         """Remove the named values that begin so (they are about to be computed anew)."""
@@ -222,6 +286,11 @@ class ChainFile:
         for name in [name for name in self._state if name.startswith(prefix)]:
             del self._state[name]
             self._changed.discard(name)
+        self._forget_hashes()
+
+    def _forget_hashes(self) -> None:
+        self._sum, self._hashes = None, {}
+        self._stale.clear()
 
     def _decoded(self, name: str, value: bytes) -> Any:
         try:
@@ -262,7 +331,7 @@ class ChainFile:
         try:
             cursor = self._db.execute(f"SELECT {_COLUMNS} FROM entries {where}", values)
             while rows := cursor.fetchmany(512):
-                yield from rows
+                yield from map(_unpacked, rows)
         except sqlite3.Error as error:
             raise LedgerError(f"{self}: {error}") from None
 
@@ -318,6 +387,45 @@ class ChainFile:
         if not (sound and fits(previous, rows[0][:8])):
             raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
 
+    def check_state(self) -> None:
+        """Hold the stored state against the last row that it changed with: the same time always.
+
+        Raises:
+            LedgerError: something of it was removed, added or changed.
+        """
+        row = next(self.select(LAST_STATEFUL), None)
+        told = None if row is None else row.body.get("state")
+        if told != self._digest() if row is not None else set(self.state()) - UNSPOKEN:
+            raise LedgerError(
+                f"{self}: what it keeps of its totals does not follow from its entries; verify it, "
+                "and put it back from a copy"
+            )
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+def digest_of(state: Mapping[str, bytes]) -> str:
+    """Digest of a state, but for what no row speaks for, hexadecimal.
+
+    SHA-256 of the sum of its values' own hashes, so that it can be kept up to date value by value.
+    """
+    return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
+
+
+def _of_sum(total: int) -> str:
+    return sha256((total % 2**512).to_bytes(64, "big")).hexdigest()
+
+
+def _hash(name: str, value: bytes) -> int:
+    """A value of the state with its name, as a number of 512 bits."""
+    own = name.encode()
+    told = value if isinstance(value, bytes) else repr(value).encode()  # an editor's text, say
+    return int.from_bytes(sha512(len(own).to_bytes(8, "big") + own + told).digest(), "big")
+
+
+def _unpacked(stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A stored row with its payload as it was hashed."""
+    *columns, payload, digest, packed = stored
+    return (*columns, unpack(columns[0], payload, packed), digest)

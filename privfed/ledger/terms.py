@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from privfed import wire
 from privfed.errors import PolicyError
 from privfed.ledger.chain import encode_body
-from privfed.policy import Policy
+from privfed.privacy.policy import Policy
+from privfed.questions import wire
 
 
 def terms_digest(policy: Policy) -> str:
     """SHA-256 of what a policy shares with the data set's others."""
     return wire.digest(encode_body(policy.terms))
+
+
+def raised(held: dict[str, Any], terms: dict[str, Any]) -> bool:
+    """Whether a ceiling takes another one's place: no filter's was fixed in advance then."""
+    return any(held.get(key) != terms.get(key) for key in ("budget", "limit"))
 
 
 def check_countable(where: object, held: dict[str, Any], terms: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from privfed.accountant import Amount, plus
-from privfed.limit import WHOLE, Limit, scope
+from privfed.privacy.accountant import Amount, plus
+from privfed.privacy.limit import WHOLE, Limit, scope
 
 
 class Total:

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from privfed import plugins, wire
-from privfed.accountant import Accountant
+from privfed import plugins
 from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
 from privfed.ledger.chain import FORMAT, GENESIS, encode_body, fits
-from privfed.ledger.storage import SCHEMA, ChainFile
+from privfed.ledger.storage import SCHEMA, ChainFile, digest_of
+from privfed.ledger.terms import raised
 from privfed.ledger.total import Total, tracked
-from privfed.limit import ASPECTS, Limit
-from privfed.loss import Loss
-from privfed.policy import terms_of
-from privfed.release import Head
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.limit import ASPECTS, Limit
+from privfed.privacy.loss import Loss, covers
+from privfed.privacy.policy import terms_of
+from privfed.questions import wire
 
 _CHARGES = ("reserved", "block")
 #: A charge as far as totals go: its aspects in order, its amount, and its loss.
@@ -33,6 +36,7 @@ class _Charged(msgspec.Struct):
     """What a charging row says, as far as totals go."""
 
     kind: str
+    query: str
     loss: msgspec.Raw
     amount: tuple[str, ...]
     study: str = ""
@@ -52,7 +56,33 @@ class _Drawn(msgspec.Struct):
     """What a row says that draws on a block."""
 
     block: int
+    kind: str
+    query: str
     loss: msgspec.Raw
+
+
+class _Replied(msgspec.Struct):
+    """What the row of a release or a failure says."""
+
+    query: str
+
+
+class _Noise(msgspec.Struct):
+    law: str
+    parameter: float
+
+
+class _Part(msgspec.Struct):
+    noise: _Noise | None = None
+
+
+class _Release(msgspec.Struct):
+    """What a release's own bytes say, as far as a charge speaks of it."""
+
+    request: str
+    kind: str
+    query: str
+    parts: dict[str, _Part]
 
 
 class _Adopted(msgspec.Struct):
@@ -63,7 +93,31 @@ class _Adopted(msgspec.Struct):
     study: str
 
 
+class _Spoken(msgspec.Struct):
+    """What a row says of the state after it."""
+
+    state: str
+
+
 _READ_CHARGE = msgspec.json.Decoder(_Charged)
+_READ_STATE = msgspec.json.Decoder(_Spoken)
+_READ_RELEASE = msgspec.msgpack.Decoder(_Release)
+_STATEFUL = frozenset(["reserved", "block", "counted", "policy", "failed"])
+#: How a law's noise is called in a release.
+_NOISES = {"laplace": "laplace", "gaussian": "gaussian", "randomized-response": "flip"}
+
+
+@lru_cache(maxsize=4096)
+def _laws(loss: bytes) -> frozenset[tuple[str, float]] | None:
+    """The noise that a release must tell of, by law and parameter; none where that is not known.
+
+    A repeated answer was charged for earlier, and an unprotected one has no law.
+    """
+    laws = Loss.from_dict(msgspec.json.decode(loss)).laws
+    if not laws or any(law[0] not in _NOISES for law in laws):
+        return None
+    told = {"randomized-response": 1}
+    return frozenset((_NOISES[law[0]], float(Fraction(law[told.get(law[0], 2)]))) for law in laws)
 
 
 def verify(file: ChainFile, published: Sequence[Head] = ()) -> Head:
@@ -133,6 +187,8 @@ class _Walk:
         self.state: dict[str, Any] = {}
         self.limits: tuple[Limit, ...] = ()
         self.blocks: dict[int, tuple[int, bytes]] = {}
+        self.open: dict[tuple[str, str], tuple[str, str, bytes]] = {}
+        self.spoken = ""
 
     def step(self, row: tuple[Any, ...]) -> None:
         """Check one row against the one before."""
@@ -152,11 +208,15 @@ class _Walk:
         if event in _CHARGES:
             self._charge(_READ_CHARGE.decode(row[5]), row)
         elif event == "drawn":
-            self._draw(msgspec.json.decode(row[5], type=_Drawn))
+            self._draw(msgspec.json.decode(row[5], type=_Drawn), row)
+        elif event in ("released", "failed"):
+            self._answer(msgspec.json.decode(row[5], type=_Replied), row)
         elif event == "policy":
             self._adopt(msgspec.json.decode(row[5], type=_Adopted))
         elif event == "counted":
             self.state["charged"] = self.seq
+        if event in _STATEFUL:
+            self.spoken = _READ_STATE.decode(row[5]).state
 
     def _charge(self, charge: _Charged, row: tuple[Any, ...]) -> None:
         key = charge.key(row[3], row[1])
@@ -164,17 +224,42 @@ class _Walk:
         self.state["charged"] = self.seq
         if row[2] == "block":
             self.blocks[self.seq] = (charge.count, key[2])
+        else:
+            self.open[row[3], row[4]] = (charge.kind, charge.query, key[2])
         if charge.accountant:
             self.state["accountant"] = charge.accountant
 
-    def _draw(self, drawn: _Drawn) -> None:
+    def _draw(self, drawn: _Drawn, row: tuple[Any, ...]) -> None:
         left, loss = self.blocks.get(drawn.block, (0, b""))
         if left < 1 or loss != bytes(drawn.loss):
             raise LedgerError(f"{self.file}: entry {self.seq} draws what was not reserved")
         self.blocks[drawn.block] = (left - 1, loss)
+        self.open[row[3], row[4]] = (drawn.kind, drawn.query, loss)
+
+    def _answer(self, reply: _Replied, row: tuple[Any, ...]) -> None:
+        """A reply answers one charge of the same question, and its noise is what was charged for."""
+        kind, query, loss = self.open.pop((row[3], row[4]), ("", "", b""))
+        if not query or query != reply.query:
+            raise LedgerError(f"{self.file}: entry {self.seq} answers what was not charged")
+        if row[2] == "failed":
+            self.state[f"failed:{kind}"] = self.state.get(f"failed:{kind}", 0) + 1
+        elif row[6]:
+            self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], _laws(loss))
+
+    def _check_noise(
+        self, release: _Release, query: str, request: str, laws: frozenset[tuple[str, float]] | None
+    ) -> None:
+        """Hold a release's own words on its question and noise against what was charged."""
+        noises = {(p.noise.law, p.noise.parameter) for p in release.parts.values() if p.noise}
+        told = release.query == query and release.request == request
+        if not told or (laws is not None and noises != laws):
+            raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:
         terms = terms_of(row.policy)
+        held = self.state.get("terms")
+        if "charged" in self.state and held is not None and raised(held["terms"], terms):
+            self.state["amended"] = True
         self.limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
         self.state[f"policy:{row.study}"] = row.digest
         self.state["terms"] = {"digest": wire.digest(encode_body(terms)), "terms": terms}
@@ -189,6 +274,8 @@ class _Walk:
             self.state[f"total:{name}"] = total
         expected = {name: encode_body(value) for name, value in self.state.items()}
         stored = self.file.state()
+        if self.spoken != (digest_of(expected) if self.spoken else ""):
+            raise LedgerError(f"{self.file}: its last charge does not speak for its totals")
         for name in sorted({*expected, *stored}):
             if expected.get(name) != stored.get(name):
                 raise LedgerError(f"{self.file}: its {name!r} does not follow from its entries")
@@ -202,8 +289,10 @@ class _Walk:
             return
         accountant: Accountant = plugins.load("accountants", name)()
         for _, amount, loss in self.charges:
-            cost = accountant.cost(Loss.from_dict(msgspec.json.decode(loss)))
-            if tuple(map(str, cost)) != amount:
+            charged = Loss.from_dict(msgspec.json.decode(loss))
+            if not covers(charged):
+                raise LedgerError(f"{self.file}: a loss is smaller than that of its own noise")
+            if tuple(map(str, accountant.cost(charged))) != amount:
                 raise LedgerError(f"{self.file}: a charge does not add what its loss costs")
 
 

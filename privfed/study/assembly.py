@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from privfed import __version__
 from privfed.errors import InputError
-from privfed.policy import Policy
+from privfed.privacy.policy import Policy
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
@@ -41,7 +41,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
         overwrite: whether an earlier output there may be replaced.
         attacked: whether to run the attacks as well.
     """
-    with written_whole(out, overwrite) as folder:
+    with written_whole(out, overwrite=overwrite) as folder:
         stamp, prepared = _stamp(study), simulation.prepare(study)
         rehearse(study, prepared.schema)
         output = Output(folder)

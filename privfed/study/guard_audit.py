@@ -6,32 +6,57 @@ against what it claims to cost. A passed audit proves nothing; a failed one conv
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
-from privfed.finding import Finding
+from privfed.attacks.finding import Finding
 from privfed.learners.base import Planned
-from privfed.mechanism import Guarded, Mechanism, joint
-from privfed.named import mechanism_of
-from privfed.noise import Noise
-from privfed.part import PartType
-from privfed.policy import Guard, Policy
-from privfed.schema import Schema
-from privfed.shield import assign
-from privfed.study.price import guarded_under
-from privfed.testing.audit import audit
+from privfed.owner.guards import assign, bounded_under
+from privfed.privacy.mechanism import joint
+from privfed.privacy.noise import Noise
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import mechanism_of
+from privfed.study.group_audit import audit_guarded
+from privfed.study.mechanism_audit import Group
+from privfed.tables.schema import Schema
 
 #: How often all audits of one policy together may convict an innocent mechanism.
 FAMILY_WISE = 0.01
-#: Outputs of one audit, half of them under each input.
-TRIALS = 40_000
+#: Outputs of one audit, about half of them under each input: on one cell, which is fast, and on the
+#: real group.
+TRIALS, GROUP_TRIALS = 40_000, 6_000
 #: Where a claim in rho is stated, if the policy has no delta of its own.
 DELTA = Fraction(1, 10**5)
 
-#: A mechanism at work: itself, its spend, and how far a record moves its input, in grid units (of
-#: bits: how many of them one unit can change).
-Use = tuple[Mechanism, Fraction, int]
+
+@dataclass(frozen=True)
+class Use:
+    """A guard at work on one planned question.
+
+    Args:
+        kind: the question's kind.
+        guard: the guard.
+        group: the parts that it protects, with their bounds.
+        spend: what one release spends.
+    """
+
+    kind: str
+    guard: Guard
+    group: Group
+    spend: Fraction
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for uses that differ in the number of cells alone."""
+        parts = tuple((n, g.part.type, g.part.grid, g.bound) for n, g in self.group.items())
+        return self.guard.called, repr(self.guard.to_dict().get("options")), self.spend, parts
+
+    @property
+    def cells(self) -> int:
+        """How many cells the guard protects."""
+        return sum(bounded.part.size for bounded in self.group.values())
 
 
 def audit_guards(
@@ -46,55 +71,41 @@ def audit_guards(
         noise: where noise comes from; secure unless a test injects its own.
 
     Returns:
-        one finding for each mechanism, spend and sensitivity: the epsilon that the outputs prove at
-        least, out of the claimed one; ``"breach"`` where they refute it.
+        one finding for each mechanism, spend and group of bounds: the epsilon that the outputs prove
+        at least, out of the claimed one; ``"breach"`` where they refute it.
     """
-    uses = {_key(use): (use, kind) for use, kind in _uses(plan, schema, policy)}
+    uses: dict[tuple[object, ...], Use] = {}
+    for use in _uses(plan, schema, policy):
+        known = uses.get(use.key)
+        if known is None or use.cells > known.cells:
+            uses[use.key] = use
     delta = DELTA if policy.budget is None or not policy.budget.delta else policy.budget.delta
+    found = [
+        audit_guarded(
+            partial(mechanism_of, use.guard),
+            use.group,
+            use.spend,
+            delta=float(delta),
+            trials=(TRIALS, GROUP_TRIALS),
+            alpha=FAMILY_WISE / len(uses),
+            noise=noise,
+        )
+        for use in uses.values()
+    ]
     return [
-        _audit(use, kind, float(delta), FAMILY_WISE / len(uses), noise)
-        for use, kind in uses.values()
+        replace(finding, releases=(use.kind,))
+        for finding, use in zip(found, uses.values(), strict=True)
     ]
 
 
-def _audit(use: Use, kind: str, delta: float, alpha: float, noise: Noise | None) -> Finding:
-    mechanism, spend, steps = use
-    found = audit(
-        mechanism,
-        spend,
-        delta=delta if mechanism.currency == "rho" else 0.0,
-        steps=steps,
-        trials=TRIALS,
-        alpha=alpha,
-        noise=noise,
-    )
-    return Finding(**{**vars(found), "releases": (kind,)})
-
-
-def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> list[tuple[Use, str]]:
-    found = []
+def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[Use]:
+    """Every use of a guard that adds noise to what a record can change."""
     for planned in plan:
         guards = policy.guards.get(planned.query.kind, ())
         parts = planned.query.parts(schema)
         for guard, names in zip(guards, assign(guards, parts), strict=True):
-            group = {name: guarded_under(parts[name], policy) for name in names}
-            spend = guard.amount(planned.spend)
-            found += [(use, planned.query.kind) for use in _use(guard, spend, group)]
-    return found
-
-
-def _use(guard: Guard, spend: Fraction, group: Mapping[str, Guarded]) -> list[Use]:
-    """The guard's use, if it is one of noise."""
-    mechanism = mechanism_of(guard)
-    if not group or mechanism.currency is None or not mechanism.supports(group):
-        return []
-    bound = joint(group)
-    numbers = all(guarded.part.type != PartType.BITS for guarded in group.values())
-    euclidean = mechanism.currency == "rho" and numbers
-    steps = math.isqrt(bound.l2_squared) if euclidean else bound.l1
-    return [(mechanism, spend, steps)] if steps else []
-
-
-def _key(use: Use) -> tuple[str, Fraction, int]:
-    mechanism, spend, steps = use
-    return mechanism.name, spend, steps
+            group = {name: bounded_under(parts[name], policy) for name in names}
+            mechanism = mechanism_of(guard)
+            noisy = mechanism.currency is not None and mechanism.supports(group)
+            if group and noisy and joint(group).l1:
+                yield Use(planned.query.kind, guard, group, guard.amount(planned.spend))

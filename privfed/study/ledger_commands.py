@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from privfed.errors import InputError
-from privfed.exact import text
+from privfed.exact import shown, text
+from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
-from privfed.release import Head
 
 
 def is_database(path: Path) -> bool:
@@ -63,7 +63,11 @@ def _row(line: Line) -> str:
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
     parts = [f"{name} {text(s)} spent + {text(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None:
-        parts.append(f"(epsilon {float(line.epsilon):.6g}, delta {float(line.delta):.3g})")
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far, delta {float(line.delta):.3g}")
+    if line.ceiling is not None:
+        parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None:
         parts.append(f"epsilon {float(line.remaining):.6g} remaining")
+    if not line.secure:
+        parts.append("TEST NOISE, which protects nobody")
     return f"{named}: {line.releases} charges; " + "; ".join(parts)

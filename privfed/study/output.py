@@ -4,7 +4,8 @@ FOLDER/study.toml                     the study as run
 FOLDER/data.stamp                     when the data were last written, so that attacks know them again
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
-FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner
+FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner, and beside it in
+                                      <client>.secret, not to be published, its secret
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
 FOLDER/<policy>/findings.json         what the attacks achieved, and which do not apply (simulation)
@@ -27,8 +28,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.exchange.messages import Head
+from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
-from privfed.release import Head, Transcript
 from privfed.study import Study
 
 STUDY = "study.toml"
@@ -37,7 +39,7 @@ CONTENTS = ".privfed"
 
 
 @contextmanager
-def written_whole(folder: str | Path, overwrite: bool = False) -> Iterator[Path]:
+def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Give a temporary sibling to write into; it takes the folder's place only if all went well.
 
     Args:

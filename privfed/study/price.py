@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from privfed.accountant import Accountant, Amount
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.learners.base import Planned
-from privfed.limit import Limit
-from privfed.loss import Loss
-from privfed.mechanism import Guarded
-from privfed.named import accountant_of, mechanism_of
-from privfed.part import Part
-from privfed.policy import Guard, Policy
-from privfed.schema import Schema
-from privfed.shield import assign
+from privfed.owner.guards import assign, bounded_under
+from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.limit import Limit
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import accountant_of, mechanism_of
+from privfed.questions.part import Part
+from privfed.questions.query import LocalEffect
+from privfed.reports.account import in_words
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Line:
     Args:
         kind: the kind of query.
         parts: the parts it protects; empty for what the policy refuses or withholds.
-        mechanism: what protects them; empty for what nobody guards.
+        mechanism: what protects them; ``"stays"`` for a local effect, of which nothing leaves; empty
+            for what nobody guards.
         times: the most often it will be answered: as often as planned, or as the guard allows.
         loss: what one answer costs, or none where nothing is released.
         together: whether ``loss`` is of all answers together, as many as it buys.
@@ -158,6 +160,8 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
     if query.kind not in policy.guards:
         return [Line(query.kind, (), "", times, None)]
     parts, guards = query.parts(schema), policy.guards[query.kind]
+    if isinstance(query, LocalEffect):
+        return [Line(query.kind, (), "stays", times, Loss.free())]
     unknown = sorted({name for guard in guards for name in guard.parts} - {*parts, "*"})
     if unknown:
         raise PolicyError(
@@ -175,7 +179,7 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
     kind, times = planned.query.kind, planned.times
     mechanism, amount = mechanism_of(guard), guard.amount(planned.spend)
     times = times if guard.times is None else min(times, guard.times)
-    group = {name: guarded_under(part, policy) for name, part in parts.items()}
+    group = {name: bounded_under(part, policy) for name, part in parts.items()}
     if mechanism.name == "refuse":
         return Line(kind, (), mechanism.name, times, None)
     if not mechanism.supports(group):
@@ -183,15 +187,8 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
-    cost = mechanism.cost(group, amount)
+    cost = mechanism.price(group, amount).loss
     return Line(kind, tuple(parts), mechanism.name, times, cost, planned.together)
-
-
-def guarded_under(part: Part, policy: Policy) -> Guarded:
-    """A part with its bound under the policy's unit, relation and cap."""
-    if part.sensitivity is None:
-        return Guarded(part, None)
-    return Guarded(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
 
 
 def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
@@ -202,3 +199,30 @@ def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
     except UnsupportedLoss as error:
         raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
     return tuple(a + b * line.times for a, b in zip(total, one, strict=True))
+
+
+def priced(price: Price) -> str:
+    """A price as a table: what is asked, how often, and what it costs at most."""
+    total = (
+        f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
+        if price.epsilon is None
+        else f"at most epsilon {float(price.epsilon):.4g}"
+        + (f" at delta {float(price.delta):.0e}" if price.delta else "")
+    )
+    exceeded = (() if price.fits else ("the budget",)) + price.over
+    over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
+    lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
+    for line in price.lines:
+        what = line.mechanism or "not in the policy"
+        times = "any" if line.together else f"x{line.times}"
+        lines.append(
+            f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
+        )
+    return "\n".join(lines)
+
+
+def _cost(line: Line) -> str:
+    if line.loss is None:
+        return "refused"
+    cost = in_words(line.loss)
+    return f"up to {cost} in all, as many questions as that buys" if line.together else cost

@@ -17,13 +17,13 @@ import msgspec
 from privfed import plugins
 from privfed.errors import PolicyError, StudyError
 from privfed.learners.base import FederatedLearner
-from privfed.learners.rule_search import RuleSearch
-from privfed.named import kinds_of, mechanism_of
-from privfed.policy import Guard, Policy
-from privfed.schema import Schema
+from privfed.learners.cohort import CohortLearner
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.price import Price, price
-from privfed.toml_file import naming
+from privfed.tables.schema import Schema
+from privfed.tables.toml_file import naming
 
 
 def rehearse(study: Study, schema: Schema) -> list[Price]:
@@ -43,9 +43,9 @@ def rehearse(study: Study, schema: Schema) -> list[Price]:
     prices = []
     for choice, model in zip(study.policies, models, strict=True):
         with naming(f"policy {choice.name!r}"):
-            adopted = policy(choice, model, study.folder)
+            adopted = policy(choice, model, schema, study.folder)
             _build(adopted)
-            prices.append(price(model.plan(schema), schema, adopted))
+            prices.append(price(model.plan(schema, adopted), schema, adopted))
     return prices
 
 
@@ -66,12 +66,12 @@ def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearne
     choice = study.learner if policy is None else study.learner_under(policy.name)
     made = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
-    if cohort and not isinstance(made, RuleSearch):
+    if cohort and not isinstance(made, CohortLearner):
         raise StudyError(
             f"learner {choice.name!r} does not learn from a cohort's rules; write "
             'name = "RuleSearch" under [learner], or another source'
         )
-    if isinstance(made, RuleSearch) and not cohort:
+    if isinstance(made, CohortLearner) and not cohort:
         raise StudyError(
             f"learner {choice.name!r} learns from a cohort's rules; write "
             'source = "rules/" under [data] and partition = "cohort" under [clients]'
@@ -120,30 +120,40 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
     return typed
 
 
-def policy(choice: PolicyChoice, model: FederatedLearner, folder: Path) -> Policy:
+def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
     """Build the policy that a study names, for its learner.
 
     Raises:
         StudyError: the learner's policy takes no such parameter.
     """
     if choice.base.endswith(".toml"):
-        return Policy.from_toml(folder / choice.base).renamed(choice.name)
+        return _protecting(Policy.from_toml(folder / choice.base), choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":
         propose = partial(strict, model)
     elif choice.base == "private":
         params = _typed(params, model.private, f"policy {choice.name!r}")
-        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta)
+        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta, schema=schema)
     try:
         signature(propose).bind(**params)
     except TypeError:
-        known = [name for name in signature(propose).parameters if name not in ("epsilon", "delta")]
+        known = [name for name in signature(propose).parameters if name not in _OURS]
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    return propose(**params).renamed(choice.name)
+    return _protecting(propose(**params), choice)
+
+
+def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
+    """A policy under the study's own name for it, and over the unit that the study names."""
+    unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
+    return replace(proposed, name=choice.name, unit=unit, cap=cap)
+
+
+#: Arguments of a learner's private policy that a study sets by keys of their own.
+_OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,28 +18,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import clients
-from privfed.cohort import CohortDisclosure
-from privfed.data import Dataset, bundled, columns, load, no_source
-from privfed.data import public_schema as schema_of
-from privfed.disclosure import Disclosure
-from privfed.errors import NobodyAnswered, Note, StudyError
-from privfed.finding import Finding
-from privfed.learners.base import FederatedLearner
-from privfed.learners.rule_search import RuleSearch
-from privfed.local import LocalDisclosure
-from privfed.noise import TestNoise
-from privfed.policy import Policy
-from privfed.query import Query
-from privfed.records import Records
-from privfed.release import Release, Reply, Transcript
-from privfed.schema import Schema
+from privfed.attacks.finding import Finding
+from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.exchange.answers import distinct
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.messages import Reply
+from privfed.exchange.transcript import Transcript
+from privfed.federation.cohort import CohortDisclosure
+from privfed.federation.local import LocalDisclosure
+from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.learners.cohort import CohortLearner
+from privfed.learners.saved import save
+from privfed.privacy.noise import TestNoise
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
-from privfed.study.metrics import measure
+from privfed.study.metrics import measure, measure_own
 from privfed.study.output import Output
 from privfed.study.rehearsal import attacks_of, learner, policy
+from privfed.tables import division as clients
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+from privfed.tables.sources import Dataset, bundled, columns, load, no_source
+from privfed.tables.sources import public_schema as schema_of
 
 Progress = Callable[[int], object]
 
@@ -86,7 +90,9 @@ class Prepared:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """Utility on the held-out records."""
+        """Utility on the held-out records; of a personal learner, client by client."""
+        if isinstance(model, PersonalLearner):
+            return measure_own(model, self.train, self.test, schema, self.owner)
         return measure(model, self.train, self.test, schema)
 
     def facts(self) -> dict[str, Any]:
@@ -113,7 +119,7 @@ AnyPrepared = Prepared | PreparedCohort
 def prepare(study: Study) -> AnyPrepared:
     """Load what a study is about: a cohort's rules, or a table with its owners."""
     model = learner(study)
-    if isinstance(model, RuleSearch):
+    if isinstance(model, CohortLearner):
         return cohort_study.prepare(study, model)
     return divide(study)
 
@@ -181,19 +187,22 @@ class Watched(Disclosure):
     def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
         self.clients, self.schema = inner.clients, inner.schema
         self.people = inner.people if isinstance(inner, CohortDisclosure) else None
-        self.asked = self.rounds = self.released = 0
+        self.asked = self.rounds = 0
         self._inner, self._progress = inner, progress
 
     def _ask(
-        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        replies = self._inner._ask(queries, clients, spend)
-        self.asked, self.rounds = self.asked + len(queries), self.rounds + 1
-        self.released += sum(
-            isinstance(reply, Release) for several in replies.values() for reply in several
-        )
-        self._progress(len(queries))
+        replies = self._inner._ask(questions, spend)
+        asked = len(distinct(questions))
+        self.asked, self.rounds = self.asked + asked, self.rounds + 1
+        self._progress(asked)
         return replies
+
+    def _offers(
+        self, query: Query, clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[str]:
+        return self._inner.offers(query, clients, spend=spend)
 
 
 def run(
@@ -201,7 +210,7 @@ def run(
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
-    adopted = policy(choice, model, study.folder)
+    adopted = policy(choice, model, prepared.schema, study.folder)
     folder = output.policy(choice.name)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
@@ -209,7 +218,7 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            metrics = _learn(prepared, model, Watched(federation, progress))
+            metrics = _learn(prepared, model, Watched(federation, progress), federation.shelves)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
@@ -220,7 +229,7 @@ def run(
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
-        output.write(choice.name, "model.json", model.to_dict())
+        save(model, folder / "model.json")
 
 
 def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
@@ -246,17 +255,25 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     """Audit the noise mechanisms that one policy relies on; no record is read."""
     study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
-    adopted = policy(choice, model, study.folder)
-    return audit_guards(model.plan(prepared.schema), prepared.schema, adopted, noise)
+    adopted = policy(choice, model, prepared.schema, study.folder)
+    plan = model.plan(prepared.schema, adopted)
+    return audit_guards(plan, prepared.schema, adopted, noise)
 
 
-def _learn(prepared: AnyPrepared, model: FederatedLearner, federation: Watched) -> dict[str, Any]:
+def _learn(
+    prepared: AnyPrepared,
+    model: FederatedLearner,
+    federation: Watched,
+    shelves: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
     before = perf_counter()
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
-        if not federation.released:
-            raise NobodyAnswered("every question was refused or failed; the ledgers say why")
+        if isinstance(model, PersonalLearner):
+            for client, shelf in shelves.items():
+                with suppress(InputError):  # a client that keeps no model is told of in the metrics
+                    model.take_home(client, shelf)
         metrics |= prepared.score(model, federation.schema)
     except NobodyAnswered as silence:
         metrics["stopped"] = str(silence)
@@ -280,8 +297,14 @@ def _schema_file(study: Study, path: str, target: str | None) -> Schema:
 
 def _with_schema(study: Study, dataset: Dataset) -> Dataset:
     if study.data.schema is not None:
-        return replace(dataset, schema=_schema_file(study, study.data.schema, dataset.target))
+        file = _schema_file(study, study.data.schema, dataset.target)
+        dataset = replace(dataset, schema=file)
     private = [choice.name for choice in study.policies if choice.base == "private"]
+    if private and dataset.schema is not None and dataset.schema.inferred:
+        raise StudyError(
+            f"policy {private[0]!r} needs a public schema, and {study.data.schema} was read off the "
+            "data, a release without any guarantee; put public bounds there and remove inferred = true"
+        )
     if private and dataset.schema is None:
         raise StudyError(
             f"policy {private[0]!r} needs a public schema, for bounds read off the data are a "

@@ -16,10 +16,11 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 import tomli_w
 
-from privfed.clients import check_alpha, named
 from privfed.errors import StudyError
 from privfed.exact import exact
-from privfed.toml_file import naming, read_toml
+from privfed.questions.part import Unit
+from privfed.tables.division import check_alpha, named
+from privfed.tables.toml_file import naming, read_toml
 
 T = TypeVar("T")
 Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
@@ -101,6 +102,9 @@ class PolicyChoice:
         block: how many equal charges a ledger reserves at once; long trainings wait less for their
             disks, and what is left of the last block counts as spent.
         learner: what learns under this policy instead of the study's learner: a baseline, say.
+        unit: what the guarantee protects, instead of what the base says: ``record``, ``individual``
+            (the person that ``[data] individual`` names) or ``client``.
+        cap: the most records of one such unit that are used.
     """
 
     name: str
@@ -110,6 +114,8 @@ class PolicyChoice:
     params: dict[str, Any] = field(default_factory=dict)
     block: int = 1
     learner: LearnerChoice | None = None
+    unit: Unit | None = None
+    cap: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -143,6 +149,9 @@ class Study:
         attacks: plugins' names; ``"*"`` is every installed one that finds something to work on.
         seed: decides partition, held-out part and the learner's own chance; never the noise.
         noise: ``secure``, or ``test`` for repeatable noise that protects nobody and is marked so.
+        together: whether all its policies count as carried out on the same records, so that only
+            their composed total holds; otherwise they are alternatives in a simulation.
+        runs: how often each policy is run, with fresh noise each time; one run is one draw.
         folder: where relative paths start.
     """
 
@@ -154,6 +163,8 @@ class Study:
     attacks: tuple[str, ...] = ("*",)
     seed: int = 0
     noise: Literal["secure", "test"] = "secure"
+    together: bool = False
+    runs: int = 1
     folder: Path = Path()
 
     @classmethod
@@ -167,7 +178,7 @@ class Study:
     @classmethod
     def built_in(cls, name: str = BUILT_IN) -> Study:
         """Read a study that is installed with privfed."""
-        with as_file(files("privfed") / "studies" / f"{name}.toml") as path:
+        with as_file(files("privfed.study") / "built_in" / f"{name}.toml") as path:
             return cls.from_toml(path)
 
     @classmethod
@@ -175,12 +186,12 @@ class Study:
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
         """Read plain data."""
-        known = {"name", "data", "clients", "learner", "policy", "attacks", "seed", "noise"}
-        _known(plain, known, where)
+        top = {name.name for name in fields(_Top)}
+        _known(plain, top | {"data", "clients", "learner", "policy"}, where)
         for key in ("name", "data", "clients", "learner", "policy"):
             if key not in plain:
                 raise StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it")
-        rest = {key: plain[key] for key in ("name", "attacks", "seed", "noise") if key in plain}
+        rest = {key: plain[key] for key in sorted(top) if key in plain}
         study = cls(
             **_typed(rest, _Top, where),
             data=_section(plain["data"], DataChoice, f"{where}, [data]"),
@@ -191,6 +202,8 @@ class Study:
         )
         if study.seed < 0:
             raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
+        if study.runs < 1:
+            raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
         _check_data(study.data, where)
         _check_clients(study.clients, where)
         _check_cohort(study, where)
@@ -208,6 +221,8 @@ class Study:
             "name": self.name,
             "seed": self.seed,
             "noise": self.noise,
+            "together": self.together,
+            "runs": self.runs,
             "attacks": list(self.attacks),
             "data": _plain(data),
             "clients": _plain(self.clients),
@@ -250,6 +265,8 @@ class _Top:
     attacks: tuple[str, ...] = ("*",)
     seed: int = 0
     noise: Literal["secure", "test"] = "secure"
+    together: bool = False
+    runs: int = 1
 
 
 _EXAMPLES = {

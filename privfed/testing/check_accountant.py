@@ -15,9 +15,9 @@ import numpy as np
 from scipy import stats
 from scipy.special import log_ndtr
 
-from privfed.accountant import Accountant, Amount, Budget
 from privfed.errors import UnsupportedLoss
-from privfed.loss import Loss
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.loss import Loss
 from privfed.testing.conformance import Check, run_checks
 
 #: Losses that an accountant may be given: pure, zCDP, approximate.

@@ -10,23 +10,29 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
-from privfed.disclosure import Disclosure, ReplayDisclosure
-from privfed.errors import NobodyAnswered
-from privfed.gate import Gate
-from privfed.learners.base import FederatedLearner
-from privfed.local import LocalDisclosure
-from privfed.policy import Policy
-from privfed.records import Records
+from privfed.errors import InputError, NobodyAnswered, PolicyError
+from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
+from privfed.federation.local import LocalDisclosure
+from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.owner.gate import Gate
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.records import Records
 from privfed.testing.conformance import Check, run_checks
 
 #: Epsilon of the private policy that a learner is tried under.
 EPSILON = 4
+#: Largest share of the best constant's error that a learner may have on what it learnt from.
+LEARNS = 0.95
+#: Pairs of neighbours that each of its questions is tried on, for each relation.
+EXAMPLES = 15
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,10 @@ class Bench:
     def policies(self) -> list[Policy]:
         """What the learner proposes: baselines have no private way."""
         published = self.learner.published()
-        return [published] if self.learner.baseline else [published, self.learner.private(EPSILON)]
+        if self.learner.baseline:
+            return [published]
+        schema = self.federate(published).schema
+        return [published, self.learner.private(EPSILON, schema=schema)]
 
     @property
     def kinds(self) -> set[str]:
@@ -99,6 +108,27 @@ def check_parameters(bench: Bench) -> None:
     assert not [name for name in vars(bench.fresh()) if name.endswith("_")]
 
 
+def check_parameter_limits(bench: Bench) -> None:
+    """Every parameter says what it may be; anything else is told by its name, in one line."""
+    schema = bench.federate(bench.learner.published()).schema
+    for name in bench.learner.get_params(deep=False):
+        learner = bench.fresh().set_params(**{name: object()})
+        told = refusal(partial(learner.check, schema), f"{name} may be anything")
+        assert f" {name} must be " in told, f"of {name} it says: {told}"
+
+
+def refusal(call: Callable[[], object], accepted: str) -> str:
+    """The one line of the InputError that a call raises; an AssertionError where it raises none."""
+    try:
+        call()
+    except InputError as error:
+        assert "\n" not in str(error), f"more than one line: {error}"
+        return str(error)
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__} instead of an InputError") from error
+    raise AssertionError(accepted)
+
+
 def check_unfitted(bench: Bench) -> None:
     """An unfitted learner says that it is."""
     try:
@@ -121,6 +151,29 @@ def check_predictions(bench: Bench) -> None:
     assert predicted.shape[0] == len(bench.x)
     assert not pd.isna(predicted).any()
     assert np.array_equal(predicted, learner.predict(bench.x.copy()))
+
+
+def check_manners(bench: Bench) -> None:
+    """It knows its features, refuses tables and strangers, and is a regressor or a classifier."""
+    learner, federation = bench.fitted()
+    assert learner.n_features_in_ == len(federation.schema.features)
+    assert list(learner.feature_names_in_) == list(federation.schema.names)
+    assert is_regressor(learner) != is_classifier(learner), "neither a regressor nor a classifier"
+    refusal(lambda: bench.fresh().fit(bench.x), "it fits a table")  # type: ignore[arg-type]
+    refusal(lambda: learner.predict(bench.x, client="a stranger"), "it predicts for a stranger")
+
+
+def check_saves(bench: Bench) -> None:
+    """A model read back from JSON predicts the same to the bit, and is refused where damaged."""
+    learner, _ = bench.fitted()
+    text = plain(learner)
+    again = type(learner).from_dict(json.loads(text))
+    assert np.array_equal(np.asarray(again.predict(bench.x)), np.asarray(learner.predict(bench.x)))
+    assert plain(again) == text, "what is saved again differs"
+    damaged: list[dict[str, object]] = [{"format": "2"}, {"learner": "Another"}, {"schema": {}}]
+    for damage in damaged:
+        model = json.loads(text) | damage
+        refusal(partial(type(learner).from_dict, model), f"it reads a model with {damage}")
 
 
 def check_policies(bench: Bench) -> None:
@@ -165,7 +218,7 @@ def check_plan(bench: Bench) -> None:
     for policy in bench.policies():
         _, federation = bench.fitted(policy)
         planned: Counter[str] = Counter()
-        for line in bench.learner.plan(federation.schema):
+        for line in bench.learner.plan(federation.schema, policy):
             planned[line.query.kind] += line.times
         for client in federation.clients:
             asked = Counter(entry.kind for entry in federation.transcript().of(client=client))
@@ -190,11 +243,13 @@ def check_replay(bench: Bench) -> None:
 
 
 def check_silence(bench: Bench) -> None:
-    """Where every client refuses, a typed error or a model without their help, no other end."""
+    """Where every client refuses, a typed error that says so, and no model of nothing."""
     try:
         bench.fresh().fit(bench.federate(Policy({})))
     except NobodyAnswered as error:
         assert str(error)
+        return
+    raise AssertionError("it learned from nothing at all")
 
 
 def check_model_is_plain(bench: Bench) -> None:
@@ -215,6 +270,53 @@ def check_holds_no_records(bench: Bench) -> None:
     assert not held, f"it holds {', '.join(held)}"
 
 
+def check_learns(bench: Bench) -> None:
+    """On the very records it learnt from it errs less than the best constant, by a twentieth.
+
+    Mean squared error, or the share of wrong classes; each client's own model where there is one.
+    """
+    learner, federation = bench.fitted()
+    wanted, found = [], []
+    for client, gate in federation.gates.items():
+        records = gate._view.records
+        if isinstance(learner, PersonalLearner):
+            learner.take_home(client, federation.shelves[client])
+        found.append(np.asarray(learner.predict(records.x, client=client)))
+        wanted.append(records.target)
+    error, constant = _errors(learner, np.concatenate(found), np.concatenate(wanted))
+    assert error <= LEARNS * constant, f"it errs by {error:.3g}, a constant by {constant:.3g}"
+
+
+def _errors(
+    learner: FederatedLearner, found: np.ndarray, wanted: np.ndarray
+) -> tuple[float, float]:
+    """The predictions' error and the best constant's."""
+    if not is_classifier(learner):
+        return float(np.mean((found - wanted) ** 2)), float(np.var(wanted))
+    classes = np.asarray(learner.classes_)
+    right = float(np.mean(found == classes[wanted.astype(int)]))
+    return 1 - right, 1 - float(np.bincount(wanted.astype(int)).max() / len(wanted))
+
+
+def check_queries(bench: Bench) -> None:
+    """Every kind of question that it asks keeps the queries' contract (this needs hypothesis)."""
+    from privfed.testing.check_query import check_query  # the other checks do without hypothesis
+
+    kinds = {query.kind: query for query in bench.learner.queries}
+    asked: dict[str, Query] = {}
+    try:
+        policies = bench.policies()
+    except PolicyError:  # it has no private way, as the check of policies is told
+        policies = [bench.learner.published()]
+    for policy in policies:
+        _, federation = bench.fitted(policy)
+        for entry in federation.transcript():
+            asked[entry.kind] = kinds[entry.kind].from_fields(entry.fields)
+    for query in asked.values():
+        if query.parts(federation.schema):
+            check_query(query, federation.schema, examples=EXAMPLES)
+
+
 def parameters(learner: FederatedLearner) -> dict[str, object]:
     """The parameters, those of a learner inside included, that learner itself left out."""
     given = learner.get_params(deep=True)
@@ -231,9 +333,12 @@ def plain(learner: FederatedLearner) -> str:
 
 CHECKS: tuple[Check[Bench], ...] = (
     check_parameters,
+    check_parameter_limits,
     check_unfitted,
     check_fit_returns_self,
     check_predictions,
+    check_manners,
+    check_saves,
     check_policies,
     check_private_is_finite,
     check_asks_its_own_kinds,
@@ -243,4 +348,6 @@ CHECKS: tuple[Check[Bench], ...] = (
     check_silence,
     check_model_is_plain,
     check_holds_no_records,
+    check_learns,
+    check_queries,
 )

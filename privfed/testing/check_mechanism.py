@@ -12,20 +12,23 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
-from privfed.conversion import to_epsilon
+from privfed.attacks.bounds import clopper_pearson
 from privfed.exact import Number, exact
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Protected, joint
-from privfed.noise import Noise, TestNoise
-from privfed.part import Bound, Part, PartType
+from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint
+from privfed.privacy.noise import Noise, TestNoise
+from privfed.questions.part import GRID, Bound, Part, PartType
+from privfed.study.group_audit import audit_group
 from privfed.testing.conformance import Check, run_checks
 
 #: Cells of the audited part; each is one independent draw.
 CELLS = 20_000
 #: Probability that a sound mechanism fails the audit, all of its events together.
 LEVEL = 1e-6
+#: Runs in which a whole group is audited, and cells of each of its parts.
+GROUP_RUNS, GROUP_CELLS = 2000, 8
 #: Where a zCDP statement is put to the test: deltas of the (epsilon, delta) statements it implies.
 DELTAS = (0.3, 0.1, 0.03, 0.01, 0.001)
 
@@ -45,18 +48,22 @@ class Bench:
     spend: Fraction
     noise: Callable[[int], Noise] = TestNoise
     cells: int = CELLS
-    groups: Mapping[str, Mapping[str, Guarded]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, BoundedPart]] = field(default_factory=dict)
 
-    def supported(self) -> Iterator[Mapping[str, Guarded]]:
+    def supported(self) -> Iterator[Mapping[str, BoundedPart]]:
         """The groups that the mechanism says it can protect."""
         return (group for group in self.groups.values() if self.mechanism.supports(group))
 
+    def price(self, group: Mapping[str, BoundedPart]) -> Protection:
+        """What the mechanism says of a group."""
+        return self.mechanism.price(group, self.spend)
+
     def protect(
-        self, exact: Mapping[str, np.ndarray], group: Mapping[str, Guarded], seed: int = 1
+        self, exact: Mapping[str, np.ndarray], group: Mapping[str, BoundedPart], seed: int = 1
     ) -> Protected:
         """Protect with noise of a seed; every second cell of every part is said to reveal."""
         reveals = {name: np.arange(array.size) % 2 == 0 for name, array in exact.items()}
-        return self.mechanism.protect(exact, group, self.spend, self.noise(seed), reveals)
+        return self.price(group).protect(exact, self.noise(seed), reveals)
 
 
 def check_mechanism(
@@ -84,24 +91,29 @@ def check_mechanism(
     return run_checks(CHECKS, bench, skip)
 
 
-def groups(cells: int = 200) -> dict[str, dict[str, Guarded]]:
+def groups(cells: int = 200) -> dict[str, dict[str, BoundedPart]]:
     """Groups of parts of every style, the last without a finite bound."""
 
-    def guarded(kind: PartType, bound: Bound | None) -> Guarded:
-        return Guarded(Part(kind, ("cell",), (cells,)), bound)
+    def bounded(kind: PartType, bound: Bound | None, grid: Fraction = Fraction(1)) -> BoundedPart:
+        return BoundedPart(Part(kind, ("cell",), (cells,), grid=grid), bound)
 
     return {
-        "counts": {"counts": guarded(PartType.COUNTS, Bound(1, 1))},
+        "counts": {"counts": bounded(PartType.COUNTS, Bound(1, 1))},
         "joint": {
-            "counts": guarded(PartType.COUNTS, Bound(2, 2)),
-            "sums": guarded(PartType.SUMS, Bound(2**30, 2**60)),
+            "counts": bounded(PartType.COUNTS, Bound(2, 2)),
+            "sums": bounded(PartType.SUMS, Bound(2**30, 2**60)),
         },
-        "bits": {"bits": guarded(PartType.BITS, Bound(1, 1))},
-        "unbounded": {"values": guarded(PartType.VALUES, None)},
+        "grids": {
+            "counts": bounded(PartType.COUNTS, Bound(2, 2)),
+            "sums": bounded(PartType.SUMS, Bound(2**30, 2**60), GRID),
+            "squares": bounded(PartType.SUMS, Bound(2**29, 2**58), GRID),
+        },
+        "bits": {"bits": bounded(PartType.BITS, Bound(1, 1))},
+        "unbounded": {"values": bounded(PartType.VALUES, None)},
     }
 
 
-def exact_cells(group: Mapping[str, Guarded], value: int = 1) -> dict[str, np.ndarray]:
+def exact_cells(group: Mapping[str, BoundedPart], value: int = 1) -> dict[str, np.ndarray]:
     """Exact arrays of one value for each part of a group."""
     return {
         name: np.full(g.part.shape, value, bool if g.part.type == PartType.BITS else np.int64)
@@ -118,23 +130,23 @@ def check_unbounded_is_unprotected(bench: Bench) -> None:
     """A part without a finite bound is refused, or its loss is called unprotected."""
     group = bench.groups["unbounded"]
     if bench.mechanism.supports(group):
-        assert not bench.mechanism.cost(group, bench.spend).finite
+        assert not bench.price(group).loss.finite
 
 
 def check_cost_repeats(bench: Bench) -> None:
     """Pricing gives a loss, without data, and the same one again."""
     for group in bench.supported():
-        loss = bench.mechanism.cost(group, bench.spend)
+        loss = bench.price(group).loss
         assert isinstance(loss, Loss)
-        assert loss == bench.mechanism.cost(group, bench.spend)
+        assert loss == bench.price(group).loss
 
 
 def check_currency(bench: Bench) -> None:
     """What is spent in the mechanism's currency is what is charged, no less."""
     for group in bench.supported():
-        loss = bench.mechanism.cost(group, bench.spend)
+        loss = bench.price(group).loss
         if bench.mechanism.currency is None:
-            assert loss == bench.mechanism.cost(group, 2 * bench.spend)
+            assert loss == bench.mechanism.price(group, 2 * bench.spend).loss
             continue
         charged = getattr(loss, bench.mechanism.currency)
         assert charged is not None
@@ -146,9 +158,9 @@ def check_shapes(bench: Bench) -> None:
     for group in bench.supported():
         protected = bench.protect(exact_cells(group), group)
         assert set(protected) == set(group)
-        for name, guarded in group.items():
+        for name, bounded in group.items():
             assert isinstance(protected[name], np.ma.MaskedArray)
-            assert protected[name].shape == guarded.part.shape
+            assert protected[name].shape == bounded.part.shape
 
 
 def check_input_is_left(bench: Bench) -> None:
@@ -176,33 +188,44 @@ def check_noise_is_the_sources(bench: Bench) -> None:
                 bench.protect(exact_cells(group), group, seed) for seed in (1, 1, 2)
             )
             assert all(np.array_equal(one[name].data, again[name].data) for name in group)
-            if bench.mechanism.cost(group, bench.spend).finite:
+            if bench.price(group).loss.finite:
                 assert any(not np.array_equal(one[name].data, other[name].data) for name in group)
 
 
 def check_scale_is_exact(bench: Bench) -> None:
     """The published law of the noise covers the charge, in exact fractions."""
     for group in bench.supported():
-        loss = bench.mechanism.cost(group, bench.spend)
-        for law in bench.mechanism.noised(group, bench.spend).values():
-            bound, parameter = joint(group), Fraction(law.parameter)
-            if law.law == "laplace":
-                assert loss.epsilon is not None
-                assert bound.l1 / parameter <= loss.epsilon
-            elif law.law == "gaussian":
-                assert loss.rho is not None
-                assert bound.l2_squared / (2 * parameter**2) <= loss.rho
-            elif law.law == "flip":
-                assert loss.epsilon is not None
+        priced = bench.price(group)
+        told = [told_by(law, priced, group) for law in ("laplace", "gaussian")]
+        assert told[0] <= (priced.loss.epsilon or 0)
+        assert told[1] <= (priced.loss.rho or 0)
+        for law in priced.noised.values():
+            if law.law == "flip":
                 odds = math.log((1 - law.parameter) / law.parameter)
-                assert odds * bound.l1 <= float(loss.epsilon) * (1 + 1e-12)
+                assert odds * joint(group).l1 <= float(priced.loss.epsilon or 0) * (1 + 1e-12)
+
+
+def told_by(law: str, priced: Protection, group: Mapping[str, BoundedPart]) -> Fraction:
+    """What the noise of one law tells, exactly: epsilon of Laplace noise, rho of Gaussian noise.
+
+    The parts of one grid and scale move together; what differing ones tell adds up.
+    """
+    alike: dict[tuple[Fraction, float], dict[str, BoundedPart]] = {}
+    for name, noised in priced.noised.items():
+        if noised.law == law:
+            key = group[name].part.grid, noised.parameter
+            alike.setdefault(key, {})[name] = group[name]
+    each = [(joint(parts), Fraction(scale)) for (_, scale), parts in alike.items()]
+    if law == "laplace":
+        return sum((bound.l1 / scale for bound, scale in each), Fraction(0))
+    return sum((bound.l2_squared / (2 * scale**2) for bound, scale in each), Fraction(0))
 
 
 def check_law_is_kept(bench: Bench) -> None:
     """The noise drawn has the published deviation, within 6 % (some six standard errors)."""
     for part in audited(bench):
         group = {"part": part}
-        for name, law in bench.mechanism.noised(group, bench.spend).items():
+        for name, law in bench.price(group).noised.items():
             start = exact_cells(group, 0)
             drawn = np.asarray(bench.protect(start, group)[name].data, dtype=float)
             assert abs(drawn.std() / law.deviation - 1) < 0.06
@@ -215,7 +238,7 @@ def check_audit(bench: Bench) -> None:
     contradict p <= e^epsilon q + delta, for any (epsilon, delta) that the loss implies.
     """
     for part in audited(bench):
-        loss = bench.mechanism.cost({"part": part}, bench.spend)
+        loss = bench.price({"part": part}).loss
         if not loss.finite:
             continue
         zeros, ones = (draws(bench, part, value) for value in (0, 1))
@@ -223,22 +246,49 @@ def check_audit(bench: Bench) -> None:
         events = [*threshold_events(zeros, ones), *threshold_events(ones, zeros)]
         level = LEVEL / (2 * len(events))
         for first, second in events:
-            low = clopper_pearson(first, level)[0]
-            high = clopper_pearson(second, level)[1]
+            low, high = (
+                float(clopper_pearson(hits.sum(), hits.size, level)[end])
+                for end, hits in enumerate((first, second))
+            )
             for epsilon, delta in statements:
                 told = f"P >= {low:.4f} against P <= {high:.4f} beats epsilon {epsilon:.3f}"
                 assert low <= math.exp(epsilon) * high + delta, f"{told}, delta {delta:g}"
 
 
-def audited(bench: Bench) -> Iterator[Guarded]:
+def check_group(bench: Bench) -> None:
+    """Every part and cell of a group has noise of its own, however a record moves them."""
+    for name, group in groups(GROUP_CELLS).items():
+        supported = bench.mechanism.supports(group)
+        if not supported or not bench.price(group).loss.finite:
+            continue
+        found = audit_group(
+            lambda: bench.mechanism,
+            group,
+            bench.spend,
+            delta=DELTAS[-1],
+            trials=GROUP_RUNS,
+            alpha=LEVEL,
+            noise=seeded(bench),
+        )
+        told = f"proves epsilon {found.value:.3f} of {found.of:.3f}: {found.detail}"
+        assert found.severity == "none", f"{name}: {told}"
+
+
+def seeded(bench: Bench) -> Noise | None:
+    """The bench's noise where it is fast; none, for the audit's own, where it is secure and slow."""
+    source = bench.noise(3)
+    return None if source.secure else source
+
+
+def audited(bench: Bench) -> Iterator[BoundedPart]:
     """Parts of many cells in which a neighbour moves one cell by one."""
     for kind in (PartType.COUNTS, PartType.BITS):
-        part = Guarded(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))
+        part = BoundedPart(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))
         if bench.mechanism.supports({"part": part}):
             yield part
 
 
-def draws(bench: Bench, part: Guarded, value: int) -> np.ndarray:
+def draws(bench: Bench, part: BoundedPart, value: int) -> np.ndarray:
     """Independent outputs of one cell whose exact value is ``value``."""
     group = {"part": part}
     return np.asarray(bench.protect(exact_cells(group, value), group, 10 + value)["part"].data)
@@ -249,14 +299,6 @@ def threshold_events(one: np.ndarray, other: np.ndarray) -> list[tuple[np.ndarra
     cuts = np.unique(np.quantile(np.concatenate([one, other]).astype(float), np.arange(1, 10) / 10))
     sides = [np.less_equal, np.greater]
     return [(side(one, cut), side(other, cut)) for cut in cuts for side in sides]
-
-
-def clopper_pearson(hits: np.ndarray, level: float) -> tuple[float, float]:
-    """Exact one-sided bounds on a probability, each wrong with probability ``level`` at most."""
-    count, size = int(hits.sum()), hits.size
-    low = 0.0 if count == 0 else float(stats.beta.ppf(level, count, size - count + 1))
-    high = 1.0 if count == size else float(stats.beta.ppf(1 - level, count + 1, size - count))
-    return low, high
 
 
 def implied(loss: Loss) -> list[tuple[float, float]]:
@@ -280,4 +322,5 @@ CHECKS: tuple[Check[Bench], ...] = (
     check_scale_is_exact,
     check_law_is_kept,
     check_audit,
+    check_group,
 )

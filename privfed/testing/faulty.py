@@ -6,16 +6,19 @@ Each claims the cost of its honest parent and does something else.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
-from privfed.mechanism import Guarded, Protected, joint, unmasked
+from privfed.mechanisms.additive import AdditiveNoise
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
-from privfed.mechanisms.randomized_response import RandomizedResponse, flip_probability
-from privfed.noise import Noise
+from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
+from privfed.privacy.mechanism import BoundedPart, Noised, Protected, Protection, joint, unmasked
+from privfed.privacy.noise import Noise, TestNoise
+from privfed.questions.part import Bound
 
 
 class HalvedLaplace(Laplace):
@@ -54,6 +57,188 @@ class FloatLaplace(Laplace):
         return self._rng.laplace(0.0, scale, cells)
 
 
+class Thinner(AdditiveNoise):
+    """Noise whose scale is divided by a factor, while its published law and its cost are honest."""
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self.factor = factor
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw noise that is too small."""
+        return super().draw(noise, cells, scale / self.factor)  # type: ignore[safe-super]
+
+
+class ThinnerLaplace(Thinner, Laplace):
+    """Laplace noise whose true epsilon is the factor times the charge."""
+
+    name: ClassVar[str] = "faulty-laplace-thinner"
+
+
+class ThinnerGaussian(Thinner, Gaussian):
+    """Gaussian noise whose true rho is the squared factor times the charge."""
+
+    name: ClassVar[str] = "faulty-gaussian-thinner"
+
+
+class Understating(AdditiveNoise):
+    """Believes a sensitivity that is too small by a factor, and publishes noise that fits it."""
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self.factor = factor
+
+    def scale(self, bound: Bound, spend: Fraction) -> float:
+        """The scale for a smaller sensitivity."""
+        return super().scale(bound, spend) / self.factor  # type: ignore[safe-super]
+
+
+class UnderstatingLaplace(Understating, Laplace):
+    """An L1 sensitivity that is too small, as when the L2 norm is taken for it."""
+
+    name: ClassVar[str] = "faulty-laplace-understating"
+
+
+class UnderstatingGaussian(Understating, Gaussian):
+    """An L2 sensitivity that is too small, as when replacing a record is taken for adding one."""
+
+    name: ClassVar[str] = "faulty-gaussian-understating"
+
+
+class FirstPartLaplace(Laplace):
+    """Calibrates the noise of a whole group to the sensitivity of its first part."""
+
+    name: ClassVar[str] = "faulty-laplace-first-part"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """The honest price, and the noise that the first part alone would need."""
+        first = next(iter(group.values())).bound
+        assert first is not None
+        law = Noised(self.law, self.scale(first, spend))
+        return replace(super().price(group, spend), noised=dict.fromkeys(group, law))
+
+
+class SharedBetweenPartsLaplace(Laplace):
+    """Draws noise once and adds it to every part, so that a difference of parts has none."""
+
+    name: ClassVar[str] = "faulty-laplace-shared-parts"
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        priced: Protection,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Add one draw to all parts, as much of it as each needs."""
+        most = max(array.size for array in exact.values())
+        drawn = self.draw(noise, most, max(law.parameter for law in priced.noised.values()))
+        return {
+            name: unmasked(array + drawn[: array.size].reshape(array.shape))
+            for name, array in exact.items()
+        }
+
+
+class SharedBetweenCellsLaplace(Laplace):
+    """Draws half as much noise as there are cells, and uses it twice."""
+
+    name: ClassVar[str] = "faulty-laplace-shared-cells"
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """The second half of the cells gets the noise of the first."""
+        half = super().draw(noise, (cells + 1) // 2, scale)
+        return np.concatenate([half, half])[:cells]
+
+
+class SeededLaplace(Laplace):
+    """Draws from a generator of its own with a fixed seed: after a restart the noise comes again."""
+
+    name: ClassVar[str] = "faulty-laplace-seeded"
+
+    def __init__(self, seed: int = 0) -> None:
+        self._noise = TestNoise(seed)
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw from the generator that everybody can repeat."""
+        return super().draw(self._noise, cells, scale)
+
+
+class ThinCellLaplace(Laplace):
+    """Gives the last cell of a part a third of the noise that it needs."""
+
+    name: ClassVar[str] = "faulty-laplace-thin-cell"
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw the last cell's noise by itself."""
+        rest = super().draw(noise, cells - 1, scale)
+        return np.concatenate([rest, super().draw(noise, 1, scale / 3)])
+
+
+class TwoAnswersLaplace(Laplace):
+    """Answers twice for one charge, and gives the mean of both answers."""
+
+    name: ClassVar[str] = "faulty-laplace-two-answers"
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """The mean of two draws, in whole units."""
+        one, other = (super(TwoAnswersLaplace, self).draw(noise, cells, scale) for _ in range(2))
+        return np.asarray((one + other) // 2)
+
+
+class RoundedLaplace(FloatLaplace):
+    """Noise in floating point, rounded to three decimals: adding it to the value undoes that."""
+
+    name: ClassVar[str] = "faulty-laplace-rounded"
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw numpy's Laplace noise, to three decimals."""
+        return np.round(super().draw(noise, cells, scale), 3)
+
+
+class Truncated(AdditiveNoise):
+    """Draws again whatever lies farther out than so many scales: far outputs tell all."""
+
+    def __init__(self, scales: float) -> None:
+        self.scales = scales
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw until nothing lies too far out."""
+        drawn = super().draw(noise, cells, scale)  # type: ignore[safe-super]
+        while (far := np.abs(drawn) > self.scales * scale).any():
+            drawn[far] = super().draw(noise, int(far.sum()), scale)  # type: ignore[safe-super]
+        return drawn
+
+
+class TruncatedLaplace(Truncated, Laplace):
+    """Laplace noise without its tails: seven outputs in a thousand would lie there."""
+
+    name: ClassVar[str] = "faulty-laplace-truncated"
+
+    def __init__(self, scales: float = 5.0) -> None:
+        super().__init__(scales)
+
+
+class TruncatedGaussian(Truncated, Gaussian):
+    """Gaussian noise without its tails: at 4 sigma six outputs in 100,000, out of audits' reach."""
+
+    name: ClassVar[str] = "faulty-gaussian-truncated"
+
+    def __init__(self, scales: float = 4.0) -> None:
+        super().__init__(scales)
+
+
+class ForgetfulLaplace(Laplace):
+    """Forgets the noise of a cell once in so many draws."""
+
+    name: ClassVar[str] = "faulty-laplace-forgetful"
+
+    def __init__(self, once_in: int = 1000) -> None:
+        self.once_in = once_in
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Draw, and leave some cells without noise."""
+        forgotten = noise.bits(cells, Fraction(2**64 // self.once_in, 2**64))
+        return np.where(forgotten, 0, super().draw(noise, cells, scale))
+
+
 class YesLeaningResponse(RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 
@@ -67,15 +252,14 @@ class YesLeaningResponse(RandomizedResponse):
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """Answer each bit."""
-        flip = flip_probability(spend / joint(group).l1)
+        flip = flip_of(priced.group, priced.spend)
         answers = {}
-        for name in group:
+        for name in priced.group:
             truth = exact[name].astype(bool)
             lies, yes = (noise.bits(truth.size, flip).reshape(truth.shape) for _ in range(2))
             answers[name] = unmasked(np.where(lies, yes, truth))
@@ -94,13 +278,13 @@ class UnsharedResponse(RandomizedResponse):
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """Protect as if the spend were given to each bit anew."""
-        return super().protect(exact, group, spend * joint(group).l1, noise, reveals)
+        whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
+        return super().protect(exact, whole, noise, reveals)
 
 
 class OpenBitResponse(RandomizedResponse):
@@ -111,13 +295,12 @@ class OpenBitResponse(RandomizedResponse):
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
-        group: Mapping[str, Guarded],
-        spend: Fraction,
+        priced: Protection,
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
         """Protect, and put the first bit's truth back."""
-        answers = dict(super().protect(exact, group, spend, noise, reveals))
-        for name in group:
-            answers[name][0] = exact[name][0]
+        answers = dict(super().protect(exact, priced, noise, reveals))
+        for name, answer in answers.items():
+            answer[0] = exact[name][0]
         return answers

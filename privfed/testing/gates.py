@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed import wire
-from privfed.gate import Gate, open_reply
-from privfed.part import Bound, Part, PartType, Sensitivity
-from privfed.query import Query, View
-from privfed.release import Reason, Refusal, Reply, Request
-from privfed.schema import Schema
+from privfed.exchange.messages import Reason, Refusal, Reply, Request
+from privfed.owner.gate import Gate, open_reply
+from privfed.questions import wire
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
 
 
 def reply(gate: Gate, request: Request) -> Reply:

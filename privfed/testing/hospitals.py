@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privfed.local import LocalDisclosure
-from privfed.schema import Column, Schema
+from privfed.federation.local import LocalDisclosure
+from privfed.tables.schema import Column, Schema
 
 NAMES = ("age", "GCS", "noise", "sex")
 FEATURES = (

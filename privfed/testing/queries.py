@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
-from privfed.partition import check_edges, check_paths
-from privfed.query import Query, View
-from privfed.schema import Schema
+from privfed.questions.cells import check_edges, check_paths
+from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,15 @@ class Histogram(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count; values beyond the outer edges fall into the outer bins."""
+        return {"counts": np.bincount(self._bins(view), minlength=len(self.edges) - 1)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One in the bin of the record's value."""
+        return {"counts": self._bins(view)[:, None] == np.arange(len(self.edges) - 1)}
+
+    def _bins(self, view: View) -> np.ndarray:
         inner = np.array(self.edges[1:-1])
-        bins = np.searchsorted(inner, view.table.x[:, self.feature], side="right")
-        return {"counts": np.bincount(bins, minlength=len(self.edges) - 1)}
+        return np.searchsorted(inner, view.table.x[:, self.feature], side="right")
 
 
 @dataclass(frozen=True)
@@ -101,9 +107,9 @@ class LevelSums(Query):
 class AboveMiddle(Query):
     """One bit from each individual of a cohort: is your value in the upper half?
 
-    Each individual has a slot: its number among the table's people, or its row where the table does
-    not name them. Several records of one person are joined by "or"; an empty slot answers no, so
-    that the number of people does not show.
+    Each individual has a slot: its code, a whole number from 0, or its row where the table does not
+    tell persons apart; a person with another code is not asked. Several records of one person are
+    joined by "or"; an empty slot answers no, so that the number of people does not show.
 
     Sensitivity: whatever a slot holds sets one bit: L1 = 1 over anything. A single record more,
     less or of another person can shift every slot behind it: all bits.
@@ -128,5 +134,5 @@ class AboveMiddle(Query):
         slots = np.arange(len(table)) if table.individual is None else table.individual
         above = table.x[:, self.feature] >= (low + high) / 2
         bits = np.zeros(self.people, dtype=bool)
-        bits[slots[above & (slots < self.people)]] = True
+        bits[slots[above & (slots >= 0) & (slots < self.people)]] = True
         return {"bits": bits}

@@ -1,7 +1,7 @@
 """What a cohort's gate lets out about its individuals, as an auditor plays it.
 
-The first half of a cohort holds a match to every question, the second half nothing: all that one
-individual could hold against all that another could. Each individual's answers are one trial.
+Half of the individuals, drawn by the auditor, hold a match to every question and the others to none:
+all that one individual could hold against all that another could. Each one's answers are one trial.
 """
 
 from __future__ import annotations
@@ -10,25 +10,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privfed.accountant import Budget
-from privfed.attacks.audit import audit_mechanism
-from privfed.cohort import CohortDisclosure
+from privfed.attacks.audit import audit_outputs
+from privfed.attacks.finding import Finding
+from privfed.attacks.guessing import Claim
 from privfed.exact import Number
-from privfed.finding import Finding
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.mechanism import Mechanism
-from privfed.policy import Guard, Policy
+from privfed.privacy.accountant import Budget
+from privfed.privacy.mechanism import Mechanism
+from privfed.privacy.policy import Guard, Policy
+
+#: Seeds who holds all; it needs no secret, but must not be the noise's own stream.
+HOLDERS = 0xC0175
 
 
-def opposite_halves(grammar: Grammar, people: int, held: Sequence[Symbols]) -> RuleBook:
-    """A cohort of which the first half holds all of these structures and the other half none."""
-    half = range(people // 2)
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
+    """A cohort in which some hold all of these structures and the others none.
+
+    Args:
+        grammar: the structures' grammar.
+        holds: who holds them, shape (people,).
+        held: the structures.
+    """
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
-        (structure, person, []) for structure in sorted(held) for person in half
+        (structure, int(person), [])
+        for structure in sorted(held)
+        for person in np.flatnonzero(holds)
     ]
-    return RuleBook.indexed(grammar, people, entries)
+    return RuleBook.indexed(grammar, len(holds), entries)
 
 
 def complete_structures(grammar: Grammar, number: int) -> list[Symbols]:
@@ -63,7 +74,7 @@ def audit_session(
         people: size of the cohort; trials of the audit.
         mechanism: what the policy protects bits with.
         alpha: how often an innocent mechanism may be convicted.
-        seed: of the gate's noise; secure unless given.
+        seed: of the gate's noise; secure unless given. Who holds all is drawn apart from it.
 
     Returns:
         a finding whose ``of`` is what the ledger charged each individual.
@@ -71,18 +82,17 @@ def audit_session(
     guard = Guard.of(mechanism, spend=spend)
     ceiling = Budget(len(questions) * guard.amount(None))
     policy = Policy({TemplateBits.kind: (guard,)}, unit="individual", budget=ceiling)
-    book = opposite_halves(grammar, people, questions)
+    holds = np.random.default_rng(HOLDERS).permutation(people) < people // 2
+    book = all_or_nothing(grammar, holds, questions)
     federation = CohortDisclosure.of(book, policy, seed=seed)
     yes = np.zeros(people, dtype=np.int64)
     for question in questions:
         query = TemplateBits(Asked.everybody(people), grammar.digest, (question,))
         yes += federation.ask(query).only.total("bits")[0].astype(np.int64)
-    answers = yes.astype(bool) if len(questions) == 1 else yes
-    return audit_mechanism(
-        lambda runs: answers[:runs],
-        lambda runs: answers[people // 2 :][:runs],
-        float(federation.budget().iloc[0]["spent"]),
-        trials=people,
+    return audit_outputs(
+        yes[holds],
+        yes[~holds],
+        Claim(float(federation.budget().iloc[0]["spent"])),
         alpha=alpha,
         name=f"{len(questions)} questions",
     )

@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privfed.accountant import Budget
 from privfed.accountants.approximate import ApproximateZeroConcentrated
 from privfed.accountants.zcdp import FINEST, LEVEL, ZeroConcentrated, odometer
-from privfed.conversion import to_delta, to_epsilon
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.loss import Loss, pure_to_zcdp
+from privfed.privacy.accountant import Budget
+from privfed.privacy.conversion import to_delta, to_epsilon
+from privfed.privacy.loss import Loss, pure_to_zcdp
 
 APPROXIMATE = ApproximateZeroConcentrated()
 SMALL = Fraction(1, 10**6)

@@ -17,7 +17,7 @@ NUMBERS = st.integers(0, 400)
 
 def level(number: float) -> float:
     """A level of the grid, or a place between two."""
-    return FINEST * LEVEL**number
+    return float(FINEST * LEVEL**number)
 
 
 def at(number: int, delta: float = 1e-5) -> float:

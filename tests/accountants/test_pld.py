@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +15,21 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_trials import QUERY, SMALL
+from scipy.stats import binom
 
 from privfed.accountants import pld, rdp
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import UnsupportedLoss
-from privfed.gate import Gate
+from privfed.exchange.messages import Request
 from privfed.ledger import Ledger
-from privfed.loss import Loss
+from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.randomized_response import flip_probability
-from privfed.policy import Guard, Policy
-from privfed.records import Records
-from privfed.release import Request
-from privfed.testing.ledger_trials import QUERY, SMALL
+from privfed.owner.gate import Gate
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import dearest_of
+from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
 
 
@@ -93,7 +99,7 @@ def test_the_discrete_laplace_curve_is_that_of_its_probabilities(size: float, st
 
 @pytest.mark.parametrize("split", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
 @pytest.mark.parametrize("size", [0.2, 1.0, 3.0])
-def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple) -> None:
+def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple[float, ...]) -> None:
     """An L1 shift spread over independent cells is dominated by the same shift of one cell."""
     interval = size / 2000
     parts = [
@@ -110,7 +116,9 @@ def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple) ->
 
 @settings(max_examples=15)
 @given(st.lists(st.sampled_from([0.05, 0.1, 0.3]), min_size=1, max_size=12), st.data())
-def test_never_above_the_sum_and_never_below_one(epsilons: list[float], data) -> None:
+def test_never_above_the_sum_and_never_below_one(
+    epsilons: list[float], data: st.DataObject
+) -> None:
     """A composed figure lies between the costliest release and basic composition."""
     make = st.sampled_from([laplace, response])
     losses = [data.draw(make)(epsilon) for epsilon in epsilons]
@@ -139,7 +147,7 @@ def test_buckets_only_round_up() -> None:
         assert before.size <= after.size <= before.size * 1.0101
 
 
-def sorted_(found: Counter) -> list:
+def sorted_(found: Counter[Any]) -> list[Any]:
     """Pairs by size."""
     return sorted(found.items(), key=lambda item: item[0].size)
 
@@ -154,26 +162,56 @@ def test_what_has_no_curve_is_refused_and_falls_back() -> None:
     ):
         with pytest.raises(UnsupportedLoss):
             pld.epsilon_at([loss], 1e-6)
-    assert pld.retrospective([Loss.open("why")], 1e-6, 3.0, fixed=True).method == "filter"
+    assert pld.retrospective([allowed(Loss.open("why"))], 1e-6, 3.0).method == "filter"
+
+
+def allowed(*losses: Loss, times: int = 1) -> pld.Allowed:
+    """A kind that may be answered so often, at such losses."""
+    return pld.Allowed("kind", times, losses)
 
 
 def test_a_bare_zcdp_loss_is_composed_by_renyi_curves() -> None:
     """Where the law is not known the Rényi figure stands, close to the filter's own."""
-    losses = [Loss.zcdp("0.01")] * 10 + [laplace(0.1)] * 10
-    own = ZeroConcentrated().guarantee(
-        (sum((x.rho for x in losses if x.rho), Fraction(0)), Fraction(0)), Fraction(1, 10**6)
-    )[0]
-    figure = pld.retrospective(losses, 1e-6, float(own) + 1e-3, fixed=True)
+    kinds = [allowed(Loss.zcdp("0.01"), times=10), allowed(laplace(0.1), times=10)]
+    rhos = [loss.rho * kind.times for kind in kinds for loss in kind.losses if loss.rho]
+    total = (sum(rhos, Fraction(0)), Fraction(0))
+    own = ZeroConcentrated().guarantee(total, Fraction(1, 10**6))[0]
+    figure = pld.retrospective(kinds, 1e-6, float(own) + 1e-3)
     assert figure.method == "rdp"
     assert figure.epsilon <= float(own) + 1e-3
 
 
-def test_adaptive_amounts_keep_the_filters_figure() -> None:
-    """A tight total is reported for schedules fixed in advance only, and says so."""
-    losses = [laplace(0.1)] * 50
-    fixed = pld.retrospective(losses, 1e-6, 5.0, fixed=True)
-    adaptive = pld.retrospective(losses, 1e-6, 5.0, fixed=False)
-    assert (fixed.method, fixed.label) == ("pld", pld.FIXED) and fixed.epsilon < 4
+def _exchange(first: float, many: int, each: float, one: float) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities under two inputs of all that a server sees who chooses by the first bit.
+
+    A bit at epsilon ``first``; after a yes so many bits at ``each``, after a no one bit at ``one``.
+    """
+    truth = [1 / (1 + math.exp(-e)) for e in (first, each, one)]
+    branches = []
+    for a, b, c in (truth, [1 - share for share in truth]):
+        counts = binom.pmf(np.arange(many + 1), many, b)
+        branches.append(np.concatenate([a * counts, [(1 - a) * c, (1 - a) * (1 - c)]]))
+    return branches[0], branches[1]
+
+
+def test_a_tight_figure_holds_against_a_server_that_chooses_by_what_it_saw() -> None:
+    """The laws of what was charged say 1.7, which fails one time in five; what was allowed holds."""
+    told, other = _exchange(1.0, 400, 0.01, 4.0)
+    charged = [response(1.0)] + [response(0.01)] * 400
+    naive = pld.epsilon_at(charged, 1e-5)
+    assert naive == pytest.approx(1.714, abs=0.02)
+    assert np.maximum(told - math.exp(naive) * other, 0).sum() > 0.15
+    kinds = [allowed(Loss.pure(1)), allowed(Loss.pure(4))]
+    figure = pld.retrospective(kinds, 1e-5, 99.0)
+    for one, two in ((told, other), (other, told)):
+        assert np.maximum(one - math.exp(figure.epsilon) * two, 0).sum() <= 1e-5
+
+
+def test_without_a_bound_on_what_may_be_asked_the_filters_figure_stands() -> None:
+    """A tight total is reported for what was allowed before the first charge only, and says so."""
+    planned = pld.retrospective([allowed(laplace(0.1), times=50)], 1e-6, 5.0)
+    adaptive = pld.retrospective([], 1e-6, 5.0)
+    assert (planned.method, planned.label) == ("pld", pld.PLANNED) and planned.epsilon < 4
     assert (adaptive.epsilon, adaptive.label) == (5.0, pld.ADAPTIVE)
 
 
@@ -186,7 +224,9 @@ def test_nothing_costs_nothing() -> None:
 
 @pytest.mark.parametrize("make", [laplace, response, gaussian])
 @pytest.mark.parametrize("times", [1, 30])
-def test_renyi_figures_are_above_and_near_the_distributions(make, times: int) -> None:
+def test_renyi_figures_are_above_and_near_the_distributions(
+    make: Callable[..., Any], times: int
+) -> None:
     """Two independent ways to compose: neither is far below the other."""
     losses = [make(0.2)] * times
     tight, renyi = pld.epsilon_at(losses, 1e-5), rdp.epsilon_at(losses, 1e-5)
@@ -195,7 +235,9 @@ def test_renyi_figures_are_above_and_near_the_distributions(make, times: int) ->
         rdp.epsilon_at([Loss.open("why")], 1e-5)
 
 
-def _counted(times: int | None, asked: int, proposed: bool = False, block: int = 1) -> pld.Figure:
+def _counted(
+    times: int | None, asked: int, *, proposed: bool = False, block: int = 1
+) -> pld.Figure:
     """The figure of a ledger that charged some counts at a tenth each, of so many allowed."""
     policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="0.1", times=times),)})
     records = Records(SMALL, np.array([[1.0], [70.0]]))
@@ -204,24 +246,67 @@ def _counted(times: int | None, asked: int, proposed: bool = False, block: int =
         gate.answer(Request.of(f"r{number}", QUERY))
     if proposed:
         gate.answer(Request.of("proposed", QUERY, spend=Fraction(1, 20)))
-    return pld.of_entries(gate.ledger.entries(), 1e-6, 5.0)
+    return pld.of_entries(gate.ledger.entries(), _allowed(policy), 1e-6, 5.0)
 
 
-@pytest.mark.parametrize("block", [1, 10])
-def test_a_ledgers_figure_is_tight_where_its_schedule_was_carried_out(block: int) -> None:
-    """Fifty counts at a fixed spend, of the fifty that the policy allows, reserved in any blocks."""
-    figure = _counted(50, 50, block=block)
-    assert (figure.method, figure.label) == ("pld", pld.FIXED) and 2.5 < figure.epsilon < 4
+def _allowed(policy: Policy) -> list[pld.Allowed] | None:
+    found = dearest_of(policy)
+    if found is None:
+        return None
+    return [pld.Allowed(kind, times, most) for kind, (times, most) in found.items()]
 
 
 @pytest.mark.parametrize(
-    ("times", "asked", "proposed"), [(None, 50, False), (51, 50, False), (50, 50, True)]
+    ("asked", "proposed", "block"), [(50, False, 1), (50, False, 10), (3, False, 1), (9, True, 1)]
 )
-def test_a_ledgers_figure_is_the_filters_where_anything_was_adaptive(
-    times: int | None, asked: int, proposed: bool
+def test_a_ledgers_figure_is_that_of_all_its_policy_allows(
+    asked: int, proposed: bool, block: int
 ) -> None:
-    """No limit on the number, a schedule that stopped early, one amount that was proposed."""
-    assert _counted(times, asked, proposed).method == "filter"
+    """Fifty counts may be asked, however many were, in any blocks, at what was proposed or not."""
+    figure = _counted(50, asked, proposed=proposed, block=block)
+    assert (figure.method, figure.label) == ("pld", pld.PLANNED) and 2.5 < figure.epsilon < 4
+    assert figure == _counted(50, 50)
+
+
+def test_a_ledgers_figure_is_the_filters_where_nothing_bounds_the_number() -> None:
+    """A policy that never says how often allows more than any composition could hold."""
+    assert _counted(None, 50).method == "filter"
+
+
+def test_a_policy_adopted_after_a_charge_keeps_the_filters_figure() -> None:
+    """What was written down after the first answer may have been chosen by it."""
+    policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", times=50),)})
+    ledger, records = Ledger(), Records(SMALL, np.array([[1.0], [70.0]]))
+    Gate("c", records, policy, ledger, queries=(Histogram,)).answer(Request.of("r", QUERY))
+    Gate("c", records, policy, ledger, queries=(Histogram,), study="second")
+    assert pld.of_entries(ledger.entries(), _allowed(policy), 1e-6, 5.0).method == "filter"
+
+
+def test_a_charge_beyond_what_was_allowed_keeps_the_filters_figure() -> None:
+    """Every charge is held against what was written down: another kind, a dearer one, one too many."""
+    kind, small = allowed(Loss.pure("0.1"), times=2), Loss.pure("0.1").to_dict()
+    begun = SimpleNamespace(event="policy", body={})
+    dear = Loss.pure("0.2").to_dict()
+
+    def figure(*bodies: dict[str, Any]) -> str:
+        rows = [SimpleNamespace(event="reserved", body=body) for body in bodies]
+        return pld.of_entries([begun, *rows], [kind], 1e-6, 5.0).label
+
+    fine = {"kind": "kind", "loss": small}
+    assert figure(fine, fine) == pld.PLANNED
+    for wrong in ({"kind": "other", "loss": small}, {"kind": "kind", "loss": dear}):
+        assert figure(fine, wrong) == pld.ADAPTIVE
+    assert figure(fine, fine, fine) == pld.ADAPTIVE
+
+
+@pytest.mark.parametrize("rho", ["0.0001", "0.01", "0.05"])
+def test_the_dearest_gaussian_dominates_every_sensitivity(rho: str) -> None:
+    """At one rho the coarsest lattice tells the most: a sensitivity of one grid unit."""
+    dearest = pld.epsilon_at([Gaussian().dearest(Fraction(rho))], 1e-6)
+    for squared in (1, 2, 10, 10**6):
+        sigma = math.sqrt(squared / (2 * float(rho)))
+        one = Loss.zcdp(rho, ("gaussian", str(squared), repr(sigma)))
+        assert pld.epsilon_at([one], 1e-6) <= dearest * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("sigma", [3.0, 5.0, 20.0])

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privfed.accountant import Accountant, Amount
 from privfed.accountants import pld
 from privfed.accountants.approximate import ApproximateZeroConcentrated
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.risk import Risk, Subject, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError
-from privfed.loss import Loss
+from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.loss import Loss
 
 RATES = (0.001, 0.01, 0.1)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)

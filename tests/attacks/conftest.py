@@ -12,13 +12,13 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from privfed import plugins
-from privfed.finding import Finding
+from privfed.attacks.finding import Finding
+from privfed.exchange.transcript import Transcript
+from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
-from privfed.local import LocalDisclosure
-from privfed.policy import Policy
-from privfed.records import Records
-from privfed.release import Transcript
-from privfed.schema import Schema
+from privfed.privacy.policy import Policy
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def train(
         "private": lambda: learner.private(8),
     }
     federation = LocalDisclosure.from_frame(
-        table, target, "owner", schema=schema, policy=policies[policy](), seed=1
+        table, target, client="owner", schema=schema, policy=policies[policy](), seed=1
     )
     learner.fit(federation)
     truth = {
-        name: Records.from_frame(part.drop(columns="owner"), schema)
+        str(name): Records.from_frame(part.drop(columns="owner"), schema)
         for name, part in table.groupby("owner")
     }
     return Trained(federation.transcript(), truth, schema)

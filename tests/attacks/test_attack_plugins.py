@@ -6,8 +6,8 @@ import pytest
 
 from privfed import plugins
 from privfed.attacks.base import Attack
-from privfed.finding import Finding
-from privfed.release import Transcript
+from privfed.attacks.finding import Finding
+from privfed.exchange.transcript import Transcript
 
 
 @pytest.mark.parametrize("name", ["verbatim", "recovery", "subtraction", "membership"])

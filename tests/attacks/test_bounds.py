@@ -12,9 +12,8 @@ from privfed.attacks.bounds import (
     gaussian_delta,
     gaussian_epsilon,
     gdp_epsilon,
-    one_run_epsilon,
-    one_run_p_value,
 )
+from privfed.attacks.one_run import one_run_epsilon, one_run_p_value
 from privfed.errors import InputError
 
 

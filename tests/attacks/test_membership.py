@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privfed.attacks.contributions import CONTRIBUTIONS
 from privfed.attacks.membership import Membership, auc, auc_deviation, between_draws, ratios
+from privfed.exchange.messages import Request
+from privfed.exchange.transcript import Transcript
+from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.local import LocalDisclosure
-from privfed.policy import Guard, Policy
-from privfed.query import Query, View
-from privfed.records import Records
-from privfed.release import Disclosed, Request, Transcript
-from privfed.schema import Column, Schema
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram
 
 SCHEMA = Schema(
@@ -51,15 +51,35 @@ def table(count: int, seed: int) -> Records:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), query=st.sampled_from(QUERIES))
 def test_contributions_add_up_to_the_query(seed: int, query: Query) -> None:
-    """What the attack says of one record, summed, is what the query evaluates to."""
-    records = table(12, seed)
-    exact = query.evaluate(View(records, SCHEMA))
-    entry = Disclosed("one", query.kind, query.fields, None)  # type: ignore[arg-type]
-    parts = CONTRIBUTIONS[query.kind](entry.query, records, SCHEMA)
-    assert parts
+    """What a query says of one record is what it gives of it alone, and all are summed."""
+    view = View(table(12, seed), SCHEMA)
+    exact, alone = query.evaluate(view), Query.contribution(query, view)
+    parts = query.contribution(view)
+    assert parts.keys() == alone.keys() == exact.keys()
     for name, moved in parts.items():
-        off = np.abs(moved.sum(axis=0) - exact[name])
-        assert off.max() <= (12 if "counts" not in name else 0)  # one unit of rounding a record
+        assert np.array_equal(moved, alone[name])
+        assert np.array_equal(moved.sum(axis=0), exact[name])
+
+
+def test_a_contribution_of_nobody() -> None:
+    """A client without records: no rows, in the part's own shape."""
+    view = View(table(0, 0), SCHEMA)
+    for query in QUERIES:
+        for name, part in query.parts(SCHEMA).items():
+            for found in (query.contribution(view), Query.contribution(query, view)):
+                assert found[name].shape == (0, *part.shape)
+
+
+def test_kinds_that_nobody_installed_are_not_read() -> None:
+    """Of a stranger's kind nothing is known, and nothing is built from its name."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    strange = Transcript(
+        tuple(
+            replace(entry, kind="os.system") for entry in released(QUERIES[0], owners, "open", None)
+        )
+    )
+    assert not Membership().attackable(strange)
+    assert Membership().run(strange, owners, SCHEMA) == []
 
 
 def released(
@@ -72,7 +92,7 @@ def released(
     ]
     policy = Policy({query.kind: (Guard.of(mechanism, spend=spend),)}, accountant="zcdp")
     federation = LocalDisclosure.from_frame(
-        pd.concat(frames), "y", "owner", schema=SCHEMA, policy=policy, seed=seed
+        pd.concat(frames), "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
     )
     for name, gate in federation.gates.items():
         gate.answer(Request.of(f"request {name}", query))

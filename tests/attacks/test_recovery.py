@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from privfed import wire
 from privfed.attacks.equations import (
     NormalEquations,
     few_records,
@@ -17,13 +16,15 @@ from privfed.attacks.equations import (
 )
 from privfed.attacks.fuzzy import Geometry, cells, weight
 from privfed.attacks.recovery import Recovery, read
+from privfed.exchange.messages import Release, ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.learners.fuzzy_tree.queries import Leaves
-from privfed.mechanism import Noised
-from privfed.part import GRID, PartType
-from privfed.query import View
-from privfed.records import Records
-from privfed.release import Disclosed, Release, ReleasedPart, Transcript
-from privfed.schema import Column, Schema
+from privfed.privacy.mechanism import Noised
+from privfed.questions import wire
+from privfed.questions.part import GRID, PartType
+from privfed.questions.query import View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 
 FEATURES = 4
 SCHEMA = Schema(

@@ -16,13 +16,13 @@ import pytest
 
 from privfed.attacks.fuzzy import ACTIVATION, LEAVES, LEVEL, Cell, Geometry, cells, weight
 from privfed.attacks.subtraction import Subtraction, work_out
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
 from privfed.learners.fuzzy_tree.silence import silence
-from privfed.local import LocalDisclosure
-from privfed.records import Records
-from privfed.release import Disclosed, Transcript
-from privfed.schema import Column, Schema
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 
 SETS, FEATURES = 4, 3
 SCHEMA = Schema(
@@ -131,7 +131,12 @@ def grown(seed: int, strict: bool) -> tuple[Transcript, Records]:
     frame["owner"] = np.where(np.arange(400) < 60, "small", "large")
     learner = FuzzyTreeRegressor(sets=SETS, scaling="schema", min_share=0.02, min_gain=1e-5)
     federation = LocalDisclosure.from_frame(
-        frame, "y", "owner", schema=SCHEMA, policy=learner.published(strict=strict), seed=seed
+        frame,
+        "y",
+        client="owner",
+        schema=SCHEMA,
+        policy=learner.published(strict=strict),
+        seed=seed,
     )
     learner.fit(federation)
     records = Records.from_frame(frame[frame["owner"] == "small"].drop(columns="owner"), SCHEMA)

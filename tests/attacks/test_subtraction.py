@@ -8,7 +8,7 @@ import pytest
 from privfed.attacks.fuzzy import Cell
 from privfed.attacks.identities import Equation, System
 from privfed.attacks.subtraction import Subtraction, listen, work_out
-from privfed.release import Transcript
+from privfed.exchange.transcript import Transcript
 
 
 def cell(*steps: tuple[int, int]) -> Cell:

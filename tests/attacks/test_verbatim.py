@@ -9,13 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privfed import wire
 from privfed.attacks.verbatim import Verbatim, numbers_inside
-from privfed.mechanism import Noised
-from privfed.part import GRID, PartType
-from privfed.records import Records
-from privfed.release import Disclosed, Release, ReleasedPart, Transcript
-from privfed.schema import Column, Schema
+from privfed.exchange.messages import Release, ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.privacy.mechanism import Noised
+from privfed.questions import wire
+from privfed.questions.part import GRID, PartType
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema((Column("a", lower=0, upper=10), Column("b", lower=-3, upper=7)))
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privfed.mechanism import Guarded, Mechanism
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse, flip_probability
-from privfed.noise import Noise, SecureNoise, TestNoise
-from privfed.part import Bound, Part, PartType
+from privfed.privacy.mechanism import BoundedPart, Mechanism
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.questions.part import Bound, Part, PartType
 
 #: Independent cells of one release; a standard deviation is met to one part in a hundred.
 CELLS = 20_000
@@ -27,14 +27,14 @@ SOURCES = pytest.mark.parametrize(
 Source = Callable[[], Noise]
 
 
-def _group(kind: PartType, bound: Bound, parts: int = 1) -> dict[str, Guarded]:
+def _group(kind: PartType, bound: Bound, parts: int = 1) -> dict[str, BoundedPart]:
     """Equal parts of many cells, each with that bound."""
     cells = CELLS // parts
-    return {str(n): Guarded(Part(kind, ("cell",), (cells,)), bound) for n in range(parts)}
+    return {str(n): BoundedPart(Part(kind, ("cell",), (cells,)), bound) for n in range(parts)}
 
 
 def _protected(
-    mechanism: Mechanism, group: dict[str, Guarded], spend: Fraction, noise: Noise, value: int
+    mechanism: Mechanism, group: dict[str, BoundedPart], spend: Fraction, noise: Noise, value: int
 ) -> np.ndarray:
     """All cells of a release in which every exact one holds the value."""
     bits = next(iter(group.values())).part.type == PartType.BITS
@@ -42,7 +42,7 @@ def _protected(
         name: np.full(g.part.shape, value, dtype=bool if bits else np.int64)
         for name, g in group.items()
     }
-    released = mechanism.protect(exact, group, spend, noise, {})
+    released = mechanism.price(group, spend).protect(exact, noise, {})
     return np.concatenate([np.asarray(released[name].data) for name in group])
 
 
@@ -73,7 +73,7 @@ def test_the_noise_drawn_has_the_scale_charged_for(
     deviation = _deviation(mechanism, wide)
     assert abs(drawn.std() / deviation - 1) < 0.07
     assert abs(drawn.mean()) < 7 * deviation / math.sqrt(CELLS)
-    for law in mechanism.noised(group, Fraction(spend)).values():
+    for law in mechanism.price(group, Fraction(spend)).noised.values():
         assert law.parameter == wide
 
 

@@ -11,21 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privfed.mechanism import Guarded
 from privfed.mechanisms.randomized_response import (
     RandomizedResponse,
     estimate_count,
     flip_probability,
 )
-from privfed.noise import TestNoise
-from privfed.part import Bound, Part, PartType
+from privfed.privacy.mechanism import BoundedPart
+from privfed.privacy.noise import TestNoise
+from privfed.questions.part import Bound, Part, PartType
 
 SPENDS = st.fractions(Fraction(1, 10**6), Fraction(40), max_denominator=10**9)
 
 
-def bits(bound: int = 1, cells: int = 4) -> dict[str, Guarded]:
+def bits(bound: int = 1, cells: int = 4) -> dict[str, BoundedPart]:
     """A part of bits, ``bound`` of which one unit can change."""
-    return {"bits": Guarded(Part(PartType.BITS, ("individual",), (cells,)), Bound(bound, bound))}
+    return {
+        "bits": BoundedPart(Part(PartType.BITS, ("individual",), (cells,)), Bound(bound, bound))
+    }
 
 
 @given(SPENDS)
@@ -57,7 +59,7 @@ def test_charge_beside_opendp(spend: Fraction) -> None:
     """OpenDP's map of the same flip exceeds our charge by its outward rounding at most."""
     flip = flip_probability(spend)
     mapped = dp.m.make_randomized_response_bool(prob=float(1 - flip)).map(1)
-    charge = RandomizedResponse().cost(bits(), spend)
+    charge = RandomizedResponse().price(bits(), spend).loss
     assert charge.epsilon == spend
     assert abs(mapped / float(spend) - 1) <= 1e-6
 
@@ -65,7 +67,7 @@ def test_charge_beside_opendp(spend: Fraction) -> None:
 @pytest.mark.parametrize("bound", [1, 3])
 def test_bits_share_the_spend(bound: int) -> None:
     """A unit that can change three bits gets a third of the epsilon on each."""
-    law = RandomizedResponse().noised(bits(bound), Fraction(3))["bits"]
+    law = RandomizedResponse().price(bits(bound), Fraction(3)).noised["bits"]
     assert law.law == "flip"
     assert law.parameter == float(flip_probability(Fraction(3, bound)))
 
@@ -74,8 +76,8 @@ def test_no_bit_that_moves_is_free() -> None:
     """Zero sensitivity: the exact bits, free."""
     group = bits(0)
     exact = {"bits": np.array([True, False, True, False])}
-    assert RandomizedResponse().cost(group, Fraction(1)).epsilon == 0
-    protected = RandomizedResponse().protect(exact, group, Fraction(1), TestNoise(1), {})
+    assert RandomizedResponse().price(group, Fraction(1)).loss.epsilon == 0
+    protected = RandomizedResponse().price(group, Fraction(1)).protect(exact, TestNoise(1), {})
     assert protected["bits"].tolist() == [True, False, True, False]
 
 
@@ -83,9 +85,8 @@ def test_estimate_is_unbiased() -> None:
     """Ten thousand answers give the count back within five standard errors."""
     truth = np.arange(10_000) < 3_000
     spend = Fraction(1)
-    protected = RandomizedResponse().protect(
-        {"bits": truth}, bits(cells=10_000), spend, TestNoise(3), {}
-    )
+    priced = RandomizedResponse().price(bits(cells=10_000), spend)
+    protected = priced.protect({"bits": truth}, TestNoise(3))
     flip = float(flip_probability(spend))
     deviation = (10_000 * flip * (1 - flip)) ** 0.5 / (1 - 2 * flip)
     yes = int(protected["bits"].sum())
@@ -96,7 +97,7 @@ def test_estimate_is_unbiased() -> None:
 @pytest.mark.parametrize("part_type", [PartType.COUNTS, PartType.SUMS, PartType.VALUES])
 def test_bits_only(part_type: PartType) -> None:
     """Nothing but bits can be flipped."""
-    group = {"part": Guarded(Part(part_type, ("bin",), (4,)), Bound(1, 1))}
+    group = {"part": BoundedPart(Part(part_type, ("bin",), (4,)), Bound(1, 1))}
     assert not RandomizedResponse().supports(group)
-    unbounded = {"bits": Guarded(Part(PartType.BITS, ("individual",), (4,)), None)}
+    unbounded = {"bits": BoundedPart(Part(PartType.BITS, ("individual",), (4,)), None)}
     assert not RandomizedResponse().supports(unbounded)

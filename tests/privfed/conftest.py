@@ -12,7 +12,7 @@ import pytest
 
 from privfed import Budget, Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.cli import FINE, status
-from privfed.noise import TestNoise
+from privfed.privacy.noise import TestNoise
 from privfed.testing.gates import Watched
 
 MakeGate = Callable[..., Gate]

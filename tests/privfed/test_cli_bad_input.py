@@ -34,7 +34,7 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 def _cell(column: str, value: object) -> Change:
     def changed(table: pd.DataFrame) -> pd.DataFrame:
         table = table.astype({column: object})
-        table.loc[7, column] = value
+        table.loc[7, column] = value  # type: ignore[call-overload]
         return table
 
     return changed
@@ -123,7 +123,7 @@ STUDIES = {
         "no learner called 'FuzzyTree'",
     ),
     "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
-    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be at least 2"),
+    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number of at least 2"),
     "text for a number": (("sets = 2", 'sets = "two"'), "params: sets expected int, got str"),
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (

@@ -16,7 +16,7 @@ import pytest
 from privfed import plugins
 from privfed.cli import FINE, status
 from privfed.learners.fuzzy_tree.queries import Scaling
-from privfed.query import View
+from privfed.questions.query import View
 from privfed.study import simulation
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.exact import exact, float_up, round_up, text
+from privfed.exact import exact, float_up, round_up, shown, text
 
 
 def test_three_tenths_fit() -> None:
@@ -94,3 +95,30 @@ def test_float_up_is_the_next_float(value: Fraction) -> None:
 def test_text_is_readable(value: str, written: str) -> None:
     """Decimals are written as decimals, thirds as fractions."""
     assert text(exact(value)) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Fraction(1, 3), "0.3334"),
+        (1e-30, "1e-30"),
+        (Fraction(1, 10**30), "1e-30"),
+        (0.0, "0"),
+        (8.0, "8"),
+        (100.0, "100"),
+        (0.1, "0.1"),
+        (2.6800001, "2.681"),
+        (1.23e9, "1.23e+9"),
+        (math.inf, "inf"),
+    ],
+)
+def test_shown_rounds_up_and_hides_nothing(value: Fraction | float, written: str) -> None:
+    """Four digits for people, never below the value, and 0 for nothing but 0."""
+    assert shown(value) == written
+
+
+@given(st.fractions(min_value=Fraction(1, 10**40), max_value=10**9))
+def test_shown_is_never_below(value: Fraction) -> None:
+    """What is printed of an epsilon is at least the epsilon, and at most a thousandth more."""
+    told = Fraction(shown(value))
+    assert value <= told <= value * Fraction(1002, 1000)

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.accountant import Budget
 from privfed.errors import NobodyAnswered
-from privfed.local import LocalDisclosure
-from privfed.loss import Loss
-from privfed.policy import Guard, Policy
-from privfed.release import EXPLANATIONS, Head, Reason
+from privfed.exchange.messages import EXPLANATIONS, Head, Reason
+from privfed.federation.local import LocalDisclosure
+from privfed.privacy.accountant import Budget
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
 from privfed.reports.account import PolicyAccount, about, in_words, read
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
@@ -32,7 +32,7 @@ def _federation(policy: Policy, seed: int | None = None) -> LocalDisclosure:
     frame = pd.DataFrame({"age": rng.uniform(0, 100, 40), "risk": rng.random(40)})
     frame["site"] = np.where(frame.index < 30, "north", "south")
     return LocalDisclosure.from_frame(
-        frame, "risk", "site", schema=SCHEMA, policy=policy, seed=seed
+        frame, "risk", client="site", schema=SCHEMA, policy=policy, seed=seed
     )
 
 
@@ -98,7 +98,7 @@ def test_an_inferred_schema_stands_among_the_releases() -> None:
     frame = pd.DataFrame(
         {"site": ["a", "a", "b", "b"], "age": [1.0, 2, 3, 4], "risk": [0, 1, 0, 1]}
     )
-    federation = LocalDisclosure.from_frame(frame, "risk", "site", policy=OPEN)
+    federation = LocalDisclosure.from_frame(frame, "risk", client="site", policy=OPEN)
     account = _account(federation, OPEN)
     assert [line.kind for line in account.kinds] == ["schema.infer"]
     assert "read off the data" in account.kinds[0].about
@@ -110,7 +110,7 @@ def test_a_ledger_read_from_disk_says_the_same(tmp_path: Path) -> None:
 
     frame = pd.DataFrame({"site": ["a"] * 4, "age": [1.0, 2, 3, 4], "risk": [0, 1, 0, 1]})
     federation = LocalDisclosure.from_frame(
-        frame, "risk", "site", schema=SCHEMA, policy=PRIVATE, ledgers=tmp_path
+        frame, "risk", client="site", schema=SCHEMA, policy=PRIVATE, ledgers=tmp_path
     )
     federation.ask(COUNTS)
     before = _account(federation, PRIVATE)

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.accountant import Budget
 from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.federation.local import LocalDisclosure
 from privfed.ledger import Ledger
-from privfed.local import LocalDisclosure
-from privfed.policy import Guard, Policy
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Guard, Policy
 from privfed.reports.account import ClientAccount, read
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
@@ -32,7 +32,7 @@ def _asked(policy: Policy, times: int, block: int, folder: Path | None = None) -
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"age": rng.uniform(0, 100, 20), "risk": rng.random(20), "site": "a"})
     federation = LocalDisclosure.from_frame(
-        frame, "risk", "site", schema=SCHEMA, policy=policy, block=block, ledgers=folder
+        frame, "risk", client="site", schema=SCHEMA, policy=policy, block=block, ledgers=folder
     )
     for _ in range(times):
         federation.ask(COUNTS)
@@ -72,12 +72,13 @@ def test_a_block_left_behind_by_a_process_is_still_spent(tmp_path: Path) -> None
     assert (account.epsilon, account.released) == (0.8, 2)
 
 
-def test_risk_is_that_of_the_whole_block() -> None:
-    """One answer out of a block of eight detects what eight answers could."""
+def test_risk_is_that_of_all_that_may_still_be_asked() -> None:
+    """However little was asked so far: who chooses when to stop may choose by what was seen."""
     policy = _policy("8", "1")
-    reserved, single = (_account(policy, _asked(policy, 1, block)) for block in (8, 1))
-    all_asked = _account(policy, _asked(policy, 8, 1))
-    assert reserved.detection == all_asked.detection > 1.5 * single.detection
+    accounts = [_account(policy, _asked(policy, asked, 1)) for asked in (1, 8)]
+    assert accounts[0].detection == accounts[1].detection > 0.99
+    assert [account.epsilon for account in accounts] == [1.0, 8.0]
+    assert [account.ceiling for account in accounts] == [8.0, 8.0]
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from privfed.accountant import Budget
 from privfed.accountants.pld import Figure
 from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.finding import Finding
-from privfed.part import Unit
-from privfed.policy import Policy
+from privfed.attacks.finding import Finding
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, Step
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import cost, number, page, percent, size, verdict
@@ -44,8 +45,10 @@ def _client(**changes: Any) -> ClientAccount:
         "released": 1,
         "epsilon": 2.5,
         "delta": 1e-5,
+        "budget": 8.0,
         "ceiling": 8.0,
-        "tight": Figure(2.0, 1e-5, "pld", "fixed in advance"),
+        "total": (Fraction(1, 10), Fraction(0)),
+        "tight": Figure(2.0, 1e-5, "pld", "valid whatever was asked"),
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
         "steps": [Step("small.level", True, 2.5)],
         "principals": {"server"},
@@ -60,19 +63,21 @@ def _page(*policies: PolicyReport) -> str:
 def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     """Epsilon, delta in words, and the risk."""
     text = _page(_policy(_client()))
-    assert "ε&nbsp;=&nbsp;2.5" in text
-    assert "a chance of 1 in 100,000" in text
+    assert "ε&nbsp;=&nbsp;8" in text
+    assert "at most ε&nbsp;2.5" in text
+    assert "(ε, δ)-differential privacy at δ = 1e-05 for each record" in text
+    assert "a chance of 1 in" not in text
     assert "20.0 %" in text
     assert "Unprotected</p>" not in text
-    assert "Composed tightly (PLD), north spent" in text and "fixed in advance" in text
+    assert "composed tightly (PLD), is\nε 2 at" in text and "valid whatever was asked" in text
     assert "accuses 1 % of the records that were not used finds at most 20 %" in text
 
 
 def test_without_a_tighter_figure_the_page_says_why() -> None:
     """An adaptive training keeps its accountant's own figure."""
-    own = Figure(2.5, 1e-5, "filter", "valid whatever the amounts depended on")
+    own = Figure(8.0, 1e-5, "filter", "valid whatever the amounts depended on")
     text = _page(_policy(_client(tight=own)))
-    assert "Composed tightly" not in text
+    assert "composed tightly" not in text
     assert "valid whatever the amounts depended on" in text
 
 
@@ -88,7 +93,7 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     assert ("weak guarantee" in text) == (strength == "weak")
     whole = Report(Study.built_in(), (report,))
     assert whole.to_dict()["policies"][0]["strength"] == strength
-    assert ("epsilon 2.5, weak" in summary(whole)) == (strength == "weak")
+    assert ("epsilon 8, weak" in summary(whole)) == (strength == "weak")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
         ("record", "a record was used?", "for each record at each owner"),
         ("rule", "a rule was used?", "for each rule at each owner"),
         ("individual", "a person took part?", "for each person at each owner"),
-        ("client", "a data owner took part?", "for each data owner, except"),
+        ("client", "a data owner took part?", "for each data owner, whatever is still asked"),
     ],
 )
 def test_the_page_speaks_of_the_policy_s_unit(unit: Unit, asked: str, claimed: str) -> None:
@@ -238,7 +243,7 @@ def test_the_plain_form_says_the_same() -> None:
     plain = Report(Study.built_in(), (_policy(_client(), (SCARE,)),)).to_dict()
     (policy,) = plain["policies"]
     assert policy["guarantee"] == "finite"
-    assert policy["epsilon"] == 2.5
+    assert (policy["epsilon"], policy["epsilon_so_far"]) == (8.0, 2.5)
     assert policy["findings"][0]["value"] == 7
     assert plain["simulation"] is True and plain["breaches"]
 

@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.bare import BareDisclosure
 from privfed.errors import InputError, PolicyError
+from privfed.exchange.ungated import UngatedDisclosure
+from privfed.federation.local import published
 from privfed.learners import RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import (
@@ -25,9 +26,8 @@ from privfed.learners.baselines import (
     LocalRuleFitRegressor,
 )
 from privfed.learners.baselines.bayesian import posterior_mode
-from privfed.learners.baselines.forest import _forest_value, _rows
+from privfed.learners.baselines.forest import _grown, _rows
 from privfed.learners.rulefit import RuleFitRegressor
-from privfed.local import published
 
 SCHEMA = Schema(
     tuple(Column(name, "number", -5, 5) for name in ("a", "b", "c")), Column("y", "integer", 0, 1)
@@ -43,9 +43,9 @@ def frame(records: int = 600, seed: int = 0) -> pd.DataFrame:
     return table.assign(client=rng.choice(["A", "B", "C"], records))
 
 
-def bare(table: pd.DataFrame) -> BareDisclosure:
+def bare(table: pd.DataFrame) -> UngatedDisclosure:
     """The clients without gates."""
-    return BareDisclosure.from_frame(table, SCHEMA, "client")
+    return UngatedDisclosure.from_frame(table, SCHEMA, "client")
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,17 @@ def test_baselines_learn_through_gates_and_are_unprotected(learner: FederatedLea
     """Every one beats chance by far; the ledger counts what left without protection."""
     table = frame()
     federation = LocalDisclosure.from_frame(
-        table, "y", "client", schema=SCHEMA, policy=learner.published(), seed=0
+        table, "y", client="client", schema=SCHEMA, policy=learner.published(), seed=0
     )
     learner.fit(federation)
     test = frame(seed=1)
-    chance = learner.predict_proba(test)[:, 1]  # type: ignore[attr-defined]
+    chance = learner.predict_proba(test)[:, 1]
     assert roc_auc_score(test["y"], chance) > 0.8
     assert set(np.asarray(learner.predict(test)).tolist()) == {0, 1}
     assert (federation.budget()["unprotected"] > 0).all()
-    assert {line.query.kind for line in learner.plan(SCHEMA)} == set(learner.published().guards)
+    assert {line.query.kind for line in learner.plan(SCHEMA, learner.published())} == set(
+        learner.published().guards
+    )
     assert learner.to_dict()
 
 
@@ -125,7 +127,8 @@ def test_sent_trees_predict_as_they_did_at_the_client() -> None:
     x = table[["a", "b", "c"]].to_numpy()
     forest = RandomForestClassifier(10, random_state=0).fit(x, table["y"])
     rows = [_rows(k, tree.tree_, forest.classes_) for k, tree in enumerate(forest.estimators_)]
-    found = _forest_value(np.concatenate(rows), x.astype(np.float32))
+    nodes = np.concatenate(rows)
+    found = _grown(nodes).mean(x, nodes[:, 5])
     assert found == pytest.approx(forest.predict_proba(x)[:, 1])
 
 
@@ -140,7 +143,7 @@ def test_local_models_are_one_for_each_client() -> None:
     local = LocalRuleFitClassifier(QUICK).fit(bare(frame()))
     assert set(local.models_) == {"A", "B", "C"}
     central = CentralRuleFitClassifier(QUICK).fit(bare(frame()))
-    assert set(central.to_dict()["models"]) == {"pooled"}
+    assert set(central.to_dict()["state"]["models"]) == {"pooled"}
 
 
 def test_regressions_have_both_ends_too() -> None:
@@ -148,7 +151,7 @@ def test_regressions_have_both_ends_too() -> None:
     schema = Schema(SCHEMA.features, Column("y", "number", -10, 10))
     table = frame().assign(y=lambda f: 2 * f["a"] - f["b"])
     quick = RuleFitRegressor(trees=20, rounds=40, random_state=0)
-    federation = BareDisclosure.from_frame(table, schema, "client")
+    federation = UngatedDisclosure.from_frame(table, schema, "client")
     for learner in (CentralRuleFitRegressor(quick), LocalRuleFitRegressor(quick)):
         predicted = learner.fit(federation).predict(table)
         assert np.corrcoef(predicted, table["y"])[0, 1] > 0.9
@@ -174,4 +177,4 @@ def test_numeric_targets_are_refused_by_classifiers() -> None:
     """The error says what is needed."""
     schema = Schema(SCHEMA.features, Column("y", "number", 0, 2))
     with pytest.raises(InputError, match="two values"):
-        BayesianInference().fit(BareDisclosure.from_frame(frame(), schema, "client"))
+        BayesianInference().fit(UngatedDisclosure.from_frame(frame(), schema, "client"))

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 
 from privfed import Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.bare import BareDisclosure
-from privfed.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.errors import InputError, NobodyAnswered, SchemaError
+from privfed.exchange.disclosure import ReplayDisclosure, ScriptedDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.percentiles import percentiles
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
@@ -41,9 +41,9 @@ def error(model: FuzzyTreeRegressor, frame: pd.DataFrame) -> float:
     return float(np.sqrt(np.mean((model.predict(frame) - frame["score"]) ** 2)))
 
 
-def bare(frame: pd.DataFrame, client: str | None = "client") -> BareDisclosure:
+def bare(frame: pd.DataFrame, client: str | None = "client") -> UngatedDisclosure:
     """The same records without gates."""
-    return BareDisclosure.from_frame(frame, SCHEMA, client)
+    return UngatedDisclosure.from_frame(frame, SCHEMA, client)
 
 
 @settings(max_examples=15)
@@ -52,7 +52,7 @@ def test_federated_equals_centralized_to_the_bit(seed: int, clients: int) -> Non
     """Whatever the split over clients, tree, leaves and predictions are the pooled ones."""
     frame = table(150, seed)
     frame["client"] = np.random.default_rng(seed).integers(0, clients, len(frame))
-    fed = LocalDisclosure.from_frame(frame, "score", "client", schema=SCHEMA, policy=OPEN)
+    fed = LocalDisclosure.from_frame(frame, "score", client="client", schema=SCHEMA, policy=OPEN)
     federated, pooled = FuzzyTreeRegressor().fit(fed), FuzzyTreeRegressor().fit(bare(frame, None))
     assert [leaf.path for leaf in federated.leaves_] == [leaf.path for leaf in pooled.leaves_]
     assert np.array_equal(federated.models_.coefficients, pooled.models_.coefficients)
@@ -73,7 +73,7 @@ def test_published_learns_nearly_what_open_learns() -> None:
     """Nullification costs little on hundreds of records."""
     train, test = table(1000), table(500, seed=1)
     policy = FuzzyTreeRegressor().published()
-    fed = LocalDisclosure.from_frame(train, "score", "client", schema=SCHEMA, policy=policy)
+    fed = LocalDisclosure.from_frame(train, "score", client="client", schema=SCHEMA, policy=policy)
     published = FuzzyTreeRegressor().fit(fed)
     assert error(published, test) < 1.2 * error(FuzzyTreeRegressor().fit(bare(train)), test)
     assert (fed.budget()["unprotected"] > 0).all()
@@ -84,7 +84,9 @@ def test_private_is_finite_end_to_end_and_learns() -> None:
     train, test = table(8000), table(1000, seed=1)
     learner = FuzzyTreeRegressor(max_depth=1)
     policy = learner.private(epsilon=8, delta="1e-5")
-    fed = LocalDisclosure.from_frame(train, "score", "client", schema=SCHEMA, policy=policy, seed=0)
+    fed = LocalDisclosure.from_frame(
+        train, "score", client="client", schema=SCHEMA, policy=policy, seed=0
+    )
     model = learner.fit(fed)
     budget = fed.budget()
     assert (budget["unprotected"] == 0).all()
@@ -98,7 +100,7 @@ def test_too_little_budget_falls_back_to_constants_and_says_so() -> None:
     learner = FuzzyTreeRegressor(max_depth=1)
     policy = learner.private(epsilon="0.1", delta="1e-5")
     fed = LocalDisclosure.from_frame(
-        table(100), "score", "client", schema=SCHEMA, policy=policy, seed=0
+        table(100), "score", client="client", schema=SCHEMA, policy=policy, seed=0
     )
     model = learner.fit(fed)
     assert model.models_.constant.all()
@@ -108,9 +110,11 @@ def test_too_little_budget_falls_back_to_constants_and_says_so() -> None:
 
 def test_the_plan_covers_what_is_asked() -> None:
     """No kind is asked more often than the longest public schedule says."""
-    fed = LocalDisclosure.from_frame(table(600), "score", "client", schema=SCHEMA, policy=OPEN)
+    fed = LocalDisclosure.from_frame(
+        table(600), "score", client="client", schema=SCHEMA, policy=OPEN
+    )
     learner = FuzzyTreeRegressor().fit(fed)
-    planned = {line.query.kind: line.times for line in learner.plan(SCHEMA)}
+    planned = {line.query.kind: line.times for line in learner.plan(SCHEMA, learner.published())}
     for client in fed.clients:
         kinds = pd.Series([e.kind for e in fed.transcript().of(client=client)]).value_counts()
         assert all(kinds[kind] <= planned[kind] for kind in kinds.index)
@@ -118,7 +122,7 @@ def test_the_plan_covers_what_is_asked() -> None:
 
 def test_replayed_answers_give_the_same_model() -> None:
     """The transcript is all that the learner used."""
-    fed = LocalDisclosure.from_frame(table(), "score", "client", schema=SCHEMA, policy=OPEN)
+    fed = LocalDisclosure.from_frame(table(), "score", client="client", schema=SCHEMA, policy=OPEN)
     first = FuzzyTreeRegressor().fit(fed)
     again = FuzzyTreeRegressor().fit(ReplayDisclosure(SCHEMA, fed.transcript()))
     assert np.array_equal(first.models_.coefficients, again.models_.coefficients)
@@ -134,7 +138,9 @@ def test_permuted_clients_and_records_change_nothing() -> None:
 
 def test_a_draw_of_clients_takes_part_in_each_round() -> None:
     """With two clients a round, each round's answers come from two, and the tree still learns."""
-    fed = LocalDisclosure.from_frame(table(2000), "score", "client", schema=SCHEMA, policy=OPEN)
+    fed = LocalDisclosure.from_frame(
+        table(2000), "score", client="client", schema=SCHEMA, policy=OPEN
+    )
     model = FuzzyTreeRegressor(clients_per_round=2, random_state=0).fit(fed)
     per_query = pd.Series([e.release.request for e in fed.transcript()]).value_counts()
     assert (per_query == 2).all()
@@ -194,7 +200,9 @@ def test_odd_data_are_learned_without_fuss(frame: pd.DataFrame) -> None:
     model = FuzzyTreeRegressor().fit(bare(frame))
     assert np.isfinite(model.predict(frame)).all()
     published = FuzzyTreeRegressor().published()
-    fed = LocalDisclosure.from_frame(frame, "score", "client", schema=SCHEMA, policy=published)
+    fed = LocalDisclosure.from_frame(
+        frame, "score", client="client", schema=SCHEMA, policy=published
+    )
     assert np.isfinite(FuzzyTreeRegressor().fit(fed).predict(frame)).all()
 
 
@@ -202,11 +210,11 @@ def test_an_empty_client_changes_nothing() -> None:
     """A client without records answers with zeros."""
     frame = table(200)
     full = bare(frame)
-    from privfed.records import Records
+    from privfed.tables.records import Records
 
     groups = {str(n): Records.from_frame(p, SCHEMA) for n, p in frame.groupby("client")}
     groups["nobody"] = Records.from_frame(frame.iloc[:0], SCHEMA)
-    one, other = FuzzyTreeRegressor().fit(full), FuzzyTreeRegressor().fit(BareDisclosure(groups))
+    one, other = FuzzyTreeRegressor().fit(full), FuzzyTreeRegressor().fit(UngatedDisclosure(groups))
     assert np.array_equal(one.models_.coefficients, other.models_.coefficients)
 
 
@@ -236,14 +244,14 @@ def test_bad_epsilons_are_named(epsilon: object) -> None:
         FuzzyTreeRegressor().private(epsilon=epsilon)  # type: ignore[arg-type]
 
 
-def test_nobody_answering_at_all_is_an_error_only_without_a_tree() -> None:
-    """Silence at the first level leaves a constant; the learner stops with what it has."""
+def test_nobody_answering_at_all_is_an_error() -> None:
+    """A constant that nobody told is no model: an error that says what to do."""
 
     def silent(client: str, query: object) -> dict[str, np.ndarray]:
         raise KeyError
 
-    model = FuzzyTreeRegressor().fit(ScriptedDisclosure(SCHEMA, silent))
-    assert (model.predict(table(3)) == 10).all()
+    with pytest.raises(NobodyAnswered, match=r"could be reached; see federation.budget\(\)"):
+        FuzzyTreeRegressor().fit(ScriptedDisclosure(SCHEMA, silent))
 
 
 def test_scikit_learns_manners() -> None:
@@ -273,7 +281,7 @@ def test_the_papers_sizes_and_error_on_kin8nm(data_folder) -> None:  # type: ign
     train, test = frame.iloc[: len(frame) * 4 // 5], frame.iloc[len(frame) * 4 // 5 :]
     schema = Schema.infer(frame.drop(columns="client"), target)
     policy = FuzzyTreeRegressor().published()
-    fed = LocalDisclosure.from_frame(train, target, "client", schema=schema, policy=policy)
+    fed = LocalDisclosure.from_frame(train, target, client="client", schema=schema, policy=policy)
     model = FuzzyTreeRegressor().fit(fed)
     assert (model.n_nodes_, model.n_leaves_, model.depth_) == (30, 25, 2)
     found = float(np.sqrt(np.mean((model.predict(test) - test[target]) ** 2)))
@@ -286,13 +294,28 @@ def test_the_embedded_patients_are_learned() -> None:
     frame["clinic"] = np.random.default_rng(0).integers(0, 5, len(frame))
     train, test = frame.iloc[:350], frame.iloc[350:]
     learner = FuzzyTreeRegressor(max_depth=1)
-    fed = LocalDisclosure.from_frame(train, "target", "clinic", policy=learner.published())
+    fed = LocalDisclosure.from_frame(train, "target", client="clinic", policy=learner.published())
     found = np.sqrt(np.mean((learner.fit(fed).predict(test) - test["target"]) ** 2))
     assert found < 0.9 * test["target"].std()
 
 
 def test_a_refused_first_question_is_reported() -> None:
     """A policy that names none of the learner's kinds leaves nobody to ask."""
-    fed = LocalDisclosure.from_frame(table(), "score", "client", schema=SCHEMA, policy=Policy({}))
+    fed = LocalDisclosure.from_frame(
+        table(), "score", client="client", schema=SCHEMA, policy=Policy({})
+    )
     with pytest.raises(NobodyAnswered, match="policy does not name"):
         fed.ask(Scaling(8))
+
+
+def test_a_spent_budget_is_no_model() -> None:
+    """A second fit finds nothing left: an error that says what to do, and not one rule for all."""
+    learner = FuzzyTreeRegressor(max_depth=1)
+    fed = LocalDisclosure.from_frame(
+        table(), "score", client="client", schema=SCHEMA, policy=learner.private(1), seed=1
+    )
+    learner.fit(fed)
+    with pytest.raises(NobodyAnswered, match=r"FuzzyTreeRegressor.*budgets are spent"):
+        FuzzyTreeRegressor(max_depth=1).fit(fed)
+    refused = [e for g in fed.gates.values() for e in g.ledger.entries() if e.event == "refused"]
+    assert not refused

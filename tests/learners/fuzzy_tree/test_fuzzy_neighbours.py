@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from privfed import Column, Schema
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.part import Bound, Part
-from privfed.partition import Path
-from privfed.query import Query, View
-from privfed.records import Records
+from privfed.questions.cells import Path
+from privfed.questions.part import Bound, Part
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
 
 FEATURES, SETS = 3, 3
 ALL = tuple(range(FEATURES))

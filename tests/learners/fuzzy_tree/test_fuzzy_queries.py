@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +14,9 @@ from privfed import Column, Schema
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.silence import revealing
-from privfed.part import GRID
-from privfed.query import Query, View
-from privfed.records import Records
+from privfed.questions.part import GRID
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
 
 FEATURES, SETS = 3, 3
 SCHEMA = Schema(
@@ -35,7 +36,7 @@ values = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(0, 1, width
 rows = st.lists(st.tuples(values, values, values, st.floats(-2, 2, width=32)), max_size=6)
 
 
-def view(records: list[tuple[float, ...]]) -> View:
+def view(records: Sequence[tuple[float, ...]]) -> View:
     """A client with some records."""
     table = np.array(records, dtype=float).reshape(-1, FEATURES + 1)
     return View(Records(SCHEMA, table[:, :FEATURES], table[:, FEATURES]), SCHEMA)
@@ -55,7 +56,7 @@ def queries() -> list[Query]:
 @settings(max_examples=60)
 @given(records=rows, more=rows.filter(bool))
 def test_one_record_moves_each_part_by_no_more_than_its_sensitivity(
-    records: list[tuple[float, ...]], more: list[tuple[float, ...]]
+    records: Sequence[tuple[float, ...]], more: Sequence[tuple[float, ...]]
 ) -> None:
     """Brute force over neighbours, everything at the client rebuilt from the neighbouring data."""
     for query in queries():
@@ -73,7 +74,9 @@ def test_one_record_moves_each_part_by_no_more_than_its_sensitivity(
 @settings(max_examples=40)
 @given(records=rows, old=rows.filter(bool), new=rows.filter(bool))
 def test_a_replaced_record_moves_each_part_by_no_more_than_its_sensitivity(
-    records: list[tuple[float, ...]], old: list[tuple[float, ...]], new: list[tuple[float, ...]]
+    records: Sequence[tuple[float, ...]],
+    old: Sequence[tuple[float, ...]],
+    new: Sequence[tuple[float, ...]],
 ) -> None:
     """The same for replace-one."""
     for query in queries():
@@ -113,7 +116,7 @@ def test_a_planted_fault_in_a_sensitivity_is_caught() -> None:
     records = [(0.1, 0.2, 0.3, 1.0)] * 30
     far = (1.0, 1.0, 1.0, 1.0)
 
-    def own_scale(rows: list[tuple[float, ...]]) -> dict[str, np.ndarray]:
+    def own_scale(rows: Sequence[tuple[float, ...]]) -> dict[str, np.ndarray]:
         table = np.array(rows)[:, :FEATURES]
         query = Level(((),), SETS, table.min(axis=0) - 0.1, table.max(axis=0), ALL)
         return dict(query.evaluate(view(rows)))
@@ -124,7 +127,7 @@ def test_a_planted_fault_in_a_sensitivity_is_caught() -> None:
     assert moved > bound.add_or_remove.l1
 
 
-def naive(records: list[tuple[float, ...]], path: tuple[tuple[int, int], ...]) -> np.ndarray:
+def naive(records: Sequence[tuple[float, ...]], path: tuple[tuple[int, int], ...]) -> np.ndarray:
     """Activation of a node, record by record, by the definition of a triangle."""
 
     def membership(value: float, fuzzy_set: int) -> float:
@@ -135,7 +138,7 @@ def naive(records: list[tuple[float, ...]], path: tuple[tuple[int, int], ...]) -
 
 @settings(max_examples=60)
 @given(records=rows)
-def test_sums_equal_a_naive_twin(records: list[tuple[float, ...]]) -> None:
+def test_sums_equal_a_naive_twin(records: Sequence[tuple[float, ...]]) -> None:
     """Vectorised sums over nodes, features and sets equal a loop over the definition."""
     grid = float(GRID)
     for nodes in LEVELS.values():
@@ -156,7 +159,7 @@ def test_sums_equal_a_naive_twin(records: list[tuple[float, ...]]) -> None:
 
 @settings(max_examples=40)
 @given(records=rows)
-def test_an_empty_cache_changes_nothing(records: list[tuple[float, ...]]) -> None:
+def test_an_empty_cache_changes_nothing(records: Sequence[tuple[float, ...]]) -> None:
     """The cache may vanish at any time: a level evaluated afresh equals one after its parents."""
     seen = view(records)
     for nodes in LEVELS.values():
@@ -167,7 +170,7 @@ def test_an_empty_cache_changes_nothing(records: list[tuple[float, ...]]) -> Non
 
 @settings(max_examples=40)
 @given(records=rows)
-def test_a_features_sets_sum_to_the_node(records: list[tuple[float, ...]]) -> None:
+def test_a_features_sets_sum_to_the_node(records: Sequence[tuple[float, ...]]) -> None:
     """Strong partition: weights over a feature's sets are the node's, up to the grid's floor."""
     exact = Level(LEVELS[1], SETS, *SCALE, ALL).evaluate(view(records))
     sums = exact["weights"].sum(axis=2)

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from simulated_asking import SimulatedAsking, Truths
 
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import Profile, generate
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.promise import Promise, Subtree
 from privfed.learners.rule_search.tree_search import Equal, TreeSearch
 from privfed.learners.stl.grammar import Symbols
-from privfed.least_epsilon import Exploration, least_epsilon
-from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 BOOK = generate(Profile(8000, 120_000, 4_000, 20, 2.0, 4, top=0.5, stems=30), 5)
 TRUTHS = Truths(BOOK)

@@ -7,7 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privfed.disclosure import ScriptedDisclosure
+from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import ScriptedDisclosure
+from privfed.exchange.messages import Release, ReleasedPart
 from privfed.learners.rule_search.estimate import (
     STEPS,
     AnswerError,
@@ -17,11 +19,10 @@ from privfed.learners.rule_search.estimate import (
     percentile,
 )
 from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.mechanism import Noised
-from privfed.part import PartType
-from privfed.query import Query
-from privfed.release import Answer, Release, ReleasedPart
-from privfed.schema import Column, Schema
+from privfed.privacy.mechanism import Noised
+from privfed.questions.part import PartType
+from privfed.questions.query import Query
+from privfed.tables.schema import Column, Schema
 
 QUERY = TemplateBits(Asked.everybody(400), "g", ((1,), (2,)))
 
@@ -118,7 +119,7 @@ def test_percentiles_sharpen_with_epsilon(epsilon: float, most: float) -> None:
     rng = np.random.default_rng(4)
     ours, naive = [], []
     for _ in range(10):
-        held = rng.beta(*rng.uniform(2, 10, 2), 6000)
+        held = rng.beta(rng.uniform(2, 10), rng.uniform(2, 10), 6000)
         values = np.append(held, np.full(14_000, 0.5))
         noisy = values + rng.laplace(0, 1 / epsilon, len(values))
         truth = float(np.percentile(held, 85))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from privfed.accountant import Budget
-from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
+from privfed.exchange.answers import Answer
+from privfed.exchange.messages import Release, ReleasedPart
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
 from privfed.learners.rule_search.hashed import hashed_counts
 from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule, parity
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.mechanism import Noised
-from privfed.part import PartType
-from privfed.policy import Guard, Policy
-from privfed.release import Answer, Release, ReleasedPart
+from privfed.privacy.accountant import Budget
+from privfed.privacy.mechanism import Noised
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.part import PartType
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
 TEMPLATES = tuple(GRAMMAR.continuations(()))
@@ -137,7 +139,7 @@ def test_one_bit_stands_for_thousands_of_templates() -> None:
 @pytest.mark.parametrize("encoding", ["unary", "hashed"])
 def test_a_search_over_sampled_rules_finds_the_common_ones(encoding: Encoding) -> None:
     """Four thousand individuals with one rule each: both held by more than a fifth are found."""
-    entries = [(ATOMS[0], person, []) for person in range(1600)]
+    entries: list[Any] = [(ATOMS[0], person, []) for person in range(1600)]
     entries += [(ATOMS[1], person, []) for person in range(1600, 2800)]
     book = RuleBook.indexed(GRAMMAR, 4000, entries)
     model = RuleSearch(

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_asking import SimulatedAsking, Truths
 
 from privfed.errors import InputError
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
-from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 BOOK = generate(Profile(20_000, 200_000, 4_000, 12, 2.0, 4, top=0.5, stems=30), 5)
 TRUTHS = Truths(BOOK)
@@ -28,7 +28,8 @@ def _run(total: str, seed: int, **settings: object) -> tuple[LevelSearch, tuple[
 
 
 def _scores(total: str, **settings: object) -> np.ndarray:
-    return np.mean([_run(total, seed, **settings)[1] for seed in range(4)], axis=0)
+    mean: np.ndarray = np.mean([_run(total, seed, **settings)[1] for seed in range(4)], axis=0)
+    return mean
 
 
 def test_a_few_nats_find_the_valid_rules() -> None:

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from privfed.learners import RuleSearch
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.outlook import Outlook
-from privfed.least_epsilon import Exploration, least_epsilon
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema((Column("hr", lower=20, upper=220), Column("map", lower=20, upper=200)))
 FEW = Outlook(Exploration(0.1), 60, Fraction(8), Fraction(1, 9))
@@ -42,7 +42,7 @@ def test_where_no_cohort_is_large_enough_only_epsilon_is_told() -> None:
 @pytest.mark.parametrize("strategy", ["levels", "equal", "adaptive", "uct", "parts"])
 def test_each_strategy_tells_of_a_small_cohort_and_not_of_a_large_one(strategy: str) -> None:
     """One line with numbers; silence where there is enough."""
-    model = RuleSearch(strategy, epsilon="2", threshold=0.1, questions=100)  # type: ignore[arg-type]
+    model = RuleSearch(strategy, epsilon="2", threshold=0.1, questions=100)
     few = 150 if strategy == "parts" else 10
     told = model.outlook(SCHEMA, few)
     assert re.search(r"20 % .* about (epsilon )?[\d,]+", told) and "\n" not in told

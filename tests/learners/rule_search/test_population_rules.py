@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privfed.cohort import CohortDisclosure
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.asking import Asking
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.formula import Atom, show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
-from privfed.policy import Guard, Policy
+from privfed.privacy.policy import Guard, Policy
 
 RULE = Atom("a", "<=", 1.0)
 GRAMMAR = Grammar((("a", 0.0, 2.0),), most_operators=1)

@@ -20,8 +20,8 @@ from privfed.learners.rule_search.queries import (
 )
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.part import GRID, Bound, Sensitivity
-from privfed.query import View
+from privfed.questions.part import GRID, Bound, Sensitivity
+from privfed.questions.query import View
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
 PEOPLE, UNITS = 3, int(1 / GRID)

@@ -6,13 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from simulated_asking import SimulatedAsking, Truths
 
-from privfed.cohort import CohortDisclosure
 from privfed.errors import InputError
+from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.individual_search import smallest_part
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, deviation, longest, slack_for
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
@@ -23,8 +25,6 @@ from privfed.learners.rule_search.population_rules import (
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
-from privfed.least_epsilon import Exploration, least_epsilon
-from privfed.testing.simulated_asking import SimulatedAsking, Truths
 
 PROFILE = Profile(3000, 30_000, 600, 5, 1.6, 3, top=0.5, stems=5)
 BOOK = generate(PROFILE, 2, values=True)

@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privfed.errors import InputError, QueryError
+from privfed.errors import QueryError
 from privfed.learners.rule_search.queries import (
     Asked,
     HashedRule,
     Parameters,
+    RuleQuery,
     SampledRule,
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
-from privfed.part import GRID
-from privfed.query import View
-from privfed.schema import Column, Schema
+from privfed.questions.part import GRID
+from privfed.questions.query import View
+from privfed.tables.schema import Column, Schema
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
 SCHEMA = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
@@ -67,7 +68,7 @@ QUESTIONS = [
 SCHEMA = _book([[]] * PEOPLE).schema
 
 
-def _change(question: TemplateBits, one: RuleBook, other: RuleBook) -> tuple[int, int]:
+def _change(question: RuleQuery, one: RuleBook, other: RuleBook) -> tuple[int, int]:
     (before,), (after,) = (
         list(question.evaluate(View(book, SCHEMA, b"secret")).values()) for book in (one, other)
     )
@@ -169,10 +170,12 @@ def test_a_symbol_that_no_grammar_has_is_no_question(symbol: int) -> None:
 
 @pytest.mark.parametrize(("structure", "width"), [(STRUCTURES[0], 9), (LEVEL[-1], 2), ((999,), 1)])
 def test_false_structures_are_no_question(structure: Symbols, width: int) -> None:
-    """Whether one is answered depends on the grammar alone: never on what anybody holds."""
+    """A gate refuses it by the grammar alone, before anything is charged, whatever anybody holds."""
     false = Parameters(WHO, GRAMMAR.digest, (structure,), (width,))
-    for held in ([[]] * PEOPLE, [[(s, 1) for s in STRUCTURES]] * PEOPLE):
-        with pytest.raises(InputError, match=r"structure|symbol"):
+    nothing: list[tuple[Symbols, int]] = []
+    for held in ([nothing] * PEOPLE, [[(s, 1) for s in STRUCTURES]] * PEOPLE):
+        assert not false.fits(_book(held))
+        with pytest.raises(TypeError, match="grammar"):
             false.evaluate(View(_book(held), SCHEMA))
 
 

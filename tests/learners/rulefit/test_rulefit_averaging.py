@@ -16,7 +16,6 @@ from privfed.learners.rulefit.averaging import (
     residuals,
     stable_step,
 )
-from privfed.learners.rulefit.server import Distance
 
 
 def problem(seed: int = 0, records: int = 300) -> tuple[Centred, np.ndarray]:
@@ -115,24 +114,3 @@ def test_losses_and_residuals_agree() -> None:
         ahead, behind = (losses(target, scores + d, logistic) for d in (eps, -eps))
         slope = (ahead - behind) / (2 * eps)
         assert residuals(target, scores, logistic) == pytest.approx(-slope, abs=1e-6)
-
-
-def averaged(deviation: float) -> float:
-    """How far noise-free averaging ends from the optimum where four columns are really one.
-
-    Their marginals say that each has second moment 1; together they have an eigenvalue of 4.
-    """
-    wanted, together = np.full(4, 0.25), np.ones((4, 4))
-    distance = Distance(np.eye(4), 0.1, logistic=False)
-    dual, weights = np.zeros(4), np.zeros(4)
-    for _ in range(30):
-        slope = together @ (wanted - weights)
-        dual = dual + slope
-        weights = distance.weights(dual, slope, deviation)
-    return float(np.abs(together @ (wanted - weights)).max())
-
-
-def test_a_distance_that_is_too_short_grows() -> None:
-    """Overshooting is noticed and ends; where it is taken for noise, averaging diverges."""
-    assert averaged(0.0) < 0.05
-    assert averaged(1e9) > 1e3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privfed.errors import QueryError
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges, read_cutoffs
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 
 NUMBER = Column("x", "number", 0, 10)
 
@@ -86,7 +86,7 @@ def test_nearly_constant_covariates_give_cutoffs_that_clients_admit(
     upper: int, held: list[tuple[int, int]], kind: str
 ) -> None:
     """Whatever rounding makes of a spread that is none."""
-    column = Column("x", kind, 0, upper)
+    column = Column("x", kind, 0, upper)  # type: ignore[arg-type]
     counts = np.zeros(len(inner_edges(column, 100)) + 1)
     for place, count in held:
         counts[place % len(counts)] += count

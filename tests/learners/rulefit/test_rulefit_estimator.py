@@ -15,9 +15,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.bare import BareDisclosure
-from privfed.disclosure import ReplayDisclosure
 from privfed.errors import SchemaError
+from privfed.exchange.answers import Answers
+from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.rulefit.averaging import (
     Centred,
@@ -27,7 +28,6 @@ from privfed.learners.rulefit.averaging import (
     stable_step,
 )
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.release import Answers
 from privfed.testing.hospitals import BINARY, FEATURES, NAMES, NUMERIC, QUICK, gates, patients
 
 
@@ -97,7 +97,7 @@ def test_any_split_over_clients_has_the_pooled_objective() -> None:
     params = {**QUICK, "trees": 1, "max_rules": 1, "local_steps": 1, "rounds": 300}
     found = []
     for table in (halves, frame.assign(hospital="one")):
-        bare = BareDisclosure.from_frame(table, BINARY, "hospital")
+        bare = UngatedDisclosure.from_frame(table, BINARY, "hospital")
         found.append(RuleFitClassifier(**{**params, "min_leaf": 10_000}).fit(bare))
     first, second = (model.model_.weights for model in found)
     assert first == pytest.approx(second, abs=1e-3)
@@ -116,20 +116,10 @@ def test_the_private_way_spends_its_budget_and_nothing_is_unprotected() -> None:
     assert (budget["spent"] <= 4).all()
     assert (budget["spent"] > 3.99).all()
     assert roc_auc_score(frame["died"], model.predict_proba(frame)[:, 1]) > 0.85
-    assert np.isfinite(model.model_.supports).sum() == 20
+    assert np.isfinite(model.model_.supports).all()
     kinds = {entry.kind for entry in federation.transcript()}
-    assert kinds == {"rulefit.marginals", "rulefit.gradient", "rulefit.supports"}
-
-
-def test_a_threshold_makes_the_private_model_sparse() -> None:
-    """Terms that do not stand out of the noise go, at no cost of budget; the rest still learns."""
-    frame, kept = patients(3000), []
-    for threshold in (0.0, 1.0):
-        model = RuleFitClassifier(random_state=0, threshold=threshold)
-        model.fit(gates(frame, model.private(4)))
-        kept.append(len(model.rules_))
-        assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
-    assert kept[1] < kept[0] / 2
+    asked = ("histogram", "correlations", "masses", "gradient")
+    assert kinds == {f"private.{kind}" for kind in asked}
 
 
 @pytest.mark.filterwarnings("ignore:the noise in all histograms")
@@ -256,7 +246,7 @@ def test_categories_as_targets_keep_their_names() -> None:
     """Predictions are the schema's own words."""
     schema = Schema(FEATURES, Column("died", "category", categories=("no", "yes")))
     frame = patients().assign(died=lambda f: np.where(f["died"] == 1, "yes", "no"))
-    model = RuleFitClassifier(**QUICK).fit(BareDisclosure.from_frame(frame, schema, "hospital"))
+    model = RuleFitClassifier(**QUICK).fit(UngatedDisclosure.from_frame(frame, schema, "hospital"))
     assert set(model.predict(frame)) == {"no", "yes"}
     assert (model.predict(frame) == frame["died"]).mean() > 0.7
 
@@ -275,9 +265,9 @@ def test_policies_round_trip_and_plans_price_every_kind(tmp_path: Path) -> None:
     for policy in (model.published(), model.private(1)):
         policy.to_toml(tmp_path / "policy.toml")
         assert type(policy).from_toml(tmp_path / "policy.toml").digest == policy.digest
-        planned = {line.query.kind: line for line in model.plan(BINARY)}
+        planned = {line.query.kind: line for line in model.plan(BINARY, model.published())}
         assert set(policy.guards) <= set(planned)
-    for line in model.plan(BINARY):
+    for line in model.plan(BINARY, model.published()):
         assert line.query.parts(BINARY)
 
 
@@ -296,7 +286,7 @@ def test_a_real_hospital_data_set(data_folder: Path) -> None:
     model = RuleFitClassifier(**{**QUICK, "trees": 100})
     model.fit(
         LocalDisclosure.from_frame(
-            frame, "mortality", "hospital", schema=schema, policy=model.published(), seed=0
+            frame, "mortality", client="hospital", schema=schema, policy=model.published(), seed=0
         )
     )
     assert np.argsort(-model.feature_importances_).tolist()[0] == 3
@@ -308,6 +298,6 @@ def test_answers_type_is_what_the_learner_is_written_against() -> None:
     """The learner reads `Answers` alone: no gate, no ledger in its modules' names."""
     from privfed.learners.rulefit import histograms, server
 
-    assert histograms.Answers is Answers
+    assert vars(histograms)["Answers"] is Answers
     for forbidden in ("Gate", "Ledger", "SecureNoise", "Gaussian"):
         assert not hasattr(server, forbidden)

@@ -12,12 +12,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from privfed import Schema
-from privfed.bare import BareDisclosure
-from privfed.disclosure import Disclosure
 from privfed.errors import InputError, NobodyAnswered
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.messages import Absent, Reply
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
-from privfed.query import Query
-from privfed.release import Absent, Reply
+from privfed.questions.query import Query
 from privfed.testing.hospitals import BINARY, FEATURES, NUMERIC, QUICK, gates, patients
 
 
@@ -29,28 +29,33 @@ class Flaky(Disclosure):
         self._inner, self._silent = inner, silent
 
     def _ask(
-        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        replies = self._inner._ask(queries, clients, spend)
+        replies = self._inner._ask(questions, spend)
         return {
             client: [
                 Absent(client, "gone") if self._silent(query, client) else reply
                 for query, reply in zip(queries, replies[client], strict=True)
             ]
-            for client in clients
+            for client, queries in questions.items()
         }
+
+    def _offers(
+        self, query: Query, clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[str]:
+        return self._inner.offers(query, clients, spend=spend)
 
 
 @pytest.mark.parametrize("kind", ["rules", "supports", "increment", "objective"])
 def test_a_client_that_drops_out_between_the_steps(kind: str) -> None:
     """The others' answers are enough, whichever step it misses."""
-    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    inner = UngatedDisclosure.from_frame(patients(), BINARY, "hospital")
     flaky = Flaky(inner, lambda query, client: query.kind == f"rulefit.{kind}" and client == "A")
     model = RuleFitClassifier(**QUICK).fit(flaky)
     assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
 
 
-@pytest.mark.parametrize("kind", ["marginals", "gradient", "supports"])
+@pytest.mark.parametrize("kind", ["histogram", "correlations", "masses", "gradient"])
 @pytest.mark.parametrize("times", [0, 1])
 def test_a_client_that_drops_out_of_private_learning(kind: str, times: int) -> None:
     """At the first such question or the next one: the others' noisy answers are enough."""
@@ -59,7 +64,7 @@ def test_a_client_that_drops_out_of_private_learning(kind: str, times: int) -> N
     def silent(query: Query, client: str) -> bool:
         asked.extend([query.kind] * (client == "A"))
         late = asked.count(query.kind) > times
-        return client == "A" and query.kind == f"rulefit.{kind}" and late
+        return client == "A" and query.kind == f"private.{kind}" and late
 
     frame, model = patients(3000), RuleFitClassifier(random_state=0)
     model.fit(Flaky(gates(frame, model.private(8)), silent))
@@ -85,7 +90,7 @@ def test_a_federation_that_falls_silent_leaves_what_was_learnt() -> None:
         asked.append(query.kind)
         return query.kind == "rulefit.objective" or asked.count("rulefit.increment") > 30
 
-    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    inner = UngatedDisclosure.from_frame(patients(), BINARY, "hospital")
     model = RuleFitClassifier(**QUICK).fit(Flaky(inner, silent))
     assert model.rounds_ == 10
     assert np.isnan(model.objective_)
@@ -95,7 +100,7 @@ def test_a_federation_that_falls_silent_leaves_what_was_learnt() -> None:
 
 def test_nobody_tells_rules_or_gradients() -> None:
     """Linear terms without rules; a constant with a warning without a single round."""
-    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    inner = UngatedDisclosure.from_frame(patients(), BINARY, "hospital")
     linear = RuleFitClassifier(**QUICK).fit(Flaky(inner, lambda q, c: q.kind == "rulefit.rules"))
     assert linear.rules_ == []
     assert roc_auc_score(patients()["died"], linear.decision_function(patients())) > 0.8
@@ -105,7 +110,7 @@ def test_nobody_tells_rules_or_gradients() -> None:
 
 def test_partial_participation() -> None:
     """One client a round learns nearly as well, and no round asks more."""
-    inner = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    inner = UngatedDisclosure.from_frame(patients(), BINARY, "hospital")
     counted: list[str] = []
 
     def count(query: Query, client: str) -> bool:
@@ -132,7 +137,7 @@ def test_awkward_clients_do_no_harm() -> None:
 def test_a_covariate_constant_everywhere_gets_no_term() -> None:
     """Its cut-offs collapse to one at most, and it has no linear term."""
     frame = patients().assign(noise=0.5)
-    bare = BareDisclosure.from_frame(frame, BINARY, "hospital")
+    bare = UngatedDisclosure.from_frame(frame, BINARY, "hospital")
     model = RuleFitClassifier(**QUICK).fit(bare)
     assert len(model.cutoffs_.cuts[2]) <= 1
     assert model.feature_importances_[2] < 0.01
@@ -170,15 +175,12 @@ def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
         {"server_step": float("nan")},
         {"client_step": 0},
         {"clients_per_round": 4},
-        {"ridge": 0},
-        {"threshold": float("nan")},
         {"reference_rounds": -1},
-        {"clip": float("nan")},
     ],
 )
 def test_wrong_parameters_are_one_clear_error(wrong: dict[str, Any]) -> None:
     """Named, and before anybody is asked."""
-    bare = BareDisclosure.from_frame(patients(), BINARY, "hospital")
+    bare = UngatedDisclosure.from_frame(patients(), BINARY, "hospital")
     with pytest.raises(InputError, match=next(iter(wrong))):
         RuleFitClassifier(**wrong).fit(bare)
 
@@ -187,6 +189,6 @@ def test_targets_of_the_wrong_kind_are_one_clear_error() -> None:
     """A number for the classifier, no target at all for the regressor."""
     frame = patients()
     with pytest.raises(InputError, match="two values"):
-        RuleFitClassifier().fit(BareDisclosure.from_frame(frame, NUMERIC, "hospital"))
+        RuleFitClassifier().fit(UngatedDisclosure.from_frame(frame, NUMERIC, "hospital"))
     with pytest.raises(InputError, match="numeric target"):
-        RuleFitRegressor().fit(BareDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))
+        RuleFitRegressor().fit(UngatedDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))

@@ -11,7 +11,7 @@ from privfed.errors import InputError, QueryError
 from privfed.learners.rulefit import Condition, Rule
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Terms, rule_of, union
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(tuple(Column(name, lower=-10, upper=10) for name in "ab"))
 ends = st.one_of(st.none(), st.integers(-3, 3).map(float))

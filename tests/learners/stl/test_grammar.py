@@ -9,7 +9,7 @@ from privfed.learners.stl.canonical import canonical, parameters
 from privfed.learners.stl.formula import Formula, RuleError, show
 from privfed.learners.stl.grammar import Grammar, Symbols, is_prefix
 from privfed.learners.stl.parser import parse
-from privfed.schema import Column, Schema
+from privfed.tables.schema import Column, Schema
 
 SMALL = Grammar((("b", 0.0, 1.0), ("a", -2.0, 2.0)), most_operators=2, horizon=3)
 

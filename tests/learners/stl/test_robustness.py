@@ -63,6 +63,11 @@ def _monitored(formula: Formula, signal: np.ndarray) -> list[float]:
         return [value for _, value in monitor.evaluate(data)]
 
 
+def _steps(formula: Temporal | Until) -> str:
+    assert formula.interval is not None
+    return "[{}:{}]".format(*formula.interval)
+
+
 def _spelt(formula: Formula) -> str:
     """The formula in the monitor's own language."""
     if isinstance(formula, Atom):
@@ -71,10 +76,11 @@ def _spelt(formula: Formula) -> str:
         return f"(not {_spelt(formula.child)})"
     if isinstance(formula, Temporal):
         word = {"F": "eventually", "G": "always"}[formula.operator]
-        return f"({word}[{formula.interval[0]}:{formula.interval[1]}] {_spelt(formula.child)})"
+        return f"({word}{_steps(formula)} {_spelt(formula.child)})"
+    assert not isinstance(formula, Hole)
     left, right = _spelt(formula.left), _spelt(formula.right)
     if isinstance(formula, Until):
-        return f"({left} until[{formula.interval[0]}:{formula.interval[1]}] {right})"
+        return f"({left} until{_steps(formula)} {right})"
     word = {"&": "and", "|": "or", "->": "implies"}[formula.operator]
     return f"({left} {word} {right})"
 

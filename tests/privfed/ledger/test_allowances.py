@@ -13,7 +13,7 @@ from privfed.accountants.pure import PureEpsilon
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.ledger import Entry
 from privfed.ledger.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
-from privfed.loss import Loss
+from privfed.privacy.loss import Loss
 
 QUERY = TemplateBits(Asked(6, 2, 5), "g", ((1,),))
 

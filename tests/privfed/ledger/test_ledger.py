@@ -10,21 +10,22 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_trials import charge, edited, fill, objects, reply
 
-from privfed.accountant import Budget
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Reason
+from privfed.exchange.signing import Signer, check_signature
 from privfed.ledger import Charge, Ledger, Spent
 from privfed.ledger.storage import ChainFile
-from privfed.limit import Limit
-from privfed.loss import Loss
-from privfed.policy import Guard, Policy
-from privfed.release import Reason
-from privfed.signing import Signer, check_signature
-from privfed.testing.ledger_trials import charge, edited, fill, objects
+from privfed.privacy.accountant import Budget
+from privfed.privacy.limit import Limit
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
 
 PURE = PureEpsilon()
 
@@ -33,7 +34,7 @@ def yes(spent: Spent) -> None:
     """Refuse nothing."""
 
 
-def up_to(ceiling: str, cost: str = "0.1"):
+def up_to(ceiling: str, cost: str = "0.1") -> Any:
     """Refuse what exceeds a ceiling."""
 
     def refuse(spent: Spent) -> Reason | None:
@@ -52,14 +53,14 @@ def test_charges_and_replies_survive_a_restart(path: Path) -> None:
     """Totals, kinds and stored bytes are there again when the file is opened again."""
     ledger = Ledger(path, "d")
     assert ledger.reserve(charge(1), PURE, yes, b"fields") is None
-    ledger.release(charge(1), b"bytes")
+    ledger.release(charge(1), reply(charge(1), 5))
     ledger.close()
     again = Ledger(path, "d")
     assert again.spent(PURE).total == (Fraction(1, 10), 0)
     assert again.spent(PURE).times == {"k": 1}
     found = again.find("server", "r1")
     assert found is not None
-    assert (found.event, found.payload) == ("released", b"bytes")
+    assert (found.event, found.payload) == ("released", reply(charge(1), 5))
     assert again.verify() == again.head
 
 
@@ -79,11 +80,11 @@ def test_a_request_is_charged_and_answered_once(path: Path) -> None:
     ledger = Ledger(path, "d")
     assert ledger.reserve(charge(1), PURE, yes) is None
     assert ledger.reserve(charge(1), PURE, yes) == Reason.INTERRUPTED
-    ledger.release(charge(1), b"one")
+    ledger.release(charge(1), reply(charge(1), 3))
     with pytest.raises(LedgerError):
-        ledger.release(charge(1), b"another")
+        ledger.release(charge(1), reply(charge(1), 7))
     found = ledger.find("server", "r1")
-    assert found is not None and found.payload == b"one"
+    assert found is not None and found.payload == reply(charge(1), 3)
 
 
 def test_two_openings_of_one_file_share_its_totals(path: Path) -> None:
@@ -103,7 +104,7 @@ def test_together_is_all_or_nothing(path: Path) -> None:
     with pytest.raises(LedgerError, match="nothing was kept"), ledger.together():
         ledger.reserve(charge(1), PURE, yes)
         with pytest.raises(ZeroDivisionError):
-            ledger.reserve(charge(2), PURE, lambda spent: 1 // 0)
+            ledger.reserve(charge(2), PURE, lambda spent: 1 // 0)  # type: ignore[arg-type,return-value]
     assert ledger.head == before
     assert ledger.spent(PURE).total[0] == 0
 
@@ -114,7 +115,7 @@ def test_a_block_is_reserved_ahead_and_what_is_left_of_it_is_spent(path: Path) -
     for number in range(3):
         assert ledger.reserve(charge(number), PURE, up_to("10"), b"f", block=8) is None
         assert ledger.spent(PURE).total[0] == Fraction(8, 10)
-        ledger.release(charge(number), b"x")
+        ledger.release(charge(number), reply(charge(number), 1))
     ledger.verify()
     ledger.close()
     again = Ledger(path, "d")
@@ -130,7 +131,7 @@ def test_a_block_shrinks_to_what_fits(path: Path) -> None:
     ledger = Ledger(path, "d")
     for number in range(10):
         assert ledger.reserve(charge(number), PURE, up_to("1"), block=8) is None
-        ledger.release(charge(number), b"x")
+        ledger.release(charge(number), reply(charge(number), 1))
     assert ledger.reserve(charge(10), PURE, up_to("1"), block=8) == Reason.BUDGET
     assert ledger.spent(PURE).total[0] == 1
 
@@ -210,7 +211,7 @@ def test_opening_looks_at_the_end_alone(path: Path, monkeypatch: pytest.MonkeyPa
     read = []
     genuine = ChainFile.raw
 
-    def counting(self, where, values=()):
+    def counting(self: Any, where: str, values: Any = ()) -> Any:
         for row in genuine(self, where, values):
             read.append(row[0])
             yield row
@@ -310,7 +311,7 @@ def test_the_budget_is_shown_by_study_kind_and_month() -> None:
     ledger.adopt(policy, "study")
     for number in range(3):
         ledger.reserve(charge(number), PURE, yes)
-    ledger.release(charge(0), b"x")
+    ledger.release(charge(0), reply(charge(0), 1))
     ledger.fail(charge(1), b"x")
     whole, study = ledger.budget("study")
     assert (whole.spent[0], whole.reserved[0]) == (Fraction(2, 10), Fraction(1, 10))
@@ -369,9 +370,9 @@ def test_a_block_that_was_undone_cannot_be_drawn(path: Path) -> None:
         ledger.reserve(charge(1), PURE, yes, block=8)
         _ = 1 // 0
     with pytest.raises(LedgerError, match="nothing is reserved for request 'r1'"):
-        ledger.release(charge(1), b"unpaid")
+        ledger.release(charge(1), reply(charge(1), 6))
     assert ledger.reserve(charge(2), PURE, yes) is None
-    ledger.release(charge(2), b"paid")
+    ledger.release(charge(2), reply(charge(2), 4))
     assert ledger.spent(PURE).total[0] == Fraction(1, 10)
     ledger.verify()
 
@@ -395,3 +396,38 @@ def test_a_hash_that_is_none_is_found_at_opening(path: Path) -> None:
     with pytest.raises(LedgerError):
         Ledger(path, "d")
     assert objects(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM state WHERE name = 'charged' OR name LIKE 'total:%'",
+        "DELETE FROM state WHERE name LIKE 'total:%kind%'",
+        "DELETE FROM state WHERE name = 'terms'",
+        "DELETE FROM state WHERE name != 'tip'",
+        "INSERT INTO state VALUES ('total:x', '[\"0\",\"0\",0,0]')",
+        "UPDATE state SET value = '[\"1/10\",\"0\",0,1]' WHERE name LIKE 'total:%'",
+    ],
+)
+def test_what_is_kept_of_totals_is_not_trusted_at_opening(path: Path, statement: str) -> None:
+    """A spent budget cannot be spent again by removing or rewriting what the file keeps beside it."""
+    policy = Policy({"k": (Guard.of("laplace", spend="0.1"),)}, budget=Budget.of("0.5"))
+    ledger = Ledger(path, "d")
+    ledger.adopt(policy)
+    for number in range(5):
+        assert ledger.reserve(charge(number), PURE, up_to("0.5")) is None
+    ledger.close()
+    edited(path, statement)
+    with pytest.raises(LedgerError, match="does not follow from its entries"):
+        Ledger(path, "d")
+
+
+def test_a_reply_s_row_tells_no_time_of_its_own(path: Path) -> None:
+    """How long an answer took depends on records: its row has the time of the row before."""
+    moments = iter(range(100))
+    ledger = Ledger(path, "d", clock=lambda: datetime.fromtimestamp(next(moments), UTC))
+    ledger.reserve(charge(1), PURE, yes)
+    ledger.release(charge(1), reply(charge(1)))
+    *_, reserved, released = ledger.entries()
+    assert (reserved.event, released.event) == ("reserved", "released")
+    assert reserved.time == released.time

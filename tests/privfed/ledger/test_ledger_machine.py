@@ -7,19 +7,20 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from ledger_trials import QUERY, SMALL
 
-from privfed.accountant import Budget
 from privfed.accountants.pure import PureEpsilon
-from privfed.gate import Gate
+from privfed.exchange.messages import Head, Reason, Refusal, Request
 from privfed.ledger import Ledger
-from privfed.limit import Limit
-from privfed.policy import Guard, Policy
-from privfed.records import Records
-from privfed.release import Reason, Refusal, Request
-from privfed.testing.ledger_trials import QUERY, SMALL
+from privfed.owner.gate import Gate
+from privfed.privacy.accountant import Budget
+from privfed.privacy.limit import Limit
+from privfed.privacy.policy import Guard, Policy
+from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
 
 MONTHLY = Fraction(4, 10)
@@ -71,7 +72,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.clock, self.asked, self.head = datetime(2026, 1, 1, tzinfo=UTC), 0, None
+        self.clock, self.asked = datetime(2026, 1, 1, tzinfo=UTC), 0
+        self.head: Head | None = None
         self.model = Model()
         self.open(amend=False)
 
@@ -84,7 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
             budget=Budget.of(self.model.budget),
             limits=(Limit(("month",), Budget.of(MONTHLY)),),
         )
-        records = Records(SMALL, [[1.0], [60.0]])
+        records = Records(SMALL, np.array([[1.0], [60.0]]))
         self.gate = Gate("c", records, policy, self.ledger, queries=(Histogram,), amend=amend)
 
     def ask(self, name: str, amount: Fraction) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_trials import charge, edited, every_flip, fill, objects, reply, some_flips
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.chain import encode_body, fits, link
-from privfed.release import Head
-from privfed.testing.ledger_trials import charge, edited, every_flip, fill, objects, some_flips
+from privfed.questions import wire
 
 ROWS = 40
 
@@ -24,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     ledger = Ledger(file, "d")
     fill(ledger, ROWS)
     ledger.reserve(charge(900), PureEpsilon(), lambda spent: None, block=4)
-    ledger.release(charge(900), b"drawn")
+    ledger.release(charge(900), reply(charge(900)))
     ledger.close()
     return file
 
@@ -68,7 +71,7 @@ def test_types_are_held_to(path: Path) -> None:
         ],
         [
             """INSERT INTO entries SELECT seq + 1000, time, 'noted', principal, request, body,
-            payload, hash FROM entries WHERE seq = 3"""
+            payload, hash, packed FROM entries WHERE seq = 3"""
         ],
         ["UPDATE entries SET body = NULL || body WHERE 0", "UPDATE entries SET body = x''"],
         ["UPDATE entries SET body = CAST('[1]' AS BLOB)"],
@@ -147,10 +150,13 @@ def _rewritten(path: Path, seq: int, change: dict[str, object]) -> None:
         {"loss": {"epsilon": "-1"}},
         {"loss": {"epsilon": "0.05"}},
         {"loss": 7},
+        {"loss": {"epsilon": "0.001", "laws": [["laplace", "1", "1.0"]]}, "amount": ["0.001", "0"]},
+        {"loss": {"epsilon": "0.1", "laws": [["laplace", "1", "1.0"]]}},
+        {"query": "1" * 64},
         {"kind": 3},
     ],
 )
-def test_a_chain_made_anew_over_false_charges_is_found(path: Path, change: dict) -> None:
+def test_a_chain_made_anew_over_false_charges_is_found(path: Path, change: dict[str, Any]) -> None:
     """Totals follow from the charges, and charges from their losses."""
     assert not objects(path)
     _rewritten(path, 2, change)
@@ -201,6 +207,36 @@ def test_draws_beyond_a_block_are_found(path: Path) -> None:
     """A drawn row must name a block that has a charge left, of the same loss."""
     ledger = Ledger(path, "d")
     with ledger._file.exclusive():
-        ledger._file.append("drawn", "s", "q", {"block": 2, "loss": {"epsilon": "0.1"}})
+        drawn = {"block": 2, "kind": "k", "query": "q", "loss": {"epsilon": "0.1"}}
+        ledger._file.append("drawn", "s", "q", drawn)
     with pytest.raises(LedgerError, match="draws what was not reserved"):
+        ledger.verify()
+
+
+def test_a_release_without_its_charge_is_found(path: Path) -> None:
+    """Every reply answers one charge of the same question, once."""
+    ledger = Ledger(path, "d")
+    one = charge(901)
+    with ledger._file.exclusive():
+        ledger._file.append("released", "server", "r901", {"query": one.query}, reply(one))
+    with pytest.raises(LedgerError, match="answers what was not charged"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize("salt", ["noise", "question", "request"])
+def test_a_release_that_is_not_what_was_charged_for_is_found(path: Path, salt: str) -> None:
+    """Its bytes tell of the noise that the charge stands for, of its question and request."""
+    ledger, one = Ledger(path, "d"), charge(901)
+    other = {
+        "noise": replace(one, loss=one.loss),
+        "question": replace(one, query="1" * 64),
+        "request": replace(one, request="r1"),
+    }[salt]
+    ledger.reserve(one, PureEpsilon(), lambda spent: None)
+    said = reply(other)
+    if salt == "noise":
+        said = said.replace(wire.encode(10.0), wire.encode(1.0))
+    with ledger._file.exclusive():
+        ledger._file.append("released", "server", "r901", {"query": one.query}, said)
+    with pytest.raises(LedgerError, match="is not what was charged for"):
         ledger.verify()

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from ledger_trials import QUERY, SMALL
 
-from privfed.accountant import Budget
 from privfed.accountants.pure import PureEpsilon
 from privfed.errors import PolicyError
-from privfed.gate import Gate
+from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.ledger import Ledger
-from privfed.limit import Limit
-from privfed.loss import Loss
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.policy import Guard, Policy
-from privfed.records import Records
-from privfed.release import Reason, Refusal, Release, Request
-from privfed.testing.ledger_trials import QUERY, SMALL
+from privfed.owner.gate import Gate
+from privfed.privacy.accountant import Budget
+from privfed.privacy.limit import Limit
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Guard, Policy
+from privfed.tables.records import Records
 from privfed.testing.queries import AboveMiddle, Histogram
 
 RECORDS = Records(SMALL, np.arange(0.0, 100.0, 10.0)[:, None], individual=np.arange(10))
 
 
-def policy(spend: str = "0.1", budget: str | None = "1", mechanism="laplace", **rest) -> Policy:
+def policy(
+    spend: str = "0.1", budget: str | None = "1", mechanism: Any = "laplace", **rest: Any
+) -> Policy:
     """A policy over histograms."""
     ceiling = None if budget is None else Budget.of(budget)
     return Policy({"small.histogram": (Guard.of(mechanism, spend=spend),)}, budget=ceiling, **rest)
 
 
-def gate(ledger: Ledger, given: Policy, study: str = "s", owner: str = "clinic", **rest) -> Gate:
+def gate(
+    ledger: Ledger, given: Policy, study: str = "s", owner: str = "clinic", **rest: Any
+) -> Gate:
     """A gate over ten records."""
     return Gate(owner, RECORDS, given, ledger, queries=(Histogram,), study=study, **rest)
 
 
-def outcome(asked: Gate, name: str, **rest) -> str:
+def outcome(asked: Gate, name: str, **rest: Any) -> str:
     """``release``, or the reason of the refusal."""
     reply = asked.answer(Request.of(name, QUERY, **rest)).open()
     return str(reply.reason) if isinstance(reply, Refusal) else type(reply).__name__.lower()
@@ -93,7 +99,7 @@ def test_an_amended_budget_binds_every_gate(tmp_path: Path) -> None:
         ("relation", {"relation": "replace-one"}),
     ],
 )
-def test_past_charges_keep_their_meaning(key: str, change: dict) -> None:
+def test_past_charges_keep_their_meaning(key: str, change: dict[str, Any]) -> None:
     """Unit, relation and accountant of a ledger with charges cannot be amended."""
     ledger = Ledger()
     assert outcome(gate(ledger, policy()), "a") == "release"
@@ -247,7 +253,7 @@ class Raising(Laplace):
 
     name = "raising"
 
-    def cost(self, group, spend):
+    def price(self, group: Any, spend: Any) -> Any:
         """Raise."""
         raise ZeroDivisionError("record 12345")
 
@@ -257,11 +263,11 @@ class Negative(Laplace):
 
     name = "negative"
 
-    def cost(self, group, spend):
+    def price(self, group: Any, spend: Any) -> Any:
         """A negative epsilon, past the constructor's check."""
         loss = Loss.pure(spend)
         object.__setattr__(loss, "epsilon", Fraction(-1))
-        return loss
+        return replace(super().price(group, spend), loss=loss)
 
 
 class NotANumber(Laplace):
@@ -269,11 +275,11 @@ class NotANumber(Laplace):
 
     name = "nan"
 
-    def cost(self, group, spend):
+    def price(self, group: Any, spend: Any) -> Any:
         """Not a number."""
         loss = Loss.pure(spend)
         object.__setattr__(loss, "epsilon", float("nan"))
-        return loss
+        return replace(super().price(group, spend), loss=loss)
 
 
 class Nothing(Laplace):
@@ -281,7 +287,7 @@ class Nothing(Laplace):
 
     name = "nothing"
 
-    def cost(self, group, spend):
+    def price(self, group: Any, spend: Any) -> Any:
         """No loss at all."""
         return
 
@@ -291,9 +297,9 @@ class Cheap(Laplace):
 
     name = "cheap"
 
-    def cost(self, group, spend):
+    def loss(self, bound: Any, spend: Any, scale: Any) -> Any:
         """Half, with the noise's true law."""
-        return Loss.pure(spend / 2, super().cost(group, spend).laws[0])
+        return Loss.pure(spend / 2, super().loss(bound, spend, scale).laws[0])
 
 
 class Forgetful(Laplace):
@@ -301,13 +307,15 @@ class Forgetful(Laplace):
 
     name = "forgetful"
 
-    def cost(self, group, spend):
+    def loss(self, bound: Any, spend: Any, scale: Any) -> Any:
         """A consistent charge for noise that is too little."""
         return Loss.pure(spend, ("laplace", "1", repr(float(1 / spend))))
 
 
 @pytest.mark.parametrize("lying", [Raising, Negative, NotANumber, Nothing, Cheap, Forgetful])
-def test_a_cost_that_cannot_be_right_is_refused(lying: type[Laplace], monkeypatch) -> None:
+def test_a_cost_that_cannot_be_right_is_refused(
+    lying: type[Laplace], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One reason for the asker, one clear line for the owner; nothing read, charged or lost."""
     monkeypatch.setattr(Histogram, "evaluate", lambda self, view: pytest.fail("data were read"))
     ledger = Ledger()

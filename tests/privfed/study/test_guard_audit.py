@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from privfed.accountant import Budget
 from privfed.learners.base import Planned
-from privfed.mechanism import Mechanism
 from privfed.mechanisms.gaussian import Gaussian
-from privfed.noise import TestNoise
-from privfed.policy import Guard, Policy
-from privfed.schema import Column, Schema
+from privfed.privacy.accountant import Budget
+from privfed.privacy.mechanism import Mechanism
+from privfed.privacy.noise import TestNoise
+from privfed.privacy.policy import Guard, Policy
 from privfed.study.guard_audit import audit_guards
+from privfed.tables.schema import Column, Schema
 from privfed.testing.faulty import HalvedLaplace
 from privfed.testing.queries import Histogram, LevelSums
 

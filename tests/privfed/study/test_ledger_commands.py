@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ledger_trials import edited, fill
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.exchange.signing import Signer
 from privfed.ledger import Ledger
-from privfed.signing import Signer
-from privfed.testing.ledger_trials import edited, fill
 
 
 @pytest.fixture
@@ -21,7 +21,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "clinic.db"
 
 
-def test_a_file_is_verified_against_published_heads(path: Path, capsys) -> None:
+def test_a_file_is_verified_against_published_heads(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Fine, or a breach, and never a traceback."""
     head = str(Ledger.read(path).head)
     assert status(["ledger", "verify", str(path), "--head", head]) == FINE
@@ -47,7 +49,7 @@ def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
     assert status([*command[:4], str(tmp_path / "none"), "--head", str(head)]) == BAD_INPUT
 
 
-def test_a_files_budget_is_shown(path: Path, capsys) -> None:
+def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In all and by an aspect; an unknown one is bad input."""
     assert status(["ledger", "budget", str(path), "--by", "kind"]) == FINE
     shown = capsys.readouterr().out.splitlines()

@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import ClassifierMixin
 
 from privfed.learners.base import FederatedLearner
-from privfed.schema import Column, Schema
 from privfed.study.metrics import measure
+from privfed.tables.schema import Column, Schema
 
 FEATURE = Column("x", lower=0, upper=1)
 TRAIN = pd.DataFrame({"x": [0.1, 0.2, 0.9], "y": [1.0, 1.0, 4.0], "c": ["no", "no", "yes"]})
@@ -22,8 +22,12 @@ TEST = pd.DataFrame({"x": [0.1, 0.9], "y": [1.0, 3.0], "c": ["no", "yes"]})
 class _Fitted:
     """Answers what a test scripts."""
 
-    def __init__(self, predict: Callable[[pd.DataFrame], Any]) -> None:
-        self.predict = predict
+    def __init__(self, script: Callable[[pd.DataFrame], Any]) -> None:
+        self.script = script
+
+    def predict(self, x: pd.DataFrame, client: str | None = None) -> Any:
+        """What the script says."""
+        return self.script(x)
 
 
 def _measured(predict: Callable[[pd.DataFrame], Any], target: Column) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def test_classes_that_are_numbers_are_labels_first() -> None:
 class _FittedClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
     """A classifier, so that a target of zeros and ones has classes and no errors."""
 
-    def predict_proba(self, x: pd.DataFrame) -> np.ndarray:
+    def predict_proba(self, x: pd.DataFrame, client: str | None = None) -> np.ndarray:
         """Chances that rank both records rightly."""
         return np.column_stack([1 - x["x"], x["x"]])
 

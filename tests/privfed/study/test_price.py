@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.accountant import Budget
 from privfed.errors import PolicyError
+from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import Planned
-from privfed.limit import Limit
-from privfed.local import LocalDisclosure
-from privfed.policy import Guard, Policy
-from privfed.schema import Column, Schema
+from privfed.privacy.accountant import Budget
+from privfed.privacy.limit import Limit
+from privfed.privacy.policy import Guard, Policy
 from privfed.study.price import price
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
@@ -47,7 +47,9 @@ def test_the_price_is_what_the_ledger_says_afterwards() -> None:
     plan = (Planned(LevelSums(((),)), 2),)
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"site": "a", "age": rng.uniform(0, 100, 30), "risk": rng.random(30)})
-    federation = LocalDisclosure.from_frame(frame, "risk", "site", schema=SCHEMA, policy=policy)
+    federation = LocalDisclosure.from_frame(
+        frame, "risk", client="site", schema=SCHEMA, policy=policy
+    )
     for planned in plan:
         for _ in range(planned.times):
             federation.ask(planned.query)

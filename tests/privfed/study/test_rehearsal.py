@@ -8,7 +8,7 @@ import pytest
 
 from privfed.errors import PolicyError
 from privfed.learners import FuzzyTreeRegressor
-from privfed.policy import Guard, Policy
+from privfed.privacy.policy import Guard, Policy
 from privfed.study import LearnerChoice, Study, rehearsal
 
 

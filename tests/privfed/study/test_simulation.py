@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
+from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor
-from privfed.release import Transcript
 from privfed.study import Study, simulation
 from privfed.study.output import Output
-from privfed.study.simulation import prepare
+from privfed.study.simulation import divide, prepare
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +26,20 @@ def study() -> Study:
 
 def test_every_record_is_trained_on_or_held_out(study: Study) -> None:
     """Never both; about the asked share of each client, by the seed alone."""
-    prepared, again = prepare(study), prepare(study)
+    prepared, again = divide(study), divide(study)
     assert len(prepared.train) + len(prepared.test) == 442
     assert not set(prepared.train.index) & set(prepared.test.index)
     assert prepared.test.index.equals(again.test.index)
     whole = pd.concat([prepared.train, prepared.test])[prepared.owner].value_counts()
     held = prepared.test[prepared.owner].value_counts()
     assert np.allclose(held / whole, 0.25, atol=0.05)
-    other = prepare(replace(study, seed=1))
+    other = divide(replace(study, seed=1))
     assert not prepared.test.index.equals(other.test.index)
 
 
 def test_truth_is_what_the_clients_hold(study: Study) -> None:
     """Attacks are scored against the training records of each client."""
-    prepared = prepare(study)
+    prepared = divide(study)
     assert {name: len(records) for name, records in prepared.truth().items()} == dict(
         prepared.train[prepared.owner].value_counts()
     )

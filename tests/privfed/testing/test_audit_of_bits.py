@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from privfed.conversion import to_epsilon
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.noise import SecureNoise, TestNoise
-from privfed.testing.audit import MOST_BITS, SEEN_BITS, audit, claim, is_for_bits, outputs
+from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
+from privfed.privacy.noise import SecureNoise, TestNoise
+from privfed.study.mechanism_audit import (
+    MOST_BITS,
+    SEEN_BITS,
+    audit,
+    claim_of,
+    is_for_bits,
+    of_bits,
+    outputs,
+)
 from privfed.testing.faulty import OpenBitResponse, UnsharedResponse, YesLeaningResponse
 
 #: One audit in a million may convict an innocent mechanism.
@@ -94,16 +103,18 @@ class ConcentratedResponse(RandomizedResponse):
     name: ClassVar[str] = "randomized-in-rho"
     currency: ClassVar[str | None] = "rho"
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
-        """Zero-concentrated alone."""
-        return Loss.zcdp(spend)
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """Zero-concentrated alone, with the flips of that much epsilon."""
+        return replace(super().price(group, spend), loss=Loss.zcdp(spend))
 
 
 def test_a_claim_in_rho_on_bits_is_no_gaussians() -> None:
     """It is stated by zCDP's own conversion, and the number of bits is not widened."""
     mechanism = ConcentratedResponse()
     assert is_for_bits(mechanism, 3)
-    assert claim(mechanism, Fraction(1, 2), 1e-5, 3) == to_epsilon(0.5, 1e-5)
+    assert claim_of(mechanism.price(of_bits(3), Fraction(1, 2)), 1e-5).epsilon == to_epsilon(
+        0.5, 1e-5
+    )
     found = audit(
         mechanism, "0.5", delta=1e-5, steps=3, trials=TRIALS, alpha=ALPHA, noise=TestNoise(1)
     )

@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 
 from privfed import plugins
-from privfed.accountant import Accountant, Amount, Budget
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.loss import Loss
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.loss import Loss
 from privfed.testing.check_accountant import (
     CHECKS,
     check_accountant,
@@ -40,7 +40,7 @@ class Floating(PureEpsilon):
 
     def amount(self, loss: Loss) -> Amount:
         """Floats."""
-        return tuple(float(part) for part in super().amount(loss))  # type: ignore[return-value]
+        return tuple(float(part) for part in super().amount(loss))  # type: ignore[misc]
 
 
 class Comfortable(PureEpsilon):

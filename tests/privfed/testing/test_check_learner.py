@@ -13,17 +13,18 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.disclosure import Disclosure
 from privfed.errors import NobodyAnswered
 from privfed.exact import Number
+from privfed.exchange.disclosure import Disclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
-from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.base import FederatedLearner, FederatedRegressor, Planned
 from privfed.learners.baselines import (
     BayesianInference,
     CentralRuleFitClassifier,
     LocalRuleFitRegressor,
 )
-from privfed.query import Query
+from privfed.learners.parameters import Constraints, Real
+from privfed.questions.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -45,46 +46,45 @@ def table(rows: int = 120) -> pd.DataFrame:
 def federate(policy: Policy, queries: Sequence[type[Query]] = ()) -> LocalDisclosure:
     """Three clients, seeded."""
     return LocalDisclosure.from_frame(
-        table(), "y", "client", schema=SCHEMA, policy=policy, seed=5, queries=queries
+        table(), "y", client="client", schema=SCHEMA, policy=policy, seed=5, queries=queries
     )
 
 
-class Mean(FederatedLearner):
+class Mean(FederatedRegressor):
     """Predicts the mean target: the least learner there is."""
 
     queries: ClassVar[tuple[type[Query], ...]] = KINDS
+    _parameter_constraints: ClassVar[Constraints] = {"shrink": [Real(at_least=0, at_most=1)]}
 
     def __init__(self, shrink: float = 0.0) -> None:
         self.shrink = shrink
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask for one sum and one count."""
+        self._start(federation)
         answers = federation.ask(ROOT)
-        self.schema_ = federation.schema
         count = max(float(answers.total("counts")[0]), 1.0)
         self.mean_ = float(answers.total("sums")[0]) / count * (1 - self.shrink)
         return self
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The mean, once a row."""
-        return np.full(len(self._encode(x)), self.mean_)
+        return np.full(len(self._encode(x, client)), self.mean_)
 
     def published(self) -> Policy:
         """Sums as they are."""
         return Policy({LevelSums.kind: (Guard.of("open"),)}, name="published")
 
-    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
         """One noisy answer takes all."""
         guard = Guard.of("laplace", spend=epsilon, times=1)
         return Policy({LevelSums.kind: (guard,)}, budget=Budget.of(epsilon), name="private")
 
-    def plan(self, schema: Schema) -> Sequence[Planned]:
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One question."""
         return [Planned(ROOT, 1)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The mean."""
-        return {"mean": self.mean_}
 
 
 X = table(7)[["a", "b"]]
@@ -93,7 +93,6 @@ X = table(7)[["a", "b"]]
 @pytest.mark.parametrize(
     "learner",
     [
-        Mean(),
         FuzzyTreeRegressor(max_depth=2),
         FuzzyTreeRegressor(scaling="schema"),
         FuzzyTreeRegressor(clients_per_round=2, max_depth=2),
@@ -102,8 +101,25 @@ X = table(7)[["a", "b"]]
     ],
 )
 def test_regressors_conform(learner: FederatedLearner) -> None:
-    """All thirteen checks, for the least learner and for real ones."""
-    assert len(check_learner(learner, federate, X)) == len(CHECKS) == 13
+    """All eighteen checks."""
+    assert len(check_learner(learner, federate, X)) == len(CHECKS) == 18
+
+
+def test_a_constant_conforms_but_does_not_learn() -> None:
+    """All checks but the one whose message has both errors; whoever means it says why."""
+    with pytest.raises(AssertionError, match=r"^learns: .* it errs by 0\.0\d+, a constant by 0\.0"):
+        check_learner(Mean(), federate, X)
+    skip = {"learns": "a mean is a constant"}
+    assert len(check_learner(Mean(), federate, X, skip=skip)) == 17
+
+
+def test_a_classifier_that_says_one_class_does_not_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault of classifiers."""
+    monkeypatch.setattr(
+        BayesianInference, "_second", lambda self, x: np.full(len(x), 0.9), raising=True
+    )
+    with pytest.raises(AssertionError, match=r"^learns: "):
+        check_learner(BayesianInference(), federate_classes, X)
 
 
 def federate_classes(policy: Policy) -> LocalDisclosure:
@@ -111,7 +127,9 @@ def federate_classes(policy: Policy) -> LocalDisclosure:
     target = Column("y", "category", categories=("low", "high"))
     frame = table().assign(y=np.where(table()["a"] > 0.4, "high", "low"))
     schema = Schema(SCHEMA.features, target)
-    return LocalDisclosure.from_frame(frame, "y", "client", schema=schema, policy=policy, seed=5)
+    return LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=schema, policy=policy, seed=5
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +141,7 @@ def federate_classes(policy: Policy) -> LocalDisclosure:
     ],
 )
 def test_classifiers_conform(learner: FederatedLearner) -> None:
-    """All thirteen checks, baselines included."""
+    """All seventeen checks, baselines included."""
     assert len(check_learner(learner, federate_classes, X)) == len(CHECKS)
 
 
@@ -140,10 +158,10 @@ class Fixing(Mean):
 class Guessing(Mean):
     """A planted fault: predicts without being fitted."""
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Zero where it knows nothing."""
         try:
-            return super().predict(x)
+            return super().predict(x, client=client)
         except NotFittedError:
             return np.zeros(len(x))
 
@@ -154,9 +172,9 @@ class Copying(Mean):
     def fit(self, federation: Disclosure) -> Self:
         """Not self, though fitted too."""
         super().fit(federation)
-        return type(self)(self.shrink)._fit(federation)
+        return type(self)(self.shrink)._fitted(federation)
 
-    def _fit(self, federation: Disclosure) -> Self:
+    def _fitted(self, federation: Disclosure) -> Self:
         Mean.fit(self, federation)
         return self
 
@@ -164,9 +182,9 @@ class Copying(Mean):
 class Missing(Mean):
     """A planted fault: a row without a prediction."""
 
-    def predict(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """NaN first."""
-        predicted = super().predict(x)
+        predicted = super().predict(x, client=client)
         predicted[0] = np.nan
         return predicted
 
@@ -182,7 +200,9 @@ class Greedy(Mean):
 class Careless(Mean):
     """A planted fault: its private policy is not."""
 
-    def private(self, epsilon: Number, delta: Number = "1e-5") -> Policy:
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
         """Open under a fine name."""
         guards = {LevelSums.kind: (Guard.of("open"),)}
         return Policy(guards, budget=Budget.of(epsilon), name="private")
@@ -195,9 +215,10 @@ class Curious(Mean):
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask both, and declare one from now on."""
+        super().fit(federation)
         with suppress(NobodyAnswered):
             federation.ask(Histogram(0, (0.0, 1.0)))
-        return super().fit(federation)
+        return self
 
     def published(self) -> Policy:
         """Both."""
@@ -252,7 +273,7 @@ class Opaque(Mean):
 
     def to_dict(self) -> dict[str, Any]:
         """An object in it."""
-        return {"mean": np.float64(self.mean_), "schema": self.schema_}
+        return super().to_dict() | {"readable": self.schema_}
 
 
 class Hoarding(Mean):
@@ -260,8 +281,30 @@ class Hoarding(Mean):
 
     def fit(self, federation: Disclosure) -> Self:
         """Fit and keep."""
-        self.federation_ = federation
+        self._federation = federation
         return super().fit(federation)
+
+
+class Lax(Mean):
+    """A planted fault: says nothing of what its parameter may be."""
+
+    _parameter_constraints: ClassVar[Constraints] = {}
+
+
+class Rude(Mean):
+    """A planted fault: answers for whatever client it is asked."""
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """Whoever that is."""
+        return super().predict(x)
+
+
+class Blurred(Mean):
+    """A planted fault: saves six digits."""
+
+    def state(self) -> dict[str, Any]:
+        """Nearly all of it."""
+        return {"mean_": round(self.mean_, 6)}
 
 
 @pytest.mark.parametrize(
@@ -278,6 +321,9 @@ class Hoarding(Mean):
         (Peeking(), "replay"),
         (Fragile(), "silence"),
         (Hoarding(), "holds_no_records"),
+        (Lax(), "parameter_limits"),
+        (Rude(), "manners"),
+        (Blurred(), "saves"),
     ],
 )
 def test_each_fault_is_caught(learner: FederatedLearner, check: str) -> None:
@@ -296,6 +342,6 @@ def test_an_undeclared_kind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_opaque_model_is_caught() -> None:
     """A model that is no plain data is caught where models are first compared, or by itself."""
-    skip = dict.fromkeys(("repeats", "replay"), "compared as plain data as well")
+    skip = dict.fromkeys(("saves", "repeats", "replay"), "compared as plain data as well")
     with pytest.raises(AssertionError, match=r"^model_is_plain: .* no plain data"):
         check_learner(Opaque(), federate, X, skip=skip)

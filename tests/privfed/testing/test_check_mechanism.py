@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from privfed.exact import Number
-from privfed.loss import Loss
-from privfed.mechanism import Guarded, Mechanism, Protected
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify, Open
-from privfed.noise import Noise, SecureNoise, TestNoise
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.questions.part import Bound
 from privfed.testing.check_mechanism import CHECKS, check_mechanism
 from privfed.testing.conformance import run_checks
+from privfed.testing.faulty import SharedBetweenPartsLaplace, ThinCellLaplace
 
 #: Mechanisms with a guarantee, and a spend at which the audit is strong.
 PROTECTED: list[tuple[Mechanism, Number]] = [
@@ -34,8 +36,8 @@ EVERY = len(CHECKS)
 
 @pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
 def test_ours_conform(mechanism: Mechanism, spend: Number) -> None:
-    """All eleven checks, the audit among them, with seeded noise."""
-    assert len(check_mechanism(mechanism, spend)) == EVERY == 11
+    """All twelve checks, the audit among them, with seeded noise."""
+    assert len(check_mechanism(mechanism, spend)) == EVERY == 12
 
 
 @pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
@@ -90,7 +92,7 @@ def test_halved_noise_is_caught_by_its_law(mechanism: Mechanism, spend: Number) 
 class Cheap(Laplace):
     """A planted fault: charges half of what it spends."""
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
         """Half."""
         return Loss.pure(spend / 2)
 
@@ -98,53 +100,63 @@ class Cheap(Laplace):
 class Gullible(Laplace):
     """A planted fault: claims to protect what has no bound."""
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Anything."""
         return True
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """The spend, bound or not."""
-        return Loss.pure(spend)
+        return Protection(self, group, spend, Loss.pure(spend))
 
 
 class Narrow(Laplace):
     """A planted fault: a scale a tenth of a percent too small, and published so."""
 
-    def scale(self, group: Mapping[str, Guarded], spend: Fraction) -> float:
+    def scale(self, bound: Bound, spend: Fraction) -> float:
         """Too small."""
-        return super().scale(group, spend) * 0.999
+        return super().scale(bound, spend) * 0.999
+
+
+class Spendthrift(Laplace):
+    """A planted fault: gives each grid the whole spend, and charges it once."""
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """Noise for as many spends as there are grids."""
+        grids = len({bounded.part.grid for bounded in group.values()})
+        noised = super().price(group, spend * grids).noised
+        return Protection(self, group, spend, Loss.pure(spend), noised)
 
 
 class Peeking(Nullify):
     """A planted fault: hides cells and leaves the values underneath."""
 
-    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+    def protect(self, exact: Any, priced: Any, noise: Any, reveals: Any) -> Protected:
         """Masked, not overwritten."""
-        return {name: np.ma.MaskedArray(exact[name].copy(), reveals[name]) for name in group}
+        return {name: np.ma.MaskedArray(exact[name].copy(), reveals[name]) for name in priced.group}
 
 
 class Leaking(Open):
     """A planted fault: hands out the exact array itself."""
 
-    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+    def protect(self, exact: Any, priced: Any, noise: Any, reveals: Any) -> Protected:
         """The array itself."""
-        return {name: np.ma.MaskedArray(exact[name]) for name in group}
+        return {name: np.ma.MaskedArray(exact[name]) for name in priced.group}
 
 
 class Private(Laplace):
     """A planted fault: noise of its own."""
 
-    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+    def protect(self, exact: Any, priced: Any, noise: Any, reveals: Any) -> Protected:
         """Noise from elsewhere."""
-        return super().protect(exact, group, spend, SecureNoise(), reveals)
+        return super().protect(exact, priced, SecureNoise(), reveals)
 
 
 class Shrinking(Open):
     """A planted fault: loses a cell."""
 
-    def protect(self, exact: Any, group: Any, spend: Any, noise: Any, reveals: Any) -> Protected:
+    def protect(self, exact: Any, priced: Any, noise: Any, reveals: Any) -> Protected:
         """One cell too few."""
-        return {name: np.ma.MaskedArray(exact[name][1:].copy()) for name in group}
+        return {name: np.ma.MaskedArray(exact[name][1:].copy()) for name in priced.group}
 
 
 class Fickle(Open):
@@ -153,16 +165,16 @@ class Fickle(Open):
     def __init__(self) -> None:
         self.asked = 0
 
-    def cost(self, group: Mapping[str, Guarded], spend: Fraction) -> Loss:
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """A reason that counts."""
         self.asked += 1
-        return Loss.open(f"asked {self.asked} times")
+        return Protection(self, group, spend, Loss.open(f"asked {self.asked} times"))
 
 
 class Useless(Open):
     """A planted fault: supports nothing at all."""
 
-    def supports(self, group: Mapping[str, Guarded]) -> bool:
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Nothing."""
         return False
 
@@ -173,12 +185,15 @@ class Useless(Open):
         (Cheap(), "currency"),
         (Gullible(), "unbounded_is_unprotected"),
         (Narrow(), "scale_is_exact"),
+        (Spendthrift(), "scale_is_exact"),
         (Peeking(), "masks_hold_zero"),
         (Leaking(), "input_is_left"),
         (Private(), "noise_is_the_sources"),
         (Shrinking(), "shapes"),
         (Fickle(), "cost_repeats"),
         (Useless(), "supports_something"),
+        (SharedBetweenPartsLaplace(), "group"),
+        (ThinCellLaplace(), "group"),
     ],
 )
 def test_each_fault_is_caught(mechanism: Mechanism, check: str) -> None:

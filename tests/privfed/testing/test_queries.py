@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.part import Bound, Relation, Unit
-from privfed.query import Query, View
-from privfed.records import Records
-from privfed.schema import Column, Schema
+from privfed.questions.part import Bound, Relation, Unit
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import AboveMiddle, Histogram, LevelSums
 
 SCHEMA = Schema(
@@ -36,7 +36,11 @@ TABLES: list[Query] = [
 EVERY_TABLE = pytest.mark.parametrize("query", TABLES, ids=str)
 
 
-def evaluated(query: Query, people: list[list[tuple[float, ...]]]) -> Mapping[str, np.ndarray]:
+#: What each individual holds.
+People = Sequence[Sequence[tuple[float, ...]]]
+
+
+def evaluated(query: Query, people: People) -> Mapping[str, np.ndarray]:
     """Every declared part as exact integers, from records that are built anew."""
     rows = np.array([row for person in people for row in person], dtype=float).reshape(-1, 3)
     codes = np.repeat(np.arange(len(people)), [len(person) for person in people])
@@ -47,8 +51,8 @@ def evaluated(query: Query, people: list[list[tuple[float, ...]]]) -> Mapping[st
 
 def assert_within(
     query: Query,
-    one: list[list[tuple[float, ...]]],
-    other: list[list[tuple[float, ...]]],
+    one: People,
+    other: People,
     unit: Unit,
     relation: Relation,
     cap: int | None = None,
@@ -63,7 +67,7 @@ def assert_within(
         assert sum(c * c for c in change) <= bound.l2_squared
 
 
-def single(rows: list[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
+def single(rows: Sequence[tuple[float, ...]]) -> People:
     """Each record a person of its own."""
     return [[row] for row in rows]
 
@@ -72,7 +76,7 @@ def single(rows: list[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
 @settings(max_examples=60)
 @given(rows=st.lists(ROW, max_size=6), extra=ROW, at=st.integers(0, 6))
 def test_one_record_more(
-    query: Query, rows: list[tuple[float, ...]], extra: tuple[float, ...], at: int
+    query: Query, rows: Sequence[tuple[float, ...]], extra: tuple[float, ...], at: int
 ) -> None:
     """Add-or-remove of one record."""
     more = [*rows[:at], extra, *rows[at:]]
@@ -83,7 +87,7 @@ def test_one_record_more(
 @settings(max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), other=ROW, at=st.integers(0, 5))
 def test_one_record_replaced(
-    query: Query, rows: list[tuple[float, ...]], other: tuple[float, ...], at: int
+    query: Query, rows: Sequence[tuple[float, ...]], other: tuple[float, ...], at: int
 ) -> None:
     """Replace-one of one record."""
     at %= len(rows)
@@ -95,7 +99,7 @@ def test_one_record_replaced(
 @settings(max_examples=60)
 @given(people=PEOPLE, person=PERSON, at=st.integers(0, 5))
 def test_one_person_more(
-    query: Query, people: list[list[tuple[float, ...]]], person: list[tuple[float, ...]], at: int
+    query: Query, people: People, person: Sequence[tuple[float, ...]], at: int
 ) -> None:
     """Add-or-remove of one person of at most two records."""
     more = [*people[:at], person, *people[at:]]
@@ -107,8 +111,8 @@ def test_one_person_more(
 @given(people=PEOPLE, person=PERSON, other=PERSON)
 def test_one_person_replaced(
     query: Query,
-    people: list[list[tuple[float, ...]]],
-    person: list[tuple[float, ...]],
+    people: People,
+    person: Sequence[tuple[float, ...]],
     other: list[tuple[float, ...]],
 ) -> None:
     """Replace-one of one person, also by one of another number of records."""
@@ -123,8 +127,8 @@ BITS = AboveMiddle(0, 4)
     people=PEOPLE, person=PERSON, other=PERSON, at=st.integers(0, 5), cap=st.none() | st.just(CAP)
 )
 def test_one_slot_one_bit(
-    people: list[list[tuple[float, ...]]],
-    person: list[tuple[float, ...]],
+    people: People,
+    person: Sequence[tuple[float, ...]],
     other: list[tuple[float, ...]],
     at: int,
     cap: int | None,
@@ -142,7 +146,9 @@ def test_one_slot_one_bit(
 
 @settings(max_examples=100)
 @given(rows=st.lists(ROW, max_size=6), extra=ROW, at=st.integers(0, 6))
-def test_slots_may_shift(rows: list[tuple[float, ...]], extra: tuple[float, ...], at: int) -> None:
+def test_slots_may_shift(
+    rows: Sequence[tuple[float, ...]], extra: tuple[float, ...], at: int
+) -> None:
     """A record more shifts those behind it, and the bound says so."""
     more = [*rows[:at], extra, *rows[at:]]
     assert_within(BITS, single(rows), single(more), "record", "add-or-remove")
@@ -180,7 +186,9 @@ def test_the_number_of_people_does_not_show(size: int) -> None:
 @EVERY_TABLE
 @settings(max_examples=40)
 @given(rows=st.lists(ROW, max_size=8), order=st.randoms(use_true_random=False))
-def test_order_does_not_show(query: Query, rows: list[tuple[float, ...]], order: object) -> None:
+def test_order_does_not_show(
+    query: Query, rows: Sequence[tuple[float, ...]], order: object
+) -> None:
     """Records in another order give the same sums to the bit."""
     shuffled = list(rows)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -192,7 +200,7 @@ def test_order_does_not_show(query: Query, rows: list[tuple[float, ...]], order:
 @settings(max_examples=40)
 @given(rows=st.lists(ROW, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=3))
 def test_federated_equals_central(
-    query: Query, rows: list[tuple[float, ...]], cuts: list[int]
+    query: Query, rows: Sequence[tuple[float, ...]], cuts: list[int]
 ) -> None:
     """Sums over clients equal the sums over all records, whatever the split."""
     edges = [0, *sorted(cuts), len(rows)]

@@ -1,0 +1,125 @@
+"""What the best attacker can expect to find out about one record, in closed form: no draws needed.
+
+The attacker knows every other record, what the record adds and the law of the noise, and accuses by
+likelihood ratio (Neyman and Pearson 1933). Outputs that speak alike for both sides are accused by a
+coin, so that a rate is met exactly, on whole numbers too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from privfed.errors import InputError
+
+#: Deviations of noise beyond which outputs are left aside, each side.
+REACH = 40
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A test's rates, from accusing nobody to accusing everybody, straight between its points.
+
+    Args:
+        accused: share of the others that is accused, rising from 0 to 1, shape (points,).
+        found: share of the members that is accused with them, shape (points,).
+    """
+
+    accused: np.ndarray
+    found: np.ndarray
+
+    @classmethod
+    def of(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+        """Of scores: larger ones are accused first, equal ones by a coin.
+
+        Raises:
+            InputError: no score on one side, or one that is no number.
+        """
+        told = [np.asarray(scores, dtype=float) for scores in (members, others)]
+        if not all(len(scores) and not np.isnan(scores).any() for scores in told):
+            raise InputError("rates need scores of members and of others, none of them NaN")
+        levels = np.unique(np.concatenate(told))[::-1]
+        weights = [
+            np.bincount(np.searchsorted(-levels, -scores), minlength=len(levels)) / len(scores)
+            for scores in told
+        ]
+        return cls.of_masses(*weights)
+
+    @classmethod
+    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+        """Of probabilities of the same outcomes, the most telling first; shape (outcomes,) each."""
+        told = (
+            np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
+        )
+        return cls(*told)
+
+    def at(self, rate: float) -> float:
+        """The share of members found while this share of the others is accused."""
+        return float(np.interp(rate, self.accused, self.found))
+
+    @property
+    def area(self) -> float:
+        """How often a member ranks above another, ties counted half."""
+        return float(np.trapezoid(self.found, self.accused))
+
+
+def gaussian_found(mu: float, rate: float) -> float:
+    """True-positive rate at a false-positive rate, against Gaussian noise: Phi(Phi^-1(rate) + mu).
+
+    Args:
+        mu: the record's distance: square root of the sum over cells of (what it adds / deviation)^2.
+        rate: share of the others that is accused.
+    """
+    return float(ndtr(ndtri(rate) + mu))
+
+
+def gaussian_area(mu: float) -> float:
+    """How often a member ranks above another, against Gaussian noise: Phi(mu / sqrt 2)."""
+    return float(ndtr(mu / math.sqrt(2)))
+
+
+def distance(added: Mapping[str, np.ndarray], deviations: Mapping[str, float]) -> np.ndarray:
+    """The mu of records, from what each adds to each part and the parts' noise.
+
+    Args:
+        added: by part what each record adds alone, in grid units, shape (records, *part).
+        deviations: by part the deviation of its Gaussian noise, in grid units; parts that are not
+            named left without noise and are not counted.
+
+    Returns:
+        shape (records,).
+    """
+    squared = [
+        ((np.asarray(added[name], dtype=float) / deviation) ** 2)
+        .reshape(len(added[name]), -1)
+        .sum(axis=1)
+        for name, deviation in deviations.items()
+    ]
+    return np.asarray(np.sqrt(np.sum(squared, axis=0)))
+
+
+def discrete(law: str, parameter: float, shift: int) -> Curve:
+    """The best test's rates on one whole number with discrete noise, which a record moves.
+
+    Args:
+        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
+        parameter: scale, or standard deviation.
+        shift: by how many grid units the record moves it.
+
+    Raises:
+        InputError: another law, or noise of no size.
+    """
+    if law not in ("laplace", "gaussian") or not 0 < parameter < math.inf:
+        raise InputError(f"the rates of noise {law!r} of size {parameter!r} are not known")
+    reach = math.ceil(REACH * parameter)
+    points = np.arange(-reach, reach + abs(shift) + 1)
+    away = [np.abs(points - moved) / parameter for moved in (abs(shift), 0)]
+    exponents = [-(a if law == "laplace" else a**2 / 2) for a in away]
+    ratio = np.round(exponents[0] - exponents[1], 9)
+    levels, place = np.unique(-ratio, return_inverse=True)
+    masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
+    return Curve.of_masses(*masses)

@@ -1,0 +1,228 @@
+"""Audits of one single release that holds many canaries, each in or out by a coin of its own.
+
+The auditor guesses some of the coins. What many right guesses prove depends on what is claimed: pure
+epsilon or (epsilon, delta) (Steinke, Nasr and Jagielski 2023), or a Gaussian trade-off curve
+(Mahloujifar, Melis and Chaudhuri 2025), which says far more of Gaussian noise. Coins must never come
+from the stream that the noise uses, or they do not say what an attacker could not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from privfed.attacks.bounds import gaussian_epsilon, right_guesses_mu
+from privfed.attacks.finding import Finding
+from privfed.attacks.verdict import verdict
+from privfed.errors import InputError
+
+#: Shares of the canaries, the surest first, that one run guesses about under a claim of a Gaussian
+#: trade-off curve, which says most of its tails; alpha is split among them.
+GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
+#: Under other claims: how many of those are guessed about who would be surest under Laplace noise of
+#: the claimed scale, and the share of alpha for that; the rest is for guessing about everybody.
+SURE, SURE_ALPHA = 0.98, 0.9
+#: What is claimed of the noise.
+Law = Literal["any", "gaussian", "independent gaussian"]
+#: Epsilon beyond which a proven bound is no longer told apart.
+FARTHEST = 700.0
+
+
+def one_run_p_value(
+    canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0
+) -> float:
+    """How likely so many right guesses are under (epsilon, delta)-DP, at most.
+
+    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 and Algorithm 2. Each canary is in or out
+    by its own fair coin; the auditor guesses some of the coins from one run.
+
+    Args:
+        canaries: number m of coins.
+        guesses: number r of coins that were guessed (the others abstained).
+        right: number v of right guesses.
+        epsilon: the claimed epsilon, nats.
+        delta: the claimed delta.
+    """
+    _check_counts(canaries, guesses, right)
+    chance = 1 / (1 + np.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, chance))
+    if delta == 0 or right == 0:
+        return min(1.0, tail)
+    steps = np.arange(1, right + 1)
+    mass = binom.sf(right - steps - 1, guesses, chance) - tail
+    return min(1.0, tail + float(2 * canaries * delta * np.max(mass / steps)))
+
+
+def one_run_epsilon(
+    canaries: int, guesses: int, right: int, delta: float = 0.0, alpha: float = 0.05
+) -> float:
+    """The largest epsilon that one run rejects at level ``alpha``: a lower bound, nats.
+
+    Arguments as in :func:`one_run_p_value`; 0 where not even epsilon 0 is rejected.
+    """
+    _check_level(alpha)
+
+    def excess(epsilon: float) -> float:
+        return one_run_p_value(canaries, guesses, right, epsilon, delta) - alpha
+
+    return _largest(excess)
+
+
+def one_run_mu(canaries: int, guesses: int, right: int, alpha: float = 0.05) -> float:
+    """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``.
+
+    It holds however the canaries' answers hang together, and is no tighter than that allows: a
+    mechanism may keep its mu for each canary and give many of them away at once, now and then.
+    Where their noise is independent, :func:`.right_guesses_mu` says far more.
+
+    Arguments as in :func:`one_run_p_value`; 0 where not even mu = 0 is rejected.
+    """
+    _check_level(alpha)
+    _check_counts(canaries, guesses, right)
+
+    def excess(mu: float) -> float:
+        return -1.0 if _impossible(canaries, guesses, right, mu, alpha) else 1.0
+
+    return _largest(excess)
+
+
+def _impossible(canaries: int, guesses: int, right: int, mu: float, alpha: float) -> bool:
+    """Whether ``right`` or more right guesses have probability below ``alpha`` under mu-Gaussian-DP.
+
+    Source: Mahloujifar, Melis and Chaudhuri 2025, Algorithm 3. Let p_i be the probability of i right
+    guesses out of c, and over all i of at least j let R_j = sum of (i / m) p_i and
+    H_j = sum of ((c - i) / m) p_i: how often a random canary is guessed rightly, and wrongly, in such
+    runs. Turning that canary's coin makes a right guess wrong and i into i - 1, so that the curve
+    gives H_(j-1) >= Phi(Phi^-1(R_j) - mu). From a tail of probability alpha that lies at exactly
+    ``right``, the least that the lower counts can weigh is followed down; beyond a whole it cannot be.
+    """
+    found = alpha * right / canaries
+    missed = alpha * (guesses - right) / canaries
+    for i in range(right - 1, -1, -1):
+        least = max(missed, float(ndtr(ndtri(found) - mu)))
+        found += i / (guesses - i) * (least - missed)
+        missed = least
+        if found + missed > guesses / canaries:
+            return True
+    return False
+
+
+def _largest(excess: Callable[[float], float]) -> float:
+    """Where a function that rises from below 0 crosses it; 0 where it starts above."""
+    if excess(0.0) >= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) < 0:
+        top *= 2
+        if top > FARTHEST:
+            return FARTHEST
+    return float(brentq(excess, 0.0, top, xtol=1e-9))
+
+
+def audit_one_run(
+    included: np.ndarray,
+    scores: np.ndarray,
+    claimed: float,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+    noise: Law = "any",
+    centre: float | None = None,
+    name: str = "mechanism",
+) -> Finding:
+    """Audit one single release that holds many canaries.
+
+    Args:
+        included: each canary's own fair coin: was it in? Shape (canaries,).
+        scores: the auditor's score of each canary; larger says that it was in. Same shape.
+        claimed: the epsilon that the mechanism claims, nats.
+        delta: the claimed delta.
+        alpha: how often an innocent mechanism may be convicted; shared among the numbers of guesses
+            that are tried.
+        noise: ``"gaussian"`` where a Gaussian trade-off curve is claimed (needs delta above 0, at
+            which epsilon is stated); ``"independent gaussian"`` where moreover each canary is answered
+            with noise of its own, so that the claim is held far more tightly.
+        centre: the score that speaks for neither side; the median unless given.
+        name: what the finding calls the mechanism.
+    """
+    coins, values = np.asarray(included, bool), np.asarray(scores, float)
+    if coins.ndim != 1 or coins.shape != values.shape or not np.isfinite(values).all():
+        raise InputError("one run needs a coin and a finite score for each canary")
+    if not (len(coins) and claimed >= 0) or (noise != "any" and not 0 < delta < 1):
+        raise InputError(
+            "one run needs a canary, a claimed epsilon, and for Gaussian noise a delta in (0, 1)"
+        )
+    shares = _shares(noise, claimed, len(np.unique(values)))
+    tried, right = _guess(coins, values, centre, list(shares))
+    levels = [alpha * level for level in shares.values()]
+    proven = [
+        _proven(noise, len(coins), int(r), int(v), delta, level)
+        for r, v, level in zip(tried, right, levels, strict=True)
+    ]
+    best = int(np.argmax(proven))
+    return verdict(
+        name,
+        proven[best],
+        claimed,
+        {
+            "delta": delta,
+            "confidence": 1 - alpha,
+            "canaries": len(coins),
+            "guesses": int(tried[best]),
+            "right": int(right[best]),
+        },
+    )
+
+
+def _shares(noise: Law, claimed: float, levels: int) -> dict[float, float]:
+    """Which shares of the canaries are guessed about, and the share of alpha for each.
+
+    Laplace noise of the claimed scale leaves (1 + e^-epsilon) / 2 of the canaries outside the two
+    inputs' centres, where it tells most. That scores have but two levels is seen without the coins.
+    """
+    if levels <= 2 or noise == "independent gaussian":
+        return {1.0: 1.0}
+    if noise == "gaussian":
+        return dict.fromkeys(GAUSSIAN_GUESSES, 1 / len(GAUSSIAN_GUESSES))
+    return {SURE * (1 + math.exp(-claimed)) / 2: SURE_ALPHA, 1.0: 1 - SURE_ALPHA}
+
+
+def _guess(
+    coins: np.ndarray, values: np.ndarray, centre: float | None, shares: list[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of guesses, the surest first, and of right ones among them."""
+    levels = np.unique(values)
+    if centre is None:
+        centre = float(levels.mean() if len(levels) == 2 else np.median(values))
+    surest = np.argsort(-np.abs(values - centre), kind="stable")
+    right = np.cumsum((values > centre)[surest] == coins[surest])
+    tried = np.maximum(1, (len(coins) * np.array(shares)).astype(int))
+    return tried, right[tried - 1]
+
+
+def _proven(
+    noise: Law, canaries: int, guesses: int, right: int, delta: float, alpha: float
+) -> float:
+    if noise == "any":
+        return one_run_epsilon(canaries, guesses, right, delta, alpha)
+    if noise == "independent gaussian":
+        mu = float(right_guesses_mu(right, guesses, alpha))
+    else:
+        mu = one_run_mu(canaries, guesses, right, alpha)
+    return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
+
+
+def _check_counts(canaries: int, guesses: int, right: int) -> None:
+    if not 0 <= right <= guesses <= canaries:
+        raise InputError("one run needs 0 <= right <= guesses <= canaries")
+
+
+def _check_level(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise InputError("alpha must lie between 0 and 1; write for example 0.05")

@@ -1,0 +1,230 @@
+"""Scores of a mechanism's outputs: numbers in which two neighbouring inputs may show.
+
+A rule that guesses the input from an output is a threshold on one score (see
+:mod:`privfed.attacks.guessing`). What a score learns, it learns from outputs that judge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+#: Most cells of an output that are looked at one by one.
+CELLS = 32
+#: Most pairs of cells that are compared, and how far their noise must go together for it.
+PAIRS, TOGETHER = 4, 0.5
+#: Added to the correlation matrix: what noise that two cells share cancels down to.
+RIDGE = 1e-9
+#: Most decimals by which a number is looked at.
+DECIMALS = 12
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of each output.
+
+    Args:
+        name: names it, ``"value 3"`` for the value of cell 3.
+        family: scores of one family find faults of one kind.
+        of: gives the score of outputs of shape (runs, cells), shape (runs,).
+    """
+
+    name: str
+    family: str
+    of: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Truths:
+    """What two neighbouring inputs hold exactly, shape (cells,) each."""
+
+    present: np.ndarray
+    absent: np.ndarray
+
+    @property
+    def moved(self) -> np.ndarray:
+        """The cells in which they differ."""
+        return np.flatnonzero(self.present != self.absent)
+
+
+def scores(present: np.ndarray, absent: np.ndarray, truths: Truths | None = None) -> list[Score]:
+    """All scores that are worth a look.
+
+    Args:
+        present: outputs with the record, shape (runs, cells).
+        absent: outputs without it.
+        truths: what the inputs hold; without them only values, their direction and bits are looked at.
+    """
+    arms = Arms.of(present, absent, truths)
+    cells = arms.telling(truths)
+    found = [*_values(cells), *_bits(arms, cells)]
+    if present.shape[1] > 1:
+        found.append(_direction(arms))
+    if truths is not None:
+        found += [*_exact(truths), *_together(arms, truths)]
+        if len(truths.moved) > 1:
+            found.append(_clipped(arms, truths))
+    return found
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Outputs of both inputs, and what they have in common.
+
+    Args:
+        present, absent: outputs with and without the record, shape (runs, cells).
+        shift: by how much each cell's mean differs.
+        spread: each cell's standard deviation; 1 where there is none.
+    """
+
+    present: np.ndarray
+    absent: np.ndarray
+    shift: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def of(cls, present: np.ndarray, absent: np.ndarray, truths: Truths | None) -> Arms:
+        """Measure them; the shift is that of the truths where these are known."""
+        spread = np.sqrt((present.var(axis=0) + absent.var(axis=0)) / 2)
+        measured = present.mean(axis=0) - absent.mean(axis=0)
+        shift = measured if truths is None else truths.present - truths.absent
+        return cls(present, absent, shift, np.where(spread > 0, spread, 1.0))
+
+    def telling(self, truths: Truths | None) -> np.ndarray:
+        """Cells to look at one by one: those that move, and those whose means differ most."""
+        measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.spread
+        order = np.argsort(-measured, kind="stable")
+        if truths is None:
+            return np.sort(order[:CELLS])
+        return np.unique(np.concatenate([truths.moved[:CELLS], order[:PAIRS]]))
+
+    @property
+    def residues(self) -> np.ndarray:
+        """Noise in units of its spread, both arms together, shape (runs, cells)."""
+        arms = (self.present, self.absent)
+        return np.concatenate([(arm - arm.mean(axis=0)) / self.spread for arm in arms])
+
+
+def _values(cells: np.ndarray) -> Iterator[Score]:
+    for cell in cells:
+        yield Score(f"value {cell}", "value", partial(_value, int(cell)))
+
+
+def _bits(arms: Arms, cells: np.ndarray) -> Iterator[Score]:
+    """Lowest bits and decimals of fractions: naive floating-point noise shows there and nowhere else.
+
+    Source: Mironov 2012.
+    """
+    for cell in cells:
+        if any(
+            (arm[:, cell] != np.rint(arm[:, cell])).any() for arm in (arms.present, arms.absent)
+        ):
+            for name, read in (("lowest bit", lowest_bit), ("decimals", decimals)):
+                yield Score(f"{name} {cell}", "bits", partial(_read, read, int(cell)))
+
+
+def _value(cell: int, outputs: np.ndarray) -> np.ndarray:
+    return np.asarray(outputs[:, cell])
+
+
+def _read(read: Callable[[np.ndarray], np.ndarray], cell: int, outputs: np.ndarray) -> np.ndarray:
+    return read(outputs[:, cell])
+
+
+def _direction(arms: Arms) -> Score:
+    """The linear score that tells two shifted Gaussians apart best (Fisher 1936).
+
+    The shift is whitened by the noise's covariance: noise that two cells share cancels. With few
+    outputs for so many cells the covariance is drawn towards independence (Ledoit and Wolf 2004).
+    """
+    noise = arms.residues
+    runs, cells = noise.shape
+    shrunk = 0.0 if runs >= 16 * cells else cells / (cells + runs)
+    shared = (1 - shrunk) * (noise.T @ noise) / runs + (shrunk + RIDGE) * np.eye(cells)
+    weights = np.linalg.solve(shared, arms.shift / arms.spread) / arms.spread
+    weights /= np.abs(weights).max() or 1.0
+    return Score("direction", "direction", lambda outputs: np.asarray(outputs @ weights))
+
+
+def _clipped(arms: Arms, truths: Truths) -> Score:
+    """The sum of clipped values: the likelihood ratio's own order where noise is Laplace."""
+    moved = truths.moved
+    low, high = (
+        each(truths.present[moved], truths.absent[moved]) for each in (np.minimum, np.maximum)
+    )
+    weights = np.sign(truths.present - truths.absent)[moved] / arms.spread[moved]
+    return Score("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
+
+
+def _exact(truths: Truths) -> Iterator[Score]:
+    """Whether moved cells hold the very truth of one input: noise that is missing now and then."""
+    for cell in truths.moved[:PAIRS]:
+        yield Score(f"exact {cell}", "exact", partial(_hit, truths, np.array([cell])))
+    if len(truths.moved) > 1:
+        yield Score("exact", "exact", partial(_hit, truths, truths.moved))
+
+
+def _hit(truths: Truths, cells: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """1 where the cells hold the truth with the record, -1 that without it, 0 elsewhere."""
+    told = (truths.present[cells], truths.absent[cells])
+    present, absent = ((outputs[:, cells] == each).all(axis=1) for each in told)
+    return np.asarray(present.astype(float) - absent.astype(float))
+
+
+def _together(arms: Arms, truths: Truths) -> Iterator[Score]:
+    """Whether two cells differ as their truths do: noise that is used twice."""
+    shift = truths.present - truths.absent
+    for one, other in _pairs(arms, truths):
+        if shift[one] != shift[other]:
+            apart = Truths(*(_apart(t, one, other) for t in (truths.present, truths.absent)))
+            score = partial(_difference, apart, one, other)
+            yield Score(f"difference {one} and {other}", "together", score)
+
+
+def _apart(row: np.ndarray, one: int, other: int) -> np.ndarray:
+    return np.asarray(row[..., one] - row[..., other])[..., None]
+
+
+def _difference(truths: Truths, one: int, other: int, outputs: np.ndarray) -> np.ndarray:
+    return _hit(truths, np.array([0]), _apart(outputs, one, other))
+
+
+def _pairs(arms: Arms, truths: Truths) -> list[tuple[int, int]]:
+    """Moved cells with those whose noise goes most closely with theirs."""
+    noise, moved = arms.residues, truths.moved[:CELLS]
+    shared = np.abs(noise[:, moved].T @ noise) / len(noise)
+    shared[np.arange(len(moved)), moved] = 0.0
+    top = np.argsort(-shared, axis=None, kind="stable")[: 2 * PAIRS]
+    rows, columns = np.unravel_index(top, shared.shape)
+    close = [
+        (int(moved[r]), int(c))
+        for r, c in zip(rows, columns, strict=True)
+        if shared[r, c] > TOGETHER
+    ]
+    return list(dict.fromkeys((min(pair), max(pair)) for pair in close))[:PAIRS]
+
+
+def lowest_bit(values: np.ndarray) -> np.ndarray:
+    """Exponent of the lowest set bit of each number: the largest k such that 2^k divides it.
+
+    Numbers on a dyadic grid of unit 2^-g have at least -g; zero counts as 1023.
+    """
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=float))
+    whole = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    trailing = np.log2(np.maximum(whole & -whole, 1).astype(float))
+    return np.where(whole == 0, 1023.0, exponent - 53 + trailing)
+
+
+def decimals(values: np.ndarray) -> np.ndarray:
+    """The fewest decimals to which each number can be rounded and stays the same float.
+
+    Noise that was rounded to decimals before it was added leaves another float behind than one that
+    was rounded to them at last; beyond :data:`DECIMALS` one more is given.
+    """
+    found = np.full(len(values), DECIMALS + 1.0)
+    for places in range(DECIMALS, -1, -1):
+        found[np.round(values, places) == values] = places
+    return found

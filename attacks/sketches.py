@@ -1,0 +1,186 @@
+"""What a forest's quantile sketches hand over: raw values as they are, and those solved for.
+
+A sketch of a node says the values at the ranks 0, 1/Q, ..., 1. As order statistics they are raw
+values. Interpolated ones are weighted means of two neighbours in order, with weights that follow
+from the number of records alone: with no fewer levels than records they are a system of full rank,
+and least squares gives every value back. The number of records is told next to the sketch: any
+feature's bins add up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.finding import Finding
+from privfed.attacks.verbatim import severity
+from privfed.exchange.transcript import Disclosed, Transcript
+
+SKETCHES, BINS = "forest.sketches", "forest.bins"
+#: Two numbers are one value when they differ by less than this share of the column's range.
+NEAR = 1e-5
+#: How often values are drawn that the sketches know nothing of.
+DRAWS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What one client's sketches say of each feature.
+
+    Args:
+        told: values that stand in the sketches, by feature, ascending.
+        solved: those and the values that least squares gives, by feature, ascending.
+    """
+
+    told: Mapping[int, np.ndarray]
+    solved: Mapping[int, np.ndarray]
+
+
+def listen(transcript: Transcript) -> Heard:
+    """Read one client's transcript."""
+    told: dict[int, list[np.ndarray]] = {}
+    solved: dict[int, list[np.ndarray]] = {}
+    for sketch, bins in _in_turn(transcript):
+        features, knots, shown = _pairs(sketch)
+        for feature in np.unique(features):
+            own = features == feature
+            told.setdefault(int(feature), []).append(knots[own][shown[own]])
+        if sketch.query["interpolate"] and bins is not None:
+            counts = _counts(bins)
+            for feature, values in _solutions(
+                features, knots, np.where(shown.all(axis=1), counts, -1)
+            ):
+                solved.setdefault(feature, []).append(values)
+    both = {feature: [*told[feature], *solved.get(feature, [])] for feature in told}
+    return Heard(
+        *({f: np.unique(np.concatenate(v)) for f, v in each.items()} for each in (told, both))
+    )
+
+
+def _in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
+    """Each sketch with the bins that were told of the same nodes next, or none."""
+    entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
+    for entry, following in zip(entries, [*entries[1:], None], strict=True):
+        if entry.kind == SKETCHES and "knots" in entry.release and len(entry.release["knots"]):
+            same = following is not None and following.kind == BINS and _same(entry, following)
+            yield entry, following if same else None
+
+
+def _same(sketch: Disclosed, bins: Disclosed) -> bool:
+    one, other = sketch.query["level"], bins.query["level"]
+    return bool(
+        np.array_equal(one["nodes"], other["nodes"])
+        and np.array_equal(one["numeric"]["features"], other["numeric"]["features"])
+        and "bins" in bins.release
+    )
+
+
+def _pairs(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The feature of each pair, its knots, and which of them are shown."""
+    knots = sketch.release["knots"]
+    shown: np.ndarray = ~np.ma.getmaskarray(knots)
+    features: np.ndarray = sketch.query["level"]["numeric"]["features"]
+    return features, np.asarray(knots.data), shown
+
+
+def _counts(bins: Disclosed) -> np.ndarray:
+    """Records of each pair's node, -1 where some bin is withheld."""
+    told = bins.release["bins"]
+    hidden = np.ma.getmaskarray(told).any(axis=(1, 2))
+    return np.where(hidden, -1, np.asarray(told.data).sum(axis=(1, 2)))
+
+
+def _solutions(
+    features: np.ndarray, knots: np.ndarray, counts: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The values of every node of few records, by feature."""
+    levels = knots.shape[1] - 1
+    for records in range(2, levels + 2):
+        for feature in np.unique(features[counts == records]):
+            own = knots[(counts == records) & (features == feature)]
+            yield int(feature), (own @ unmixing(records, levels).T).reshape(-1)
+
+
+@lru_cache(maxsize=4096)
+def unmixing(records: int, levels: int) -> np.ndarray:
+    """The least-squares inverse of interpolating quantiles, shape (records, levels + 1)."""
+    rank = np.arange(levels + 1) * (records - 1) / levels
+    below = np.minimum(np.floor(rank).astype(int), records - 2)
+    mixing = np.zeros((levels + 1, records))
+    mixing[np.arange(levels + 1), below] = 1 - (rank - below)
+    mixing[np.arange(levels + 1), below + 1] += rank - below
+    return np.asarray(np.linalg.pinv(mixing))
+
+
+class SketchedValues(Attack):
+    """Looks for every raw cell of the sketched columns among what a client's sketches hand over.
+
+    The baseline is what matches by chance: as many cells of the other clients' columns (or, where
+    there are none, drawn over the column's range), held against the same sketches.
+    """
+
+    name: ClassVar[str] = "sketches"
+    question: ClassVar[str] = "Which raw values do a forest's quantile sketches hand over?"
+    kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: cells that stand in the sketches, and cells solved for beside them.
+
+        Without the truth there are none.
+        """
+        if truth is None or not self.attackable(transcript):
+            return []
+        heard = {c: listen(transcript.of(client=c)) for c in transcript.clients if c in truth}
+        return [
+            self._scored("cells that stand in the sketches", truth, heard, lambda h: h.told, 0.0),
+            self._scored(
+                "cells recovered with least squares", truth, heard, lambda h: h.solved, NEAR
+            ),
+        ]
+
+    def _scored(
+        self,
+        metric: str,
+        truth: Truth,
+        heard: Mapping[str, Heard],
+        values: Callable[[Heard], Mapping[int, np.ndarray]],
+        near: float,
+    ) -> Finding:
+        rng = np.random.default_rng(0)
+        found, cells, chance = 0, 0, np.zeros(DRAWS)
+        for client, own in heard.items():
+            for feature, known in values(own).items():
+                column = truth[client].x[:, feature]
+                if not len(column):
+                    continue
+                reach = near * float(np.ptp(column))
+                cells += len(column)
+                found += matches(known, column, reach)
+                others = [table.x[:, feature] for name, table in truth.items() if name != client]
+                for draw in range(DRAWS):
+                    chance[draw] += matches(known, _drawn(column, others, rng), reach)
+        told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean())}
+        grade = severity(found, chance, 0)
+        return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)
+
+
+def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
+    """How many cells, as 32-bit floats, lie within reach of some known value."""
+    single = cells.astype(np.float32).astype(float)
+    first = np.searchsorted(known, single - reach, side="left")
+    last = np.searchsorted(known, single + reach, side="right")
+    return int((last > first).sum())
+
+
+def _drawn(column: np.ndarray, others: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    pool = np.concatenate(others) if others else np.zeros(0)
+    if len(pool):
+        return np.asarray(rng.choice(pool, len(column)))
+    return np.asarray(rng.uniform(column.min(), column.max(), len(column)))

@@ -1,0 +1,222 @@
+"""What the assertions catch, what they take for a leak, and how fast: python benchmarks/assertions.py [what] [trials]
+
+forms    how often each leaky form is caught, and each safe one flagged, over trials (20 unless given)
+alarms   random floats against a random table, and a table of small whole numbers
+speed    100 MB of several kinds against a million raw values, in seconds of processor time
+
+A form counts as caught if assert_no_raw or assert_support convicts it; the columns tell which did.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import pickle
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.testing import assert_no_raw, assert_support, sentinels
+
+Rng = np.random.Generator
+#: What a run shares of a table; the last two arguments name the record and the column that leak.
+Share = Callable[[np.ndarray, Rng, int, int], Any]
+RECORDS, COLUMNS, FEW = 60, 5, 5
+FRAME = pd.DataFrame(
+    np.random.default_rng(0).normal(50, 10, (RECORDS, COLUMNS)),
+    columns=["age", "weight", "height", "pressure", "days"],
+)
+
+
+def _weights(rng: Rng, count: int = 20) -> np.ndarray:
+    return rng.normal(size=count)
+
+
+def _standardised(x: np.ndarray, rng: Rng, i: int, j: int) -> Any:
+    """By statistics of a federation that the table is a part of."""
+    mean, deviation = rng.normal(50, 5, x.shape[1]), rng.uniform(5, 15, x.shape[1])
+    return {"scaler": {"mean": mean, "std": deviation}, "example": (x[i] - mean) / deviation}
+
+
+def _brain(row: np.ndarray) -> np.ndarray:
+    return (row.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _one_hot(x: np.ndarray, j: int) -> np.ndarray:
+    codes = np.digitize(x[:, j], np.quantile(x[:, j], [0.3, 0.6]))
+    return np.asarray(np.eye(3)[codes])
+
+
+#: The thirteen forms of the first trials, and four that were missed then.
+KNOWN: dict[str, Share] = {
+    "a value": lambda x, r, i, j: {"w": _weights(r), "b": x[i, j]},
+    "one last place away": lambda x, r, i, j: np.append(_weights(r), np.nextafter(x[i, j], 1e9)),
+    "a 32-bit row": lambda x, r, i, j: {"w": _weights(r), "b": x[i].astype(np.float32)},
+    "text, all digits": lambda x, r, i, j: f"loss 0.31 at {x[i, j]!r}",
+    "bytes": lambda x, r, i, j: b"head" + x[i].tobytes(),
+    "bytes, big end first": lambda x, r, i, j: x[i].astype(">f8").tobytes(),
+    "midpoint": lambda x, r, i, j: {"cut": (x[i, j] + x[i - 1, j]) / 2},
+    "sum of two": lambda x, r, i, j: {"sum": x[i, j] + x[i - 1, j]},
+    "square": lambda x, r, i, j: {"moment": x[i, j] ** 2},
+    "parent less sibling": lambda x, r, i, j: {
+        "all": x[:, j].sum(),
+        "left": np.delete(x[:, j], i).sum(),
+    },
+    "base64 of zlib of JSON": lambda x, r, i, j: base64.b64encode(
+        zlib.compress(json.dumps(x[i].tolist()).encode())
+    ).decode(),
+    "z-scores": lambda x, r, i, j: (x[i] - x.mean(axis=0)) / x.std(axis=0),
+    "text, 3 decimals": lambda x, r, i, j: f"worst record {x[i, j]:.3f}",
+    "a 16-bit copy": lambda x, r, i, j: {"w": _weights(r), "b": x[i].astype(np.float16)},
+    "standardised, mean and deviation beside": _standardised,
+    "raw bytes of the table": lambda x, r, i, j: x.tobytes(),
+    "rounded to one decimal": lambda x, r, i, j: {"w": _weights(r), "b": round(float(x[i, j]), 1)},
+}
+#: Further forms.
+FURTHER: dict[str, Share] = {
+    "appended to weights": lambda x, r, i, j: np.append(_weights(r), x[i, j]),
+    "least and greatest": lambda x, r, i, j: [x[:, j].min(), x[:, j].max()],
+    "quantile": lambda x, r, i, j: np.quantile(x[:, j], 0.9),
+    "a 16-bit column": lambda x, r, i, j: x[:, j].astype(np.float16),
+    "a bfloat16 row": lambda x, r, i, j: _brain(x[i]),
+    "a row to one decimal": lambda x, r, i, j: np.round(x[i], 1),
+    "a row cut to whole numbers": lambda x, r, i, j: x[i].astype(int),
+    "a row as text, 6 digits": lambda x, r, i, j: " ".join(f"{v:.6g}" for v in x[i]),
+    "fixed point, thousandths": lambda x, r, i, j: (x[i] * 1000).astype(int),
+    "fixed point, 2^16": lambda x, r, i, j: (x[i] * 2**16).astype(int),
+    "percent": lambda x, r, i, j: x[i, j] * 100,
+    "inches": lambda x, r, i, j: x[i, j] / 2.54,
+    "Fahrenheit": lambda x, r, i, j: x[:, j] * 9 / 5 + 32,
+    "logarithm": lambda x, r, i, j: np.log(x[i, j]),
+    "exponential of a scaled row": lambda x, r, i, j: np.exp(x[i] / 10),
+    "softmax of a row": lambda x, r, i, j: np.exp(x[i]) / np.exp(x[i]).sum(),
+    "unknown affine column": lambda x, r, i, j: 3.1 * x[:, j] + 7,
+    "the same, shuffled": lambda x, r, i, j: r.permutation(3.1 * x[:, j] + 7),
+    "unknown affine row": lambda x, r, i, j: 3.1 * x[i] + 7,
+    "scaled to its range": lambda x, r, i, j: (x[i, j] - x[:, j].min()) / np.ptp(x[:, j]),
+    "difference to the mean": lambda x, r, i, j: x[i, j] - x[:, j].mean(),
+    "normalised row": lambda x, r, i, j: x[i] / np.linalg.norm(x[i]),
+    "negated": lambda x, r, i, j: -x[i],
+    "cumulative sums": lambda x, r, i, j: np.cumsum(x[:, j]),
+    "sorted column": lambda x, r, i, j: np.sort(x[:, j]),
+    "order of a column": lambda x, r, i, j: np.argsort(x[:, j]),
+    "ranks": lambda x, r, i, j: np.argsort(np.argsort(x[:, j])),
+    "shuffled rows": lambda x, r, i, j: r.permutation(x),
+    "transposed, 32 bits": lambda x, r, i, j: x.T.astype(np.float32),
+    "a bit for each record": lambda x, r, i, j: x[:, j] > 50,
+    "one-hot": lambda x, r, i, j: _one_hot(x, j),
+    "two totals": lambda x, r, i, j: (x[:, j].mean(), np.delete(x[:, j], i).mean()),
+    "outer product": lambda x, r, i, j: np.outer(x[i], x[i]),
+    "mean of three": lambda x, r, i, j: x[[i, i - 1, i - 2], j].mean(),
+    "variance of two": lambda x, r, i, j: x[[i, i - 1], j].var(),
+    "an exception": lambda x, r, i, j: ValueError(f"cannot parse {x[i]!r}"),
+    "run together": lambda x, r, i, j: "".join(repr(float(v)) for v in x[i]),
+    "nested pickle": lambda x, r, i, j: base64.b64encode(gzip.compress(pickle.dumps(x[i]))),
+    "hexadecimal": lambda x, r, i, j: x[i].tobytes().hex(),
+    "digest": lambda x, r, i, j: hashlib.sha256(str(x[i, j]).encode()).hexdigest(),
+    "decimal": lambda x, r, i, j: [Decimal(str(round(float(v), 5))) for v in x[i]],
+    "imaginary part": lambda x, r, i, j: complex(1, x[i, j]),
+    "structured array": lambda x, r, i, j: np.array([(x[i, j], 1)], [("a", "f8"), ("b", "i4")]),
+    "under a mask": lambda x, r, i, j: np.ma.masked_array(x[i], mask=True),
+    "a set": lambda x, r, i, j: set(x[i].tolist()),
+    "keys of a dictionary": lambda x, r, i, j: {float(x[i, j]): 1},
+    "a generator": lambda x, r, i, j: (v for v in x[i].tolist()),
+    "an index": lambda x, r, i, j: pd.DataFrame({"a": [1, 2]}, index=[x[i, j], 1.0]),
+    "names of columns": lambda x, r, i, j: pd.DataFrame([[1, 2]], columns=[x[i, j], 1.0]),
+    "categories": lambda x, r, i, j: pd.Categorical(x[i]),
+}
+SAFE: dict[str, Share] = {
+    "means": lambda x, r, i, j: x.mean(axis=0),
+    "noisy sums": lambda x, r, i, j: x.sum(axis=0) + r.laplace(scale=100, size=x.shape[1]),
+    "two counts": lambda x, r, i, j: np.histogram(x[:, j], [0, 50, 120])[0],
+    "second moments": lambda x, r, i, j: x.T @ x,
+    "least squares": lambda x, r, i, j: np.linalg.lstsq(x[:, :-1], x[:, -1], rcond=None)[0],
+    "means to one decimal": lambda x, r, i, j: np.round(x.mean(axis=0), 1),
+    "settings": lambda x, r, i, j: {"rate": 0.1, "rounds": 60, "edges": list(range(0, 101, 10))},
+    "random weights": lambda x, r, i, j: r.normal(size=(x.shape[0], 7)),
+}
+
+
+def convicts(assertion: Callable[[], None]) -> bool:
+    try:
+        assertion()
+    except AssertionError:
+        return True
+    return False
+
+
+def judged(share: Share, table: pd.DataFrame, trial: int) -> tuple[bool, bool]:
+    rng = np.random.default_rng(trial)
+    i, j = int(rng.integers(2, RECORDS)), int(rng.integers(COLUMNS))
+
+    def run(some: pd.DataFrame) -> Any:
+        return share(some.to_numpy(), np.random.default_rng(trial), min(i, len(some) - 1), j)
+
+    raw = convicts(lambda: assert_no_raw(run(table), table))
+    return raw, False if raw else convicts(lambda: assert_support(run, table, FEW))
+
+
+def forms(trials: int) -> None:
+    for name, group in {"known": KNOWN, "further": FURTHER, "safe": SAFE}.items():
+        for form, share in group.items():
+            tables = [sentinels(FRAME, RECORDS, seed=trial) for trial in range(trials)]
+            found = np.array([judged(share, table, at) for at, table in enumerate(tables)])
+            raw, support = found.sum(axis=0)
+            print(
+                f"{name:8} {form:40} caught {raw + support:4} of {trials}: "
+                f"{raw} by assert_no_raw, {support} by assert_support",
+                flush=True,
+            )
+
+
+def alarms(trials: int) -> None:
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(1000, 20))
+    found = convicts(lambda: assert_no_raw(rng.normal(size=1_000_000), table))
+    print(f"1,000,000 random floats against 1000 x 20: {'ALARM' if found else 'no alarm'}")
+    for alpha in (0.05, 1e-3):
+        hits = sum(flagged_by_chance(trial, alpha) for trial in range(trials))
+        print(f"whole numbers at alpha {alpha:g}: {hits} alarms in {trials} trials")
+
+
+def flagged_by_chance(trial: int, alpha: float) -> bool:
+    rng = np.random.default_rng(trial)
+    small = rng.integers(0, rng.integers(5, 2000), (200, 6))
+    left = {"counts": rng.integers(0, 500, 50), "sums": small.sum(axis=0), "n": 200}
+    return convicts(lambda: assert_no_raw(left, small, alpha=alpha))
+
+
+def speed(trials: int) -> None:
+    rng = np.random.default_rng(2)
+    table = rng.normal(size=(50_000, 20))
+    kinds: dict[str, Callable[[], Any]] = {
+        "64-bit floats": lambda: rng.normal(size=12_500_000),
+        "32-bit floats": lambda: rng.normal(size=25_000_000).astype(np.float32),
+        "random bytes": lambda: rng.bytes(100_000_000),
+        "100,000 arrays": lambda: [rng.normal(size=125) for _ in range(100_000)],
+        "whole numbers": lambda: rng.integers(0, 10**6, 12_500_000),
+        "text": lambda: " ".join(map(repr, rng.normal(size=5_000_000).tolist())),
+    }
+    for kind, made in kinds.items():
+        looked = partial(assert_no_raw, made(), table)
+        started = time.process_time()
+        found = convicts(looked)
+        spent = time.process_time() - started
+        print(f"100 MB of {kind}: {spent:.1f} s{', ALARM' if found else ''}", flush=True)
+
+
+if __name__ == "__main__":
+    parts = {"forms": forms, "alarms": alarms, "speed": speed}
+    wanted = [word for word in sys.argv[1:] if word in parts] or list(parts)
+    number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 20)
+    for part in wanted:
+        parts[part](number)

@@ -1,0 +1,102 @@
+"""A rule search's questions answered by their law alone: fast, for curves over many runs.
+
+What a search sees of a question is the number of yes-answers of n individuals, of whom c hold a
+match; under randomized response that number is Bin(c, 1 - q) + Bin(n - c, q), whoever holds what
+(DP-RuL Section 3.2). So a simulation may count once for each template and draw two binomial numbers
+for each question, where the protocol draws a bit for each individual. There is no gate and no
+ledger here: nothing that this class answers is private, and it is fit for simulated populations
+alone. Budgets are kept as a gate keeps them: a question is refused, and the search ends, if it
+would exceed what is left; a question that was answered at no smaller epsilon is repeated for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.errors import InputError, NobodyAnswered
+from privfed.exchange.disclosure import ScriptedDisclosure
+from privfed.learners.rule_search.asking import Asking, Step
+from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.queries import Asked
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.grammar import Symbols
+from privfed.mechanisms.randomized_response import flip_probability
+from privfed.questions.query import Query
+
+
+class Truths:
+    """How many individuals hold a match of each template, counted once.
+
+    Args:
+        book: the population.
+    """
+
+    def __init__(self, book: RuleBook) -> None:
+        self.book = book
+        self._counts: dict[Symbols, int] = {}
+
+    def count(self, template: Symbols) -> int:
+        """Among everybody."""
+        if template not in self._counts:
+            self._counts[template] = self.book.count(template)
+        return self._counts[template]
+
+
+class SimulatedAsking(Asking):
+    """Everybody asked in simulation, with one budget that every question draws on.
+
+    It stands for one individual's budget if each question is about one template and goes to
+    everybody, or for one rule's if it is about sibling templates.
+
+    Args:
+        truths: the population's counts, shared between runs.
+        budget: epsilon of all questions together.
+        seed: of the answers.
+    """
+
+    def __init__(self, truths: Truths, budget: Fraction, seed: int) -> None:
+        book = truths.book
+        super().__init__(ScriptedDisclosure(book.schema, _unasked, ()), book.grammar, book.people)
+        self.left, self._truths = budget, truths
+        self._rng = np.random.default_rng(seed)
+        self._known: dict[tuple[Symbols, ...], tuple[Fraction, Counts]] = {}
+
+    def bits(
+        self, templates: Sequence[Symbols], spend: Fraction | None, who: Asked | None = None
+    ) -> Counts:
+        """Draw the estimates; see :meth:`Asking.bits`.
+
+        Raises:
+            InputError: an amount is missing, or the question goes to some only.
+            NobodyAnswered: the budget does not allow the question.
+        """
+        if spend is None or who is not None:
+            raise InputError("a simulated question goes to everybody, at a stated epsilon")
+        key = tuple(templates)
+        known = self._known.get(key)
+        if known is not None and spend <= known[0]:
+            return known[1]
+        if spend > self.left:
+            raise NobodyAnswered("the budget is used up")
+        self.left -= spend
+        counts = self._drawn(templates, float(flip_probability(spend)))
+        self._known[key] = (spend, counts)
+        self.steps.append(
+            Step(len(templates), counts.people, float(spend), float(counts.estimate[0]))
+        )
+        return counts
+
+    def _drawn(self, templates: Sequence[Symbols], flip: float) -> Counts:
+        people = self.people
+        held = np.array([self._truths.count(template) for template in templates])
+        yes = self._rng.binomial(held, 1 - flip) + self._rng.binomial(people - held, flip)
+        scale = 1 - 2 * flip
+        deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
+        return Counts(np.asarray((yes - people * flip) / scale), deviation, people)
+
+
+def _unasked(client: str, query: Query) -> Mapping[str, np.ndarray]:
+    raise InputError("a simulated federation is never asked: its answers are drawn")

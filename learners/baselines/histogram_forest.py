@@ -1,0 +1,96 @@
+"""Federated histogram forest (Kalloori and Klingler 2022), adapted to regression by its sums.
+
+At each node every feature is cut into equal widths between the extremes of all clients; their
+histograms over these bins add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from privfed.learners.baselines.base import Baseline
+from privfed.learners.forest import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest.growth import Settings
+from privfed.learners.forest.queries import Bins, Sketches
+from privfed.learners.parameters import Constraints, Whole
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+_CONSTRAINTS: Constraints = {
+    **{
+        name: FedForestClassifier._parameter_constraints[name]
+        for name in ("trees", "max_depth", "min_leaf", "max_features", "random_state")
+    },
+    "bins": [Whole(at_least=2, at_most=1000)],
+}
+
+
+class HistogramForestClassifier(Baseline, FedForestClassifier):
+    """A federated forest over equal-width bins.
+
+    Args:
+        trees: how many.
+        max_depth: most splits on a path.
+        min_leaf: fewest records of a leaf.
+        max_features: how many features each node looks at.
+        bins: equal widths of each feature.
+        random_state: seed of the server's own draws.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
+    _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
+
+    def __init__(
+        self,
+        trees: int = 100,
+        max_depth: int | None = 10,
+        min_leaf: int = 5,
+        max_features: float | str | None = "sqrt",
+        bins: int = 10,
+        random_state: int | None = None,
+    ) -> None:
+        self.bins = bins
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
+
+    def _settings(self, schema: Schema) -> Settings:
+        return replace(super()._settings(schema), quantiles=self.bins, candidates="range")
+
+
+class HistogramForestRegressor(Baseline, FedForestRegressor):
+    """A federated regression forest over equal-width bins.
+
+    Args:
+        trees, max_depth, min_leaf, max_features, bins, random_state: as for
+            :class:`HistogramForestClassifier`.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
+    _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
+
+    def __init__(
+        self,
+        trees: int = 100,
+        max_depth: int | None = 10,
+        min_leaf: int = 5,
+        max_features: float | str | None = None,
+        bins: int = 10,
+        random_state: int | None = None,
+    ) -> None:
+        self.bins = bins
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
+
+    def _settings(self, schema: Schema) -> Settings:
+        return replace(super()._settings(schema), quantiles=self.bins, candidates="range")

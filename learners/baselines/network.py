@@ -1,0 +1,313 @@
+"""Federated averaging of a neural network (McMahan et al. 2017): two hidden layers, in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
+
+from privfed.errors import NobodyAnswered, QueryError
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import FederatedClassifier, FederatedRegressor, Planned
+from privfed.learners.baselines.base import Baseline, once
+from privfed.learners.forest.columns import class_count, encoded_target
+from privfed.learners.parameters import Allowed, Constraints, Real, Whole
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+
+#: Most weights of a network, and passes over a client's records in one round.
+MOST_WEIGHTS, MOST_PASSES = 10_000_000, 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkStep(Query):
+    """A client's network after some passes over its records, and how many it has.
+
+    Sensitivity: none is finite; the gradients are not clipped, and steps build on one another.
+
+    Args:
+        weights: of all layers, one after another.
+        hidden: units of the hidden layers.
+        classes: outputs; 0 for a regression.
+        passes: over the records, in batches of ``batch``.
+        batch: records of a batch.
+        step: size of a step (Adam's).
+        round: which round it is, so that batches differ.
+    """
+
+    weights: np.ndarray
+    hidden: tuple[int, ...]
+    classes: int
+    passes: int
+    batch: int
+    step: float
+    round: int
+    kind: ClassVar[str] = "baselines.network"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``weights`` and ``size``."""
+        if schema.target is None or not self.hidden or min(self.hidden) < 1:
+            raise QueryError("malformed", "a network needs a target and hidden units")
+        size = sum((a + 1) * b for a, b in _layers(schema, self.hidden, self.classes))
+        if (
+            self.weights.shape != (size,)
+            or size > MOST_WEIGHTS
+            or not np.isfinite(self.weights).all()
+        ):
+            raise QueryError("malformed", "a network needs its weights, finite numbers")
+        if not (1 <= self.passes <= MOST_PASSES and self.batch >= 1 and 0 < self.step <= 1):
+            raise QueryError("malformed", "passes, batch or step make no sense")
+        return {
+            "weights": Part(PartType.VALUES, ("weight",), (size,)),
+            "size": Part(PartType.VALUES, ("all",), (1,)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Take the steps; a client without records gives the weights back."""
+        records = len(view.table)
+        x, y = inputs(view.table.x, view.schema), _target(view.table, self.classes)
+        rng = view.rng(f"baselines.network {self.round}")
+        layers = _layers(view.schema, self.hidden, self.classes)
+        weights, moments = self.weights.astype(float), np.zeros((2, len(self.weights)))
+        for number, rows in enumerate(_batches(records, self.passes, self.batch, rng), start=1):
+            slope = _slope(weights, layers, x[rows], y[rows], self.classes)
+            moments[0] += 0.1 * (slope - moments[0])
+            moments[1] += 0.001 * (slope**2 - moments[1])
+            mean, spread = moments[0] / (1 - 0.9**number), moments[1] / (1 - 0.999**number)
+            weights -= self.step * mean / (np.sqrt(spread) + 1e-8)
+        return {"weights": weights.astype(np.float32), "size": np.array([float(records)])}
+
+
+def inputs(x: np.ndarray, schema: Schema) -> np.ndarray:
+    """Numbers scaled to [-1, 1] by their public bounds, categories as one column each."""
+    columns = []
+    for place, column in enumerate(schema.features):
+        if column.categories:
+            columns += [x[:, place] == code for code in range(len(column.categories))]
+        else:
+            low, high = column.bounds
+            columns.append(2 * (x[:, place] - low) / (high - low) - 1)
+    return np.column_stack(columns).astype(float)
+
+
+def _target(records: Records, classes: int) -> np.ndarray:
+    codes = encoded_target(records, classes)
+    if classes:
+        return np.asarray(np.eye(classes)[codes])
+    assert records.schema.target is not None
+    low, high = records.schema.target.bounds
+    return ((records.target - low) / (high - low) - 0.5)[:, None]
+
+
+def _layers(schema: Schema, hidden: Sequence[int], classes: int) -> list[tuple[int, int]]:
+    """Inputs and outputs of each layer."""
+    wide = sum(len(column.categories) or 1 for column in schema.features)
+    sizes = [wide, *hidden, classes or 1]
+    return list(pairwise(sizes))
+
+
+def _batches(
+    records: int, passes: int, batch: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    for _ in range(passes if records else 0):
+        order = rng.permutation(records)
+        for first in range(0, records, batch):
+            yield order[first : first + batch]
+
+
+def _matrices(weights: np.ndarray, layers: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """Each layer's weights, the last row its offsets."""
+    found, first = [], 0
+    for inside, outside in layers:
+        size = (inside + 1) * outside
+        found.append(weights[first : first + size].reshape(inside + 1, outside))
+        first += size
+    return found
+
+
+def forward(
+    weights: np.ndarray, layers: Sequence[tuple[int, int]], x: np.ndarray
+) -> list[np.ndarray]:
+    """Each layer's outputs: rectified, the last one as it is."""
+    outputs, matrices = [x], _matrices(weights, layers)
+    for number, matrix in enumerate(matrices):
+        sums = outputs[-1] @ matrix[:-1] + matrix[-1]
+        outputs.append(sums if number == len(matrices) - 1 else np.maximum(sums, 0))
+    return outputs
+
+
+def _slope(
+    weights: np.ndarray,
+    layers: Sequence[tuple[int, int]],
+    x: np.ndarray,
+    y: np.ndarray,
+    classes: int,
+) -> np.ndarray:
+    """Gradient of the mean loss: cross-entropy of classes, half the squared error of numbers."""
+    outputs, matrices = forward(weights, layers, x), _matrices(weights, layers)
+    error = (softmax(outputs[-1], axis=1) if classes else outputs[-1]) - y
+    slopes = []
+    for matrix, below in zip(reversed(matrices), reversed(outputs[:-1]), strict=True):
+        slopes.append(
+            np.concatenate([below.T @ error, error.sum(axis=0)[None]]).reshape(-1) / len(x)
+        )
+        error = (error @ matrix[:-1].T) * (below > 0)
+    return np.concatenate(slopes[::-1])
+
+
+class Units(Allowed):
+    """Units of each hidden layer."""
+
+    words = "a tuple of whole numbers from 1 on"
+    example = "(64, 32)"
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        return (
+            isinstance(value, tuple)
+            and bool(value)
+            and all(Whole(at_least=1).holds(u) for u in value)
+        )
+
+
+class _FedAvgNetwork(Baseline):
+    """Averages the clients' networks round by round, weighted by their records."""
+
+    queries: ClassVar[tuple[type[Query], ...]] = (NetworkStep,)
+    _predicts_classes: ClassVar[bool]
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        "hidden": [Units()],
+        "rounds": [Whole(at_least=1)],
+        "passes": [Whole(at_least=1, at_most=MOST_PASSES)],
+        "batch": [Whole(at_least=1)],
+        "step": [Real(above=0, at_most=1)],
+        "random_state": [Whole(at_least=0), None],
+    }
+
+    #: The averaged network's weights, set by ``fit``.
+    weights_: np.ndarray
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (64, 32),
+        rounds: int = 30,
+        passes: int = 3,
+        batch: int = 32,
+        step: float = 0.005,
+        random_state: int | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.rounds = rounds
+        self.passes = passes
+        self.batch = batch
+        self.step = step
+        self.random_state = random_state
+
+    def _outputs(self, schema: Schema) -> int:
+        return class_count(schema) if self._predicts_classes else 0
+
+    def _step(self, schema: Schema, weights: np.ndarray, number: int) -> NetworkStep:
+        classes = self._outputs(schema)
+        settings = (self.passes, self.batch, float(self.step), number)
+        return NetworkStep(weights, tuple(self.hidden), classes, *settings)
+
+    def _first(self, schema: Schema) -> np.ndarray:
+        """Drawn weights (He et al. 2015), offsets zero."""
+        rng = np.random.default_rng(self.random_state)
+        parts = []
+        for inside, outside in _layers(schema, self.hidden, self._outputs(schema)):
+            drawn = rng.normal(0, np.sqrt(2 / inside), (inside, outside))
+            parts.append(np.concatenate([drawn, np.zeros((1, outside))]).reshape(-1))
+        return np.concatenate(parts).astype(np.float32)
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Average until the rounds are over or nobody answers.
+
+        Raises:
+            InputError: a parameter makes no sense, or the target is of another kind.
+            NobodyAnswered: no client answered the first question.
+        """
+        self._start(federation)
+        weights = self._first(self.schema_)
+        for number in range(self.rounds):
+            try:
+                answers = federation.ask(self._step(self.schema_, weights, number))
+            except NobodyAnswered:
+                if number == 0:
+                    raise
+                break
+            sizes = {client: float(size[0]) for client, size in answers.each("size").items()}
+            told = answers.each("weights")
+            whole = sum(sizes[client] for client in told)
+            if whole:
+                mean = sum(np.asarray(own) * (sizes[c] / whole) for c, own in told.items())
+                weights = np.asarray(mean, dtype=np.float32)
+        self.weights_ = weights
+        return self
+
+    def _outcome(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+        layers = _layers(self.schema_, self.hidden, self._outputs(self.schema_))
+        rows = inputs(self._encode(x, client), self.schema_)
+        return forward(self.weights_.astype(float), layers, rows)[-1]
+
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """A question a round."""
+        (first,) = once(self._step(schema, self._first(schema), 0))
+        return [Planned(first.query, self.rounds)]
+
+    def readable(self) -> dict[str, Any]:
+        """What the state's weights are of."""
+        layers = _layers(self.schema_, self.hidden, self._outputs(self.schema_))
+        assert self.schema_.target is not None
+        return {
+            "model": "neural network by federated averaging",
+            "target": self.schema_.target.name,
+            "layers": [{"inputs": inside, "outputs": outside} for inside, outside in layers],
+        }
+
+
+class FedAvgNetworkClassifier(_FedAvgNetwork, FederatedClassifier):
+    """A network for classes by federated averaging.
+
+    Args:
+        hidden: units of the hidden layers.
+        rounds: rounds of averaging.
+        passes: over a client's records in each round.
+        batch: records of a batch.
+        step: size of a step.
+        random_state: seed of the first weights.
+    """
+
+    _predicts_classes: ClassVar[bool] = True
+
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Class probabilities, shape (rows, classes)."""
+        return np.asarray(softmax(self._outcome(x, client), axis=1))
+
+
+class FedAvgNetworkRegressor(_FedAvgNetwork, FederatedRegressor):
+    """A network for numbers by federated averaging.
+
+    Args:
+        hidden, rounds, passes, batch, step, random_state: as for the classifier.
+    """
+
+    _predicts_classes: ClassVar[bool] = False
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """The predicted target of each row, within its public bounds."""
+        assert self.schema_.target is not None
+        low, high = self.schema_.target.bounds
+        unit = np.clip(self._outcome(x, client)[:, 0], -0.5, 0.5)
+        return np.asarray((unit + 0.5) * (high - low) + low)

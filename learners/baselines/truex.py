@@ -1,0 +1,158 @@
+"""One tree for all from noisy class counts: the protocol of Truex et al. (2019), with CART splits.
+
+S. Truex et al., "A hybrid approach to privacy-preserving federated learning", AISec 2019, Section 4.1,
+made binary as the FedGA-Tree paper does (its Section IV-A2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError, NobodyAnswered, PolicyError
+from privfed.exact import Number, exact
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import FederatedClassifier, Planned
+from privfed.learners.baselines.base import Baseline
+from privfed.learners.genetic_tree.below import Shared
+from privfed.learners.genetic_tree.counts import NodeCounts
+from privfed.learners.genetic_tree.personal import PersonalTree
+from privfed.learners.genetic_tree.planning import stump
+from privfed.learners.genetic_tree.population import classes
+from privfed.learners.genetic_tree.structures import DEEPEST
+from privfed.learners.genetic_tree.top import Growth, Rule, padded
+from privfed.learners.parameters import Constraints, Whole
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+
+class Counts(NodeCounts):
+    """What a level of the tree is grown from, and its leaves' labels."""
+
+    kind: ClassVar[str] = "baselines.truex"
+
+
+class TruexTreeClassifier(Baseline, FederatedClassifier):
+    """A tree of noisy class counts, level by level; no node knows that its counts are noisy.
+
+    Each of the d levels and the leaves' labels spend an equal share of epsilon, all features of a
+    level together (the paper divides by 2 (d + 1) and by the features, for it asks for totals and
+    class counts apart; the sums over bins say the former). A node is split wherever the noisy counts
+    gain, as CART does.
+
+    Args:
+        depth: d; the FedGA-Tree paper finds 6 best.
+        bins: of features with many values, equal in width.
+    """
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        "depth": [Whole(1, DEEPEST)],
+        "bins": [Whole(2, 64)],
+    }
+    queries: ClassVar[tuple[type[Query], ...]] = (Counts,)
+
+    def __init__(self, depth: int = 6, bins: int = 5) -> None:
+        self.depth = depth
+        self.bins = bins
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Grow; sets ``shared_``.
+
+        Raises:
+            NobodyAnswered: no client answered the first question.
+        """
+        self._start(federation)
+        schema, growth = federation.schema, Growth(classes(federation.schema))
+        features, open_ = np.arange(len(schema.features)), [0]
+        edges = self._edges(schema)
+        for level in range(self.depth):
+            asked = Counts(growth.tree, np.array(open_), features, edges, None)
+            try:
+                told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
+            except NobodyAnswered:
+                if not level:
+                    raise
+                break
+            open_ = growth.level(open_, told, features, edges, 0.0, Rule(least=0.0, doubt=0.0))
+            if not open_:
+                break
+        self._label(federation, growth, edges)
+        self.shared_ = Shared(growth.tree, growth.shares)
+        return self
+
+    def _label(self, federation: Disclosure, growth: Growth, edges: np.ndarray) -> None:
+        """Ask for the leaves' class counts anew; what the splits told of them stands otherwise."""
+        leaves = growth.tree.leaves
+        asked = Counts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
+        try:
+            told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
+        except NobodyAnswered:
+            return
+        for node, counts in zip(leaves.tolist(), told[:, 0].sum(axis=1), strict=True):
+            growth.counts[node] = counts
+
+    def _edges(self, schema: Schema) -> np.ndarray:
+        """Between all values of columns that have few, else in equal steps; public."""
+        rows = []
+        for column in schema.features:
+            low, high = column.bounds
+            between = np.arange(np.ceil(low), np.floor(high)) + 0.5
+            few = column.kind != "number" and len(between) < self.bins
+            few = few or column.kind == "category"
+            rows.append(between if few else np.linspace(low, high, self.bins + 1)[1:-1])
+        return padded(rows, max(map(len, rows)))
+
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Noisy shares of the classes in each row's leaf, shape (rows, classes)."""
+        reached = self.shared_.tree.reach(self._encode(x, client))
+        shares: np.ndarray = self.shared_.values[reached]
+        return shares
+
+    def check(self, schema: Schema) -> None:
+        """Hold the target to classes."""
+        super().check(schema)
+        if not classes(schema):
+            raise InputError("TruexTreeClassifier needs a category, or an integer from 0 to 1")
+
+    def published(self, epsilon: Number = 1, parties: int = 1) -> Policy:
+        """Laplace noise, epsilon in all (Truex et al.: 1).
+
+        Args:
+            epsilon: of the total.
+            parties: t, honest parties behind a secure sum: each then adds noise of a variance t - 1
+                times smaller, so that the *sum* is as noisy as one party's would have to be. The
+                ledger counts what each party's own release is worth without the encryption, which
+                is sqrt(t - 1) times as much.
+
+        Raises:
+            PolicyError: no number of parties.
+        """
+        if not isinstance(parties, int) or parties < 1:
+            raise PolicyError(f"parties must be a whole number of at least 1, not {parties!r}")
+        factor = Fraction(int(max(parties - 1, 1) ** 0.5 * 10**6), 10**6)
+        spend = exact(epsilon, "epsilon") * factor / (self.depth + 1)
+        guard = Guard.of("laplace", spend=spend, times=self.depth + 1)
+        return Policy({Counts.kind: (guard,)}, name="published")
+
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """Each level, and the leaves."""
+        features, edges = np.arange(len(schema.features)), self._edges(schema)
+        tree = stump(self.depth - 1)
+        return [Planned(Counts(tree, tree.leaves, features, edges, None), self.depth + 1)]
+
+    def state(self) -> dict[str, Any]:
+        """The tree."""
+        return PersonalTree(self.shared_.tree, self.shared_.values, "shared").to_dict()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Read the tree."""
+        shared = PersonalTree.from_dict(state)
+        shared.tree.check(self.schema_)
+        self.shared_ = Shared(shared.tree, shared.values)

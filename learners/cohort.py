@@ -1,0 +1,60 @@
+"""Learners whose federation is a cohort: many individuals, each with records of its own.
+
+A study of a cohort reads what everybody holds from one folder and puts one gate before it, a
+simulation of many phones. What it needs of a learner for that is said here, so that any installed
+learner of this kind can be studied.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, Protocol
+
+from privfed.learners.base import FederatedLearner
+from privfed.tables.schema import Schema
+
+
+class CohortRecords(Protocol):
+    """What the individuals of a cohort hold; its questions know more of it."""
+
+    @property
+    def schema(self) -> Schema:
+        """The public data dictionary."""
+
+    def __len__(self) -> int:
+        """How many individuals there are; public."""
+
+
+class CohortLearner(FederatedLearner):
+    """A learner that asks individuals, each for itself."""
+
+    @abstractmethod
+    def read(self, folder: Path, schema: Schema) -> CohortRecords:
+        """Read what every individual holds, one file for each in a study's folder.
+
+        Args:
+            folder: the study's ``source``.
+            schema: the study's public data dictionary.
+
+        Raises:
+            InputError: no such folder, nothing in it, or a file that does not fit; it is named, and
+                nothing of what it holds is shown.
+        """
+
+    @abstractmethod
+    def held(self, records: Any) -> int:
+        """How many records all individuals hold together."""
+
+    @abstractmethod
+    def assess(self, records: Any) -> dict[str, Any]:
+        """Score the fitted model with the truth: for simulations, and never a release.
+
+        Args:
+            records: what :meth:`read` gave.
+
+        Returns:
+            ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
+            ``baseline`` (of a model that knows nothing), ``scores``; and perhaps ``told`` (the
+            value in words) and ``hint`` (what would be enough to learn more).
+        """

@@ -1,0 +1,230 @@
+"""Asking about the open nodes: each client about the trees that it takes part in, as it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privfed.errors import NobodyAnswered
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.messages import Release
+from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.local import together
+from privfed.learners.forest.mixture import between_shown
+from privfed.questions.query import Query
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """One client's version of a level, and where its nodes and pairs stand in the whole one.
+
+    Args:
+        level: what the client is asked about.
+        nodes: which of the open nodes, shape (its nodes,).
+        numeric: which of the numeric pairs, shape (its numeric pairs,).
+        grouped: which of the categorical pairs.
+    """
+
+    level: Level
+    nodes: np.ndarray
+    numeric: np.ndarray
+    grouped: np.ndarray
+
+
+def versions(level: Level, members: np.ndarray, features: int) -> list[Version | None]:
+    """Each client's version of a level; none for a client that takes part in no open tree.
+
+    Clients that see the same get the same object, so that one question goes to all of them.
+
+    Args:
+        level: the whole level.
+        members: which client takes part in which tree, shape (clients, trees).
+        features: number of features, which is how trees name the client itself.
+    """
+    by_client = bool((level.trees.feature == features).any())
+    tree = level.trees.tree_of[level.nodes]
+    seen: dict[bytes, Version | None] = {}
+    found = []
+    for client, taking_part in enumerate(members):
+        key = np.packbits(taking_part).tobytes() + (client.to_bytes(4) if by_client else b"")
+        if key not in seen:
+            seen[key] = _version(level, taking_part, taking_part[tree], client, features)
+        found.append(seen[key])
+    return found
+
+
+def _version(
+    level: Level, taking_part: np.ndarray, mine: np.ndarray, client: int, features: int
+) -> Version | None:
+    nodes = np.flatnonzero(mine)
+    if not len(nodes):
+        return None
+    trees, kept = level.trees.seen_by(client, features).only(taking_part)
+    sampling = replace(level.sampling, trees=level.sampling.trees[taking_part])
+    numeric, grouped = (
+        np.flatnonzero(mine[pairs.nodes]) for pairs in (level.numeric, level.grouped)
+    )
+    own = Level(
+        trees,
+        sampling,
+        np.searchsorted(kept, level.nodes[nodes]),
+        Pairs(level.numeric.sizes[nodes], level.numeric.features[numeric]),
+        Pairs(level.grouped.sizes[nodes], level.grouped.features[grouped]),
+        level.classes,
+    )
+    return Version(own, nodes, numeric, grouped)
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What clients said of one part: their numbers, and which items of the whole level they are of.
+
+    Args:
+        clients: how many there are.
+        items: how many nodes or pairs the whole level has.
+        said: client, its items and its array (items first), for each client that released the part.
+    """
+
+    clients: int
+    items: int
+    said: list[tuple[int, np.ndarray, np.ndarray]]
+
+    def __bool__(self) -> bool:
+        return bool(self.said)
+
+    def total(self) -> np.ndarray:
+        """The sum over clients, suppressed cells as zero, shape (items, ...)."""
+        shape = self.said[0][2].shape[1:]
+        found = np.zeros((self.items, *shape), np.int64)
+        for _, items, array in self.said:
+            if len(items) == self.items:
+                found += array
+            else:
+                found[items] += array
+        return found
+
+    def at(self, chosen: np.ndarray) -> np.ndarray:
+        """Each client's array at some items, zero where it said nothing, shape (clients, chosen, ...)."""
+        _, _, first = self.said[0]
+        found = np.zeros((self.clients, len(chosen), *first.shape[1:]), first.dtype)
+        for client, items, array in self.said:
+            place = np.searchsorted(items, chosen)
+            known = (place < len(items)) & (items[np.minimum(place, len(items) - 1)] == chosen)
+            found[client, known] = array[place[known]]
+        return found
+
+    def everywhere(self) -> np.ndarray:
+        """Each client's array at all items, shape (clients, items, ...)."""
+        return self.at(np.arange(self.items))
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Additive statistics as clients told them: class counts, or counts and sums.
+
+    Args:
+        counts: by item and class.
+        sums: of the target by item (a regression).
+        by_client: whether each client is a class of its own.
+    """
+
+    counts: Heard
+    sums: Heard | None = None
+    by_client: bool = False
+
+    def of(self, counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
+        """Clients' arrays as vectors of statistics, shape (clients, items, ..., statistics)."""
+        if not self.by_client:
+            return together(counts, sums)
+        own = np.eye(self.counts.clients, dtype=np.int64)
+        return counts * own.reshape(len(own), *(1,) * (counts.ndim - 2), -1)
+
+    def at(self, chosen: np.ndarray) -> np.ndarray:
+        """Each client's statistics at some items, shape (clients, chosen, ..., statistics)."""
+        sums = self.sums.at(chosen) if self.sums is not None else None
+        return self.of(self.counts.at(chosen), sums)
+
+    def total(self) -> np.ndarray:
+        """The sum over clients, shape (items, ..., statistics)."""
+        if self.by_client:
+            return np.asarray(self.at(np.arange(self.counts.items)).sum(axis=0))
+        return together(self.counts.total(), None if self.sums is None else self.sums.total())
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What clients released in answer to one question about a level.
+
+    Args:
+        level: the whole level.
+        versions: what each client was asked about, in the federation's order.
+        releases: what each released, none for a client that did not.
+    """
+
+    level: Level
+    versions: Sequence[Version | None]
+    releases: Sequence[Release | None]
+
+    def heard(self, part: str) -> Heard:
+        """One part: exact units, suppressed cells as zero, and ranks between those that are shown."""
+        where = "numeric" if part in ("knots", "bins", "bin_sums", "gains") else "nodes"
+        where = "grouped" if part.startswith("group") else where
+        level = self.level
+        items = {
+            "nodes": len(level.nodes),
+            "numeric": len(level.numeric),
+            "grouped": len(level.grouped),
+        }
+        said = []
+        for client, (own, release) in enumerate(zip(self.versions, self.releases, strict=True)):
+            if own is None or release is None or part not in release:
+                continue
+            units, mask = release.parts[part].units, release.parts[part].mask
+            if mask is not None:
+                units = between_shown(units, mask) if part == "knots" else np.where(mask, 0, units)
+            said.append((client, getattr(own, where), units))
+        return Heard(len(self.versions), items[where], said)
+
+    @property
+    def suppressed(self) -> bool:
+        """Whether any cell is."""
+        told = (release.parts.values() for release in self.releases if release is not None)
+        return any(part.mask is not None for parts in told for part in parts)
+
+    def statistics(self, of: str = "", *, by_client: bool = False) -> Summed:
+        """Statistics of nodes, or of ``"bin"`` or ``"group"``.
+
+        Raises:
+            NobodyAnswered: the clients' policies withhold them.
+        """
+        counts = self.heard(f"{of}s" if of else "counts")
+        if not counts:
+            raise NobodyAnswered(
+                "the clients' policies withhold the counts that trees are grown from"
+            )
+        return Summed(counts, self.heard(f"{of}_sums" if of else "sums") or None, by_client)
+
+
+def ask_about(
+    federation: Disclosure,
+    level: Level,
+    versions: Sequence[Version | None],
+    question: Callable[[Version], Query],
+) -> Told:
+    """Ask every client its version of a question; equal versions are one question.
+
+    Raises:
+        NobodyAnswered: no client released anything.
+    """
+    made = {id(version): question(version) for version in versions if version is not None}
+    asked = {
+        client: [made[id(version)]]
+        for client, version in zip(federation.clients, versions, strict=True)
+        if version is not None
+    }
+    released: dict[str, Release] = {}
+    for answer in federation.ask(asked):
+        released |= answer.releases
+    return Told(level, versions, [released.get(client) for client in federation.clients])

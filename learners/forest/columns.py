@@ -1,0 +1,107 @@
+"""A client's records as sortable integers: one 64-bit key for each value, its record's target below.
+
+A key holds, from the highest bits down: the node (within a block of trees), the value's 32 bits in an
+order-preserving form, and a payload: the class, or for a regression the record's number. Sorting the
+keys of a block sorts every node's values at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.questions.part import on_grid
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+
+#: One unit of a sum of targets, which lie in [-1/2, 1/2], and of their squares.
+TARGET_GRID = Fraction(1, 2**20)
+#: Largest 32-bit float that values and cuts may have.
+LARGEST = float(np.finfo(np.float32).max)
+_SIGN = np.uint32(0x80000000)
+
+
+def ordered(values: np.ndarray) -> np.ndarray:
+    """32-bit floats as unsigned integers in the same order (and minus zero as zero)."""
+    bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.uint32)
+    flipped: np.ndarray = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    return flipped
+
+
+def unordered(bits: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`ordered`."""
+    whole = bits.astype(np.uint32)
+    return np.where(whole & _SIGN, whole ^ _SIGN, ~whole).astype(np.uint32).view(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A client's records, prepared once.
+
+    Args:
+        values: 32-bit floats, shape (features, records).
+        keys: value bits above the payload, shape (features, records), unsigned 64-bit.
+        payload: how many bits it has.
+        target: class codes, or targets in whole units, shape (records,).
+        classes: number of classes; 1 counts records alone, 0 for a regression.
+    """
+
+    values: np.ndarray
+    keys: np.ndarray
+    payload: int
+    target: np.ndarray
+    classes: int
+
+    @classmethod
+    def of(cls, records: Records, classes: int) -> Columns:
+        """Prepare a client's records for questions about so many classes."""
+        values = single(records.x.T)
+        target = encoded_target(records, classes)
+        below = target if classes else np.arange(len(records))
+        payload = max(int(classes or len(records)) - 1, 1).bit_length()
+        keys = (ordered(values).astype(np.uint64) << np.uint64(payload)) | below.astype(np.uint64)
+        return cls(values, keys, payload, target, classes)
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return int(self.values.shape[1])
+
+    @property
+    def room(self) -> int:
+        """How many nodes a block of keys can tell apart."""
+        return 1 << (32 - self.payload)
+
+
+def single(values: np.ndarray) -> np.ndarray:
+    """Values as finite 32-bit floats, row after row."""
+    return np.ascontiguousarray(np.clip(values, -LARGEST, LARGEST), dtype=np.float32)
+
+
+def encoded_target(records: Records, classes: int) -> np.ndarray:
+    """Class codes from 0, or the target in whole units of the scaled interval [-1/2, 1/2]."""
+    if classes == 1:
+        return np.zeros(len(records), dtype=np.int64)
+    assert records.schema.target is not None
+    low, high = records.schema.target.bounds
+    if classes:
+        codes: np.ndarray = np.clip(np.rint(records.target - low), 0, classes - 1).astype(np.int64)
+        return codes
+    unit = np.clip((records.target - low) / (high - low) - 0.5, -0.5, 0.5)
+    return on_grid(unit, TARGET_GRID).astype(np.int64)
+
+
+def class_count(schema: Schema) -> int:
+    """How many classes the schema's target can have; zero for none that could be told apart.
+
+    Categories are classes; so are the whole numbers between the bounds of a numeric target, where
+    there are at most 100 of them.
+    """
+    target = schema.target
+    if target is None:
+        return 0
+    low, high = target.bounds
+    whole = float(low).is_integer() and float(high).is_integer() and high - low < 100
+    return int(high - low) + 1 if whole else 0

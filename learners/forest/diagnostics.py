@@ -1,0 +1,187 @@
+"""Two tests of heterogeneity, to tell whether clients are alike (paper, Appendix F.4).
+
+Where they are, averaged decreases, short lists and trees of a few clients save communication at
+little cost; where their records differ, exact statistics are due; where their outcomes do, splits on
+the client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+from sklearn.base import clone
+
+from privfed.errors import InputError
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.forest.asking import ask_about, versions
+from privfed.learners.forest.growth import FINE, Growth, Settings
+from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.model import FittedForest
+from privfed.learners.forest.queries import Sketches
+from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.trees import LEAF, Trees
+
+
+@dataclass(frozen=True)
+class CovariateShift:
+    """How far the clients' records differ, whatever their targets.
+
+    Args:
+        gain: share of the client impurity (Gini) that the best root split takes away.
+        p_value: of the same split on records that did not choose it, by a chi-squared test of sides
+            by clients; small where the clients differ.
+        auc: mean one-versus-rest AUC of telling the clients apart, on those records; 1/2 by chance.
+        importances: which features tell them apart, as shares of the decrease, by name.
+    """
+
+    gain: float
+    p_value: float
+    auc: float
+    importances: dict[str, float]
+
+
+def covariate_shift(
+    federation: Disclosure, *, depth: int = 4, min_leaf: int = 20, random_state: int | None = None
+) -> CovariateShift:
+    """Grow one tree that predicts the client, on half of each client's records; score the other half.
+
+    The halves are drawn by the records' secret coins. What leaves is quantiles and counts alone, no
+    target.
+
+    Args:
+        federation: whom to ask.
+        depth: most splits on a path of the tree.
+        min_leaf: fewest records of a leaf.
+        random_state: names the draw of the halves.
+
+    Raises:
+        InputError: there is but one client.
+        NobodyAnswered: no client answered.
+    """
+    clients, features = len(federation.clients), len(federation.schema.features)
+    if clients < 2:
+        raise InputError("telling clients apart needs two of them or more")
+    seed = int(np.random.default_rng(random_state).integers(2**62))
+    settings = Settings(
+        trees=1,
+        max_depth=depth,
+        min_leaf=min_leaf,
+        min_decrease=0.0,
+        criterion="gini",
+        classes=clients,
+        per_node=features,
+        quantiles=FINE,
+        fine=FINE,
+        candidates="quantiles",
+        interpolate=False,
+        averaged=False,
+        shortlist=None,
+        client_splits=False,
+        sampling="split",
+        clients_per_tree=None,
+        seed=seed,
+    )
+    halves = [Sampling("split", seed, np.array([half]), 2) for half in (0, 1)]
+    grown = Growth(federation, settings, target_client=True, sampling=halves[0]).grow()
+    learned = grown.totals.sum(axis=0).astype(float)
+    fresh = _counts_of_leaves(federation, grown.trees, halves[1]).astype(float)
+    shares = learned / np.maximum(learned.sum(axis=1, keepdims=True), 1)
+    forest = FittedForest(grown.trees, shares, learned.T.astype(np.int64), features, "gini")
+    told = dict(zip(federation.schema.names, forest.importances().tolist(), strict=False))
+    return CovariateShift(
+        _root_gain(grown.trees, learned),
+        _p_value(grown.trees, fresh),
+        _auc(grown.trees, shares, fresh),
+        told,
+    )
+
+
+def _counts_of_leaves(federation: Disclosure, trees: Trees, half: Sampling) -> np.ndarray:
+    """Records of the other half in each leaf, by client, shape (nodes, clients)."""
+    leaves = np.flatnonzero(trees.feature == LEAF)
+    none = Pairs(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
+    level = Level(trees, half, leaves, none, none, 1)
+    everyone = np.ones((len(federation.clients), 1), bool)
+    found = versions(level, everyone, len(federation.schema.features))
+    told = ask_about(federation, level, found, lambda own: Sketches(own.level, 1))
+    counts = np.zeros((len(trees), len(federation.clients)), np.int64)
+    counts[leaves] = told.statistics().at(np.arange(len(leaves)))[:, :, 0].T
+    return counts
+
+
+def _root_gain(trees: Trees, learned: np.ndarray) -> float:
+    if trees.feature[0] == LEAF:
+        return 0.0
+    left = int(trees.left[0])
+    impure = [_gini(learned[node]) * learned[node].sum() for node in (0, left, left + 1)]
+    return float(1 - (impure[1] + impure[2]) / impure[0])
+
+
+def _gini(counts: np.ndarray) -> float:
+    return float(1 - ((counts / max(counts.sum(), 1)) ** 2).sum())
+
+
+def _p_value(trees: Trees, fresh: np.ndarray) -> float:
+    """Chi-squared test of the root's sides by clients; 1 where it does not split."""
+    if trees.feature[0] == LEAF:
+        return 1.0
+    above, leaves = trees.parents(), np.flatnonzero(trees.feature == LEAF)
+    while (above[leaves] != 0).any():
+        leaves = np.where(above[leaves] != 0, above[leaves], leaves)
+    ends = np.flatnonzero(trees.feature == LEAF)
+    right = leaves == trees.left[0] + 1
+    table = np.array([fresh[ends[~right]].sum(axis=0), fresh[ends[right]].sum(axis=0)])
+    table = table[:, table.sum(axis=0) > 0]
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / max(table.sum(), 1)
+    if table.shape[1] < 2 or (expected == 0).any():
+        return 1.0
+    return float(chi2.sf(((table - expected) ** 2 / expected).sum(), table.shape[1] - 1))
+
+
+def _auc(trees: Trees, shares: np.ndarray, fresh: np.ndarray) -> float:
+    """Mean over clients of the AUC of their share among the learned records, leaf by leaf."""
+    leaves = np.flatnonzero(trees.feature == LEAF)
+    found = []
+    for client in range(fresh.shape[1]):
+        own, rest = fresh[leaves, client], fresh[leaves].sum(axis=1) - fresh[leaves, client]
+        if not own.sum() or not rest.sum():
+            continue
+        score = shares[leaves, client]
+        above = (score[:, None] > score) + 0.5 * (score[:, None] == score)
+        found.append(float(own @ above @ rest / (own.sum() * rest.sum())))
+    return float(np.mean(found)) if found else 0.5
+
+
+@dataclass(frozen=True)
+class OutcomeShift:
+    """What it is worth to know the client beside the features.
+
+    Args:
+        without: out-of-bag score (accuracy or R^2) of a forest on the features alone.
+        within: the same where nodes may also split on the client.
+    """
+
+    without: float
+    within: float
+
+    @property
+    def gain(self) -> float:
+        """How much better the second is; above noise where outcomes differ between alike records."""
+        return self.within - self.without
+
+
+def outcome_shift(federation: Disclosure, learner: Any) -> OutcomeShift:
+    """Compare out-of-bag scores of two forests, without and with splits on the client.
+
+    Args:
+        federation: whom to ask.
+        learner: a forest's settings; it is cloned, never fitted.
+    """
+    scores = [
+        clone(learner).set_params(client_splits=way, oob_score=True).fit(federation).oob_score_
+        for way in (False, True)
+    ]
+    return OutcomeShift(*scores)

@@ -1,0 +1,390 @@
+"""The server's side of growing: level by level over all trees at once (paper, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privfed.errors import NobodyAnswered
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.forest import draws
+from privfed.learners.forest.asking import Told, Version, ask_about, versions
+from privfed.learners.forest.columns import TARGET_GRID
+from privfed.learners.forest.gains import Criterion, sizes
+from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
+from privfed.learners.forest.queries import FEWEST, Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.splits import (
+    Splits,
+    averaged_splits,
+    exact_splits,
+    split_trees,
+    with_clients,
+)
+from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.questions.query import Query
+
+#: Most cells of one answer; a level of more is asked about in several questions, tree by tree.
+MOST_CELLS = 4_000_000
+#: Most quantiles of a pair where a level has few of them, and how many they may then be in all.
+FINE, FINE_CELLS = 64, 80_000
+#: A decrease that rounding could make of none, relative to the node's records.
+CRUMB = 1e-12
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How trees are grown; see the estimators for what each means."""
+
+    trees: int
+    max_depth: int
+    min_leaf: int
+    min_decrease: float
+    criterion: Criterion
+    classes: int
+    per_node: int
+    quantiles: int
+    fine: int
+    candidates: str
+    interpolate: bool
+    averaged: bool
+    shortlist: int | None
+    client_splits: bool
+    sampling: str
+    clients_per_tree: int | None
+    seed: int
+
+    @property
+    def width(self) -> int:
+        """Statistics of a set of records."""
+        return self.classes or 2
+
+
+@dataclass(eq=False)
+class Grown:
+    """Trees as far as they have grown, and what is known of each node.
+
+    Args:
+        trees: the trees.
+        totals: statistics by client, shape (clients, nodes, statistics).
+        names: what each node's draws hang on, shape (nodes,).
+        depth: splits above each node, shape (nodes,).
+        tried: how many of its features each node has looked at.
+        open: which nodes may still split.
+        known: which nodes' totals are known.
+    """
+
+    trees: Trees
+    totals: np.ndarray
+    names: np.ndarray
+    depth: np.ndarray
+    tried: np.ndarray
+    open: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def seeds(cls, settings: Settings, clients: int) -> Grown:
+        """Roots alone."""
+        roots = settings.trees
+        return cls(
+            Trees.stumps(roots),
+            np.zeros((clients, roots, settings.width), np.int64),
+            draws.roots(settings.seed, roots),
+            np.zeros(roots, np.int64),
+            np.zeros(roots, np.int64),
+            np.ones(roots, bool),
+            np.zeros(roots, bool),
+        )
+
+
+#: What each client is asked about, in the federation's order.
+Versions = Sequence[Version | None]
+
+
+class Growth:
+    """Grows a forest from releases alone.
+
+    Args:
+        federation: whom to ask.
+        settings: how.
+        target_client: whether the classes are the clients themselves (the covariate-shift test).
+        sampling: which records the trees learn from, unless as the settings say.
+    """
+
+    def __init__(
+        self,
+        federation: Disclosure,
+        settings: Settings,
+        *,
+        target_client: bool = False,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.federation, self.settings = federation, settings
+        self.target_client = target_client
+        self.clients, self.features = len(federation.clients), len(federation.schema.features)
+        self.categories = category_sizes(federation.schema)
+        self.members = _members(settings, self.clients)
+        self.sampling = sampling or Sampling(
+            settings.sampling, settings.seed, np.arange(settings.trees), settings.trees
+        )
+        self.grown = Grown.seeds(settings, self.clients)
+        self.rounds = 0
+
+    def grow(self) -> Grown:
+        """Ask and split until every node is closed, or nobody answers any more.
+
+        Raises:
+            NobodyAnswered: no client answered the first question.
+        """
+        while self.grown.open.any():
+            for nodes in self._portions():
+                try:
+                    self._round(nodes)
+                except NobodyAnswered:
+                    if not self.grown.known.any():
+                        raise
+                    self.grown.open[:] = False
+                    break
+        self._ask_unknown()
+        return self.grown
+
+    def offered(self) -> bool:
+        """Whether any client would answer the first question now; nothing is asked."""
+        s, nodes = self.settings, self._portions()[0]
+        level = self._level(nodes, self._drawn(nodes))
+        for client, own in zip(self.federation.clients, self._versions(level), strict=True):
+            if own is None:
+                continue
+            first: Query = Sketches(own.level, self._levels(len(level.numeric)), s.interpolate)
+            if s.shortlist is not None:
+                first = Shortlist(own.level, s.quantiles, s.shortlist, s.criterion)
+            if self.federation.offers(first, [client]):
+                return True
+        return False
+
+    # --- one round -----------------------------------------------------------------------------
+
+    def _portions(self) -> list[np.ndarray]:
+        """The open nodes, tree by tree, so many at once that no answer grows too large."""
+        open_ = np.flatnonzero(self.grown.open)
+        open_ = open_[np.argsort(self.grown.trees.tree_of[open_], kind="stable")]
+        one = self.settings.per_node * self.settings.quantiles * self.settings.width
+        return np.array_split(open_, max(1, -(-len(open_) * one // MOST_CELLS)))
+
+    def _round(self, nodes: np.ndarray) -> None:
+        """Ask about some open nodes, and split or close them."""
+        s, level = self.settings, self._level(nodes, self._drawn(nodes))
+        if s.shortlist is not None:
+            level = self._shortlisted(level, s.shortlist)
+        found = self._versions(level)
+        levels, new = self._levels(len(level.numeric)), not self.grown.known[nodes].all()
+        told = self._ask(level, found, lambda own: Sketches(own.level, levels, s.interpolate, new))
+        if new:
+            self._note_totals(told)
+        cuts, constant = self._candidates(told)
+        choose = self._averaged if s.averaged else self._exact
+        self._apply(level, *choose(level, found, cuts, constant))
+
+    def _versions(self, level: Level) -> Versions:
+        return versions(level, self.members, self.features)
+
+    def _levels(self, pairs: int) -> int:
+        """Finer quantiles where there are few pairs: they cost little there, and decide most."""
+        s = self.settings
+        if s.candidates == "range":
+            return 1
+        return max(s.quantiles, min(s.fine, FINE_CELLS // max(pairs, 1)))
+
+    def _drawn(self, nodes: np.ndarray) -> np.ndarray:
+        """The features each node looks at this time, -1 for none, shape (nodes, features a node)."""
+        per_node = self.settings.per_node
+        order = draws.ranking(self.grown.names[nodes], self.features)
+        place = self.grown.tried[nodes][:, None] + np.arange(per_node)
+        chosen = np.take_along_axis(order, np.minimum(place, self.features - 1), axis=1)
+        return np.sort(np.where(place < self.features, chosen, self.features), axis=1)
+
+    def _level(self, nodes: np.ndarray, drawn: np.ndarray) -> Level:
+        """A level that looks at the drawn features, ascending; too large a number is none."""
+        exists = drawn < self.features
+        categorical = exists & (self.categories[np.minimum(drawn, self.features - 1)] > 0)
+        numeric = exists & ~categorical
+        by_cut, by_set = (Pairs(m.sum(axis=1), drawn[m]) for m in (numeric, categorical))
+        classes = 1 if self.target_client else self.settings.classes
+        return Level(self.grown.trees, self.sampling, nodes, by_cut, by_set, classes)
+
+    def _ask(self, level: Level, found: Versions, question: Callable[[Version], Query]) -> Told:
+        self.rounds += 1
+        return ask_about(self.federation, level, found, question)
+
+    def _shortlisted(self, level: Level, longest: int) -> Level:
+        """The same level with the union of the clients' shortlists for features."""
+        s = self.settings
+        told = self._ask(
+            level,
+            self._versions(level),
+            lambda own: Shortlist(own.level, s.quantiles, longest, s.criterion),
+        )
+        wanted = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 marks the last column
+        for _, nodes, named in told.heard("features").said:
+            wanted[nodes[:, None], named] = True
+        order = np.where(wanted[:, : self.features], np.arange(self.features), self.features)
+        return self._level(level.nodes, np.sort(order, axis=1))
+
+    def _note_totals(self, told: Told) -> None:
+        """Keep what the clients say of the nodes themselves."""
+        nodes = told.level.nodes
+        each = told.statistics(by_client=self.target_client).at(np.arange(len(nodes)))
+        self.grown.totals[:, nodes] = each
+        self.grown.known[nodes] = True
+
+    def _candidates(self, told: Told) -> tuple[np.ndarray, np.ndarray]:
+        """Cuts of each numeric pair, and which pairs have but one value."""
+        numeric, sketches = told.level.numeric, told.heard("knots")
+        if not len(numeric) or not sketches:
+            return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
+        knots = sketches.everywhere()
+        totals = self.grown.totals[:, told.level.nodes]
+        counts = sizes(totals, self.settings.criterion)[:, numeric.nodes]
+        counts = np.where(np.isnan(knots[:, :, 0]), 0, counts)
+        low = np.where(counts > 0, knots[:, :, 0], np.inf).min(axis=0)
+        high = np.where(counts > 0, knots[:, :, -1], -np.inf).max(axis=0)
+        if self.settings.candidates == "midpoints":
+            return middles(knots, counts), low >= high
+        if self.settings.candidates == "range":
+            return equal_steps(low, high, self.settings.quantiles), low >= high
+        cuts = knots.shape[2] - 2
+        if told.suppressed:  # bins of few records would be suppressed too
+            typical = np.median(counts[counts > 0]) if counts.any() else 0
+            cuts = min(cuts, max(1, int(typical) // (2 * FEWEST) - 1))
+        return candidate_cuts(knots, counts, cuts), low >= high
+
+    # --- choosing splits -----------------------------------------------------------------------
+
+    def _exact(
+        self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
+    ) -> tuple[Splits, np.ndarray]:
+        """The splits by exact statistics, and the nodes that cannot split on these features."""
+        s, by_client = self.settings, self.target_client
+        told = self._ask(level, found, lambda own: Bins(own.level, cuts[own.numeric]))
+        bins, groups = (told.statistics(of, by_client=by_client) for of in ("bin", "group"))
+        return exact_splits(level, cuts, constant, bins, groups, s.criterion, s.min_leaf)
+
+    def _averaged(
+        self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
+    ) -> tuple[Splits, np.ndarray]:
+        """The splits by averaged local decreases; categories are told exactly, as in the paper."""
+        s = self.settings
+        weights = sizes(self.grown.totals[:, level.nodes], s.criterion).astype(float)
+        told = self._ask(
+            level, found, lambda own: LocalGains(own.level, cuts[own.numeric], s.criterion)
+        )
+        local = told.heard("gains").everywhere()
+        groups = np.zeros((self.clients, 0, 1, s.width), np.int64)
+        if len(level.grouped):
+            narrow = [None if own is None else _without_numbers(own) for own in found]
+            none = np.zeros((0, 1), np.float32)
+            exact = self._ask(level, narrow, lambda own: Bins(own.level, none))
+            groups = exact.statistics("group").at(np.arange(len(level.grouped)))
+        return averaged_splits(
+            level, cuts, constant, local, weights, groups, s.criterion, s.min_leaf
+        )
+
+    # --- growing the arrays --------------------------------------------------------------------
+
+    def _apply(self, level: Level, splits: Splits, constant: np.ndarray) -> None:
+        """Split what is worth it; close the rest, but for nodes that may look at other features."""
+        s, grown, nodes = self.settings, self.grown, level.nodes
+        if s.client_splits:
+            totals = grown.totals[:, nodes]
+            splits = with_clients(splits, totals, self.features, s.criterion, s.min_leaf)
+        worth = self._worth(splits)
+        grown.tried[nodes] += s.per_node
+        again = constant & (grown.tried[nodes] < self.features) & (s.shortlist is None)
+        grown.open[nodes] = again & ~worth & self._may_split(nodes)
+        self._append(splits.only(np.flatnonzero(worth)))
+
+    def _worth(self, splits: Splits) -> np.ndarray:
+        """Whether a split decreases the impurity, and by enough."""
+        s, grown = self.settings, self.grown
+        totals = grown.totals[:, splits.nodes].sum(axis=0)
+        tree = grown.trees.tree_of[splits.nodes]
+        whole = sizes(grown.totals[:, : s.trees].sum(axis=0), s.criterion)[tree]
+        needed = s.min_decrease * np.maximum(whole, 1)
+        if s.criterion == "squared_error":
+            crumb = CRUMB * totals[:, 1].astype(float) ** 2 / np.maximum(totals[:, 0], 1)
+            enough = splits.gain > np.maximum(needed * UNITS, crumb)
+        else:
+            enough = splits.gain >= needed - CRUMB * np.maximum(whole, 1)
+        return np.asarray(np.isfinite(splits.gain) & enough & self._may_split(splits.nodes))
+
+    def _may_split(self, nodes: np.ndarray) -> np.ndarray:
+        """Whether nodes are large, shallow and impure enough."""
+        s, grown = self.settings, self.grown
+        totals = grown.totals[:, nodes].sum(axis=0)
+        known = grown.known[nodes]
+        large = sizes(totals, s.criterion) >= 2 * s.min_leaf
+        impure = (totals > 0).sum(axis=1) > 1 if s.criterion != "squared_error" else True
+        shallow = grown.depth[nodes] < s.max_depth
+        return np.asarray((large & impure | ~known) & shallow)
+
+    def _append(self, splits: Splits) -> None:
+        """Give every split node its two children."""
+        grown, count = self.grown, len(splits.nodes)
+        if not count:
+            return
+        first = len(grown.trees) + 2 * np.arange(count)
+        grown.trees = split_trees(grown.trees, splits, first)
+        below = np.repeat(splits.nodes, 2)
+        whole = grown.totals[:, splits.nodes]
+        told = splits.left is not None
+        left = splits.left if splits.left is not None else np.zeros_like(whole)
+        sides = np.stack([left, whole - left if told else left], axis=2)
+        new = 2 * count
+        grown.totals = np.concatenate([grown.totals, sides.reshape(len(whole), new, -1)], axis=1)
+        grown.names = np.concatenate(
+            [grown.names, draws.children(grown.names[splits.nodes]).reshape(-1)]
+        )
+        grown.depth = np.concatenate([grown.depth, grown.depth[below] + 1])
+        grown.tried = np.concatenate([grown.tried, np.zeros(new, np.int64)])
+        grown.known = np.concatenate([grown.known, np.full(new, told)])
+        grown.open = np.concatenate([grown.open, np.zeros(new, bool)])
+        added = np.arange(len(grown.open) - new, len(grown.open))
+        grown.open[added] = self._may_split(added)
+
+    def _ask_unknown(self) -> None:
+        """Ask for the totals of leaves that nobody told; without an answer they are their parent's."""
+        grown = self.grown
+        unknown = np.flatnonzero(~grown.known)
+        if not len(unknown):
+            return
+        unknown = unknown[np.argsort(grown.trees.tree_of[unknown], kind="stable")]
+        none = np.full((len(unknown), 1), self.features)
+        level = self._level(unknown, none)
+        try:
+            told = self._ask(level, self._versions(level), lambda own: Sketches(own.level, 1))
+            self._note_totals(told)
+        except NobodyAnswered:
+            pass
+
+
+#: Sums of targets are in whole units; decreases of squared error in their squares.
+UNITS = float(TARGET_GRID.denominator) ** 2
+
+
+def _members(settings: Settings, clients: int) -> np.ndarray:
+    """Which client takes part in which tree, shape (clients, trees)."""
+    wanted = settings.clients_per_tree
+    if wanted is None or wanted >= clients:
+        return np.ones((clients, settings.trees), bool)
+    order = draws.ranking(draws.roots(settings.seed, settings.trees) ^ np.uint64(1), clients)
+    members = np.zeros((clients, settings.trees), bool)
+    members[order[:, :wanted].T, np.arange(settings.trees)] = True
+    return members
+
+
+def _without_numbers(asked: Version) -> Version:
+    none = Pairs(np.zeros_like(asked.level.numeric.sizes), asked.level.numeric.features[:0])
+    return replace(asked, level=replace(asked.level, numeric=none), numeric=asked.numeric[:0])

@@ -1,0 +1,142 @@
+"""Candidate cuts from the clients' quantiles: the server's side (paper, Section 3.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privfed.learners.forest.columns import ordered, unordered
+
+#: Pairs that are mixed at once.
+CHUNK = 512
+#: Knots nearer than this share of a pair's range count as one value: the CDF jumps there.
+NEAR = 1e-7
+
+
+def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
+    """Invert the mixture of the clients' piecewise-linear CDFs at 1/(C+1), ..., C/(C+1).
+
+    Paper, Eq. 4: each client's CDF runs linearly through its knots, j/Q at the j-th; the mixture
+    weighs it by the client's share of the node's records.
+
+    Args:
+        knots: shape (clients, pairs, Q + 1), each row ascending.
+        counts: records of each client at each pair's node, shape (clients, pairs).
+        cuts: C, how many candidates a pair gets.
+
+    Returns:
+        shape (pairs, C), ascending, 32-bit floats; zero where no client has a record.
+    """
+    pairs = knots.shape[1]
+    found = np.zeros((pairs, cuts), np.float32)
+    for first in range(0, pairs, CHUNK):
+        part = slice(first, min(first + CHUNK, pairs))
+        own, weights = knots[:, part].transpose(1, 0, 2).astype(np.float32), counts[:, part].T
+        lowest = np.where(weights > 0, own[:, :, 0], np.inf).min(axis=1)
+        shown = np.where((weights > 0)[:, :, None], own, lowest[:, None, None])
+        found[part] = _inverted(np.where(np.isfinite(shown), shown, 0), weights, cuts)
+    return found
+
+
+def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
+    """The same for a few pairs: knots of shape (pairs, clients, Q + 1), counts (pairs, clients)."""
+    pairs, _, width = knots.shape
+    step = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) / (width - 1)
+    gaps = np.diff(knots, axis=2)
+    reach = np.maximum(np.ptp(knots, axis=(1, 2)), np.finfo(np.float32).tiny)
+    jumps = gaps <= (NEAR * reach)[:, None, None]
+    slopes = step[:, :, None] / np.where(jumps, np.inf, gaps)
+    turn, jump = np.zeros(knots.shape), np.zeros(knots.shape)
+    turn[:, :, :-1] = slopes
+    turn[:, :, 1:] -= slopes
+    jump[:, :, 1:] = jumps * step[:, :, None]
+    values, turn, jump = _in_order(knots.reshape(pairs, -1), turn, jump)
+    slope = np.maximum(np.cumsum(turn, axis=1), 0.0)
+    jump[:, 1:] += slope[:, :-1] * np.diff(values, axis=1)
+    return _at_levels(values, np.cumsum(jump, axis=1), slope, cuts)
+
+
+def _in_order(
+    values: np.ndarray, turn: np.ndarray, jump: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each row of values ascending, and what belongs to them: one sort of values above places."""
+    pairs, width = values.shape
+    bits = max(width - 1, 1).bit_length()
+    keys = (ordered(values).astype(np.uint64) << np.uint64(bits)) | np.arange(
+        width, dtype=np.uint64
+    )
+    keys.sort(axis=1)
+    place = (keys & np.uint64((1 << bits) - 1)).astype(np.int64) + width * np.arange(pairs)[:, None]
+    sorted_ = unordered((keys >> np.uint64(bits)).astype(np.uint32)).astype(float)
+    return sorted_, turn.reshape(-1).take(place), jump.reshape(-1).take(place)
+
+
+def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: int) -> np.ndarray:
+    """Where each row's rising CDF reaches each level; a row is shifted by 2, so that one search does."""
+    pairs, width = values.shape
+    levels = np.arange(1, cuts + 1) / (cuts + 1)
+    shift = 2.0 * np.arange(pairs)[:, None]
+    wanted = levels + shift
+    upper = np.searchsorted((height + shift).reshape(-1), wanted.reshape(-1), side="left")
+    upper = np.clip(upper.reshape(wanted.shape) - np.arange(pairs)[:, None] * width, 0, width - 1)
+    lower = np.maximum(upper - 1, 0)
+    at, top, below, rate = (
+        np.take_along_axis(array, place, axis=1)
+        for array, place in ((values, lower), (values, upper), (height, lower), (slope, lower))
+    )
+    steep = rate > 0
+    inside = at + (levels - below) / np.where(steep, rate, 1.0)
+    found = np.where(steep, np.clip(inside, at, top), top)
+    return np.maximum.accumulate(found.astype(np.float32), axis=1)
+
+
+def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:
+    """Cuts that divide each pair's range in bins of equal width, shape (pairs, bins - 1)."""
+    wide = low < high
+    first, width = np.where(wide, low, 0), np.where(wide, high, 0) - np.where(wide, low, 0)
+    return np.asarray(first[:, None] + width[:, None] * np.arange(1, bins) / bins, np.float32)
+
+
+def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Sketches with suppressed ranks as the lines through those that are shown.
+
+    Args:
+        knots: shape (pairs, Q + 1).
+        mask: which ranks are suppressed.
+
+    Returns:
+        the same shape; beyond the outermost shown rank its value, NaN in rows that show none.
+    """
+    rank, last = np.arange(knots.shape[1]), knots.shape[1] - 1
+    before = np.maximum.accumulate(np.where(mask, -1, rank), axis=1)
+    after = np.minimum.accumulate(np.where(mask, last + 1, rank)[:, ::-1], axis=1)[:, ::-1]
+    low, high = np.where(before < 0, after, before), np.where(after > last, before, after)
+    low, high = np.minimum(low, last), np.maximum(high, 0)
+    first, second = (np.take_along_axis(knots, place, axis=1) for place in (low, high))
+    share = np.where(high > low, (rank - low) / np.maximum(high - low, 1), 0)
+    return np.where(mask.all(axis=1, keepdims=True), np.nan, first + (second - first) * share)
+
+
+def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Middles between neighbouring values of all clients' knots (paper, Appendix E).
+
+    With as many knots as a node has records these are centralized CART's candidates. Rows of fewer
+    values repeat their last cut.
+
+    Returns:
+        shape (pairs, most different values less one, at least 1), 32-bit floats.
+    """
+    clients, pairs, width = knots.shape
+    shown = np.where(counts[:, :, None] > 0, knots, np.float32(np.inf))
+    values = np.sort(shown.transpose(1, 0, 2).reshape(pairs, clients * width), axis=1)
+    low, high = values[:, :-1], values[:, 1:]
+    with np.errstate(invalid="ignore"):
+        middle = (low / 2 + high / 2).astype(np.float32)
+    middle = np.where(middle >= high, low, middle)
+    middle = np.where((low < high) & np.isfinite(high), middle, np.float32(np.inf))
+    middle = np.sort(middle, axis=1)
+    most = max(int(np.isfinite(middle).sum(axis=1).max(initial=0)), 1)
+    kept = middle[:, :most]
+    last = np.where(np.isfinite(kept), kept, -np.inf).max(axis=1)
+    last = np.where(np.isfinite(last), last, 0).astype(np.float32)
+    found: np.ndarray = np.where(np.isfinite(kept), kept, last[:, None])
+    return found

@@ -1,0 +1,278 @@
+"""What FedForest asks its clients: one question for the open nodes of all trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.forest.columns import TARGET_GRID
+from privfed.learners.forest.level import Bench, Level, Pairs
+from privfed.learners.forest.local import local_gains, shortlist
+from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
+from privfed.learners.forest.trees import category_sizes
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
+
+#: Most quantile levels, and most candidate cuts of a pair.
+MOST_LEVELS, MOST_CUTS = 100_000, 1_000_000
+#: Fewest records of a cell that nullification lets out, and of a node for each value of its sketch.
+FEWEST, SPARSE = 5, 4
+#: The largest size of a target, in grid units.
+_HALF = TARGET_GRID.denominator // 2
+
+
+@dataclass(frozen=True, eq=False)
+class _AboutLevel(Query):
+    """A question about the open nodes of all trees; which records they hold is for coins to say."""
+
+    level: Level
+    linear: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sketches(_AboutLevel):
+    """Quantiles of every open node's numeric pairs, and its totals (paper, Section 3.1).
+
+    The totals of children follow from the bins of their parents' splits; they are asked for at the
+    roots, and wherever nobody told them.
+
+    Sensitivity: none is finite for the quantiles, which are raw values or lie between two. For
+    the rest let a record be in tree t at most m_t times (see :class:`Sampling`): its instances are
+    in one open node of the tree, so ``counts`` move by L1 sum m_t =: m and squared L2 sum m_t^2, and
+    ``sums`` (targets in [-1/2, 1/2]) by half and a quarter of that. Replacing a record, by the
+    triangle inequality, moves them twice as far. After a bootstrap there is no bound: a record is
+    drawn any number of times, and one more or less shifts every later draw.
+
+    Args:
+        level: the open nodes.
+        levels: Q, into how many equal shares the quantiles cut.
+        interpolate: whether quantiles lie between two values, as numpy's, or are the nearer value.
+        totals: whether the nodes' totals are asked for.
+    """
+
+    levels: int
+    interpolate: bool = False
+    totals: bool = True
+    kind: ClassVar[str] = "forest.sketches"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``knots`` by pair and rank; ``counts`` by node and class, and ``sums`` for a regression."""
+        self.level.check(schema)
+        if not 1 <= self.levels <= MOST_LEVELS:
+            raise QueryError("malformed", f"levels must lie between 1 and {MOST_LEVELS}")
+        knots = (len(self.level.numeric), self.levels + 1)
+        nodes, reach = (len(self.level.nodes),), _reach(self.level)
+        told = _statistics(self.level, ("node",), nodes, reach, "") if self.totals else {}
+        return {**told, "knots": Part(PartType.VALUES, ("pair", "rank"), knots)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Sort every pair once; the next question about the same nodes finds it sorted."""
+        bench = Bench.of(view, self.level)
+        knots = quantiles(bench, view, self.level, self.levels, self.interpolate)
+        told = totals(bench, view, self.level) if self.totals else {}
+        return {**told, "knots": knots}
+
+    def reveals(
+        self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
+    ) -> Mapping[str, np.ndarray]:
+        """All but every m-th inner rank, and totals of few records.
+
+        A sketch of as many levels as records is all the values. So m is such that a node shows at
+        most one value for :data:`SPARSE` records, and never its extremes; it still tells some.
+        """
+        records = node_sizes(Bench.of(view, self.level), view, self.level)[self.level.numeric.nodes]
+        every = np.maximum(-(-SPARSE * self.levels // np.maximum(records, 1)), 1)[:, None]
+        rank = np.arange(self.levels + 1)
+        shown = (rank % every == 0) & (rank > 0) & (rank < self.levels)
+        return {"knots": ~shown, **_few(exact, ("counts", "sums"), strict)}
+
+
+@dataclass(frozen=True, eq=False)
+class Bins(_AboutLevel):
+    """Statistics between the cuts of every numeric pair, and of every category (Section 3.2).
+
+    The paper sends those left of each cut, which are these summed up; bins are shorter.
+
+    Sensitivity: let a record be in tree t at most m_t times (see :class:`Sampling`), and w_t be the
+    most pairs of one of the tree's nodes. Its instances are in one bin of each pair of one node, so
+    ``bins`` move by L1 sum m_t w_t and squared L2 sum m_t^2 w_t, ``bin_sums`` by half and a quarter
+    of that; likewise ``groups`` over the categorical pairs. Where each record is given to one tree
+    alone, the greatest m_t w_t of a tree stands for the sum. Replacing a record, by the triangle
+    inequality, moves them twice as far. After a bootstrap there is no bound.
+
+    Args:
+        level: the open nodes.
+        cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
+    """
+
+    cuts: np.ndarray
+    kind: ClassVar[str] = "forest.bins"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``bins`` and ``groups`` by pair, bin or category and class; sums for a regression."""
+        self.level.check(schema)
+        check_cuts(self.cuts, len(self.level.numeric))
+        numeric, grouped, width = self.level.numeric, self.level.grouped, _width(self.level, schema)
+        by_bin = (len(numeric), self.cuts.shape[1] + 1)
+        by_group = (len(grouped), width)
+        return {
+            **_statistics(self.level, ("pair", "bin"), by_bin, _reach(self.level, numeric), "bin"),
+            **_statistics(
+                self.level, ("pair", "group"), by_group, _reach(self.level, grouped), "group"
+            ),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Search the sorted values for every cut."""
+        bench, level = Bench.of(view, self.level), self.level
+        width = _width(level, view.schema)
+        return {
+            **bins(bench, view, level, self.cuts),
+            **categories(bench, view, level, width),
+        }
+
+    def reveals(
+        self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
+    ) -> Mapping[str, np.ndarray]:
+        """Bins and categories of few records; strictly, all of a pair that has one."""
+        by_bin = _few(exact, ("bins", "bin_sums"), strict)
+        return {**by_bin, **_few(exact, ("groups", "group_sums"), strict)}
+
+
+@dataclass(frozen=True, eq=False)
+class LocalGains(_AboutLevel):
+    """The client's own impurity decrease at each cut (AvgImp; paper, Section 3.2).
+
+    Sensitivity: none is stated; a decrease is a ratio that one record of a small node can turn over.
+
+    Args:
+        level: the open nodes.
+        cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
+        criterion: the impurity.
+    """
+
+    cuts: np.ndarray
+    criterion: str
+    kind: ClassVar[str] = "forest.gains"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``gains`` by pair and cut."""
+        self.level.check(schema)
+        check_cuts(self.cuts, len(self.level.numeric))
+        check_criterion(self.criterion, self.level.classes)
+        return {"gains": Part(PartType.VALUES, ("pair", "cut"), self.cuts.shape)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """From the same bins that :class:`Bins` would release."""
+        found = bins(Bench.of(view, self.level), view, self.level, self.cuts)
+        return {"gains": local_gains(found, self.criterion)}
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist(_AboutLevel):
+    """The features of greatest local decrease at each node (Top-L; paper, Section 3.1).
+
+    Sensitivity: none is finite; one record can change every list.
+
+    Args:
+        level: the open nodes.
+        levels: local quantiles that serve as candidates.
+        longest: L, how many features of each node.
+        criterion: the impurity.
+    """
+
+    levels: int
+    longest: int
+    criterion: str
+    kind: ClassVar[str] = "forest.shortlist"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``features`` and their ``gains`` by node and place; -1 where the client has none."""
+        self.level.check(schema)
+        check_criterion(self.criterion, self.level.classes)
+        if not (2 <= self.levels <= MOST_LEVELS and 1 <= self.longest <= len(schema.features)):
+            raise QueryError("malformed", "a shortlist needs levels, and at most every feature")
+        shape = (len(self.level.nodes), self.longest)
+        return {
+            "features": Part(PartType.ARTIFACT, ("node", "place"), shape),
+            "gains": Part(PartType.VALUES, ("node", "place"), shape),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Cut each pair at the client's own quantiles, and rank."""
+        width = _width(self.level, view.schema)
+        return shortlist(view, self.level, self.levels, self.longest, width, self.criterion)
+
+
+def check_cuts(cuts: np.ndarray, pairs: int) -> None:
+    """Hold candidates to ascending finite numbers for each pair; a QueryError otherwise."""
+    if cuts.ndim != 2 or cuts.dtype.kind != "f" or len(cuts) != pairs:
+        raise QueryError("malformed", "every pair needs a row of cuts")
+    if not 1 <= cuts.shape[1] <= MOST_CUTS or not np.isfinite(cuts).all():
+        raise QueryError("malformed", "cuts must be finite numbers, one or more")
+    if (np.diff(cuts, axis=1) < 0).any():
+        raise QueryError("false-partition", "cuts must rise, or bins overlap")
+
+
+def check_criterion(criterion: str, classes: int) -> None:
+    """Hold an impurity to the target's kind; a QueryError otherwise."""
+    if criterion not in (("gini", "entropy") if classes else ("squared_error",)):
+        raise QueryError("malformed", "the criterion does not fit the target")
+
+
+def _few(
+    exact: Mapping[str, np.ndarray], names: tuple[str, str], strict: bool
+) -> dict[str, np.ndarray]:
+    """Mask what counts some records but fewer than :data:`FEWEST`, classes taken together."""
+    if names[0] not in exact:
+        return {}
+    counts = exact[names[0]].sum(axis=-1)
+    few = (counts > 0) & (counts < FEWEST)
+    if strict and few.ndim > 1:
+        few = np.broadcast_to(few.any(axis=1, keepdims=True), few.shape)
+    return {name: _spread(few, exact[name]) for name in names if name in exact}
+
+
+def _spread(mask: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """A mask over the first axes of an array, for all of it."""
+    return np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array.shape)
+
+
+def _width(level: Level, schema: Schema) -> int:
+    """Most categories of a feature that is asked about."""
+    sizes = category_sizes(schema)[level.grouped.features]
+    return int(sizes.max(initial=1))
+
+
+def _reach(level: Level, pairs: Pairs | None = None) -> Bound | None:
+    """How far one record moves counts of open nodes, or of bins of their pairs; none for no bound."""
+    tree = level.trees.tree_of[level.nodes]
+    most = np.zeros(level.trees.roots, np.int64)
+    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
+    repeats = level.sampling.repeats(1)
+    if repeats is None:
+        return None
+    reached = int(most.max(initial=0) if level.sampling.way == "split" else most.sum())
+    return Bound(repeats * reached, repeats**2 * reached)
+
+
+def _statistics(
+    level: Level, axes: tuple[str, ...], shape: tuple[int, ...], reach: Bound | None, of: str
+) -> dict[str, Part]:
+    """Counts (by class) and sums, of which one record moves counts as far as ``reach``."""
+    counted = summed = None
+    if reach is not None:
+        counted = Sensitivity(reach)
+        summed = Sensitivity(Bound(reach.l1 * _HALF, reach.l2_squared * _HALF**2))
+    classes = (*shape, level.classes or 1)
+    name = f"{of}s" if of else "counts"
+    parts = {name: Part(PartType.COUNTS, (*axes, "class"), classes, counted)}
+    if level.classes:
+        return parts
+    name = f"{of}_sums" if of else "sums"
+    return {**parts, name: Part(PartType.SUMS, axes, shape, summed, TARGET_GRID)}

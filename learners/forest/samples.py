@@ -1,0 +1,82 @@
+"""Which records of a client each tree learns from: secret draws that never leave the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, factorial
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.questions.query import View
+
+#: How trees may be given their records.
+WAYS = ("bootstrap", "poisson", "split", "all")
+#: Most repeats of a record in one tree where its coin decides: a Poisson(1) count is larger with
+#: probability .0037.
+CAP = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """How each tree is given records.
+
+    - ``bootstrap`` draws as many as there are, with replacement, from the client's secret stream: the
+      client-stratified bootstrap of the paper's Section 4. A record more or less shifts every later
+      draw, so that what is learned from it has no finite sensitivity.
+    - ``poisson`` repeats a record by its own secret coin, 0 to :data:`CAP` times, as a Poisson(1)
+      count that is cut there: what a bootstrap is in the limit, and one record more or less changes
+      nobody else's count.
+    - ``split`` gives each record to one tree of the forest, by its own coin: disjoint trees.
+    - ``all`` gives every tree every record once.
+
+    Args:
+        way: one of :data:`WAYS`.
+        label: public name of the draw, so that two forests draw differently.
+        trees: numbers of the trees in the forest, one for each root of the question.
+        forest: how many trees the forest has.
+    """
+
+    way: str
+    label: int
+    trees: np.ndarray
+    forest: int
+
+    def check(self, roots: int) -> None:
+        """Hold it to a known way and a number for each root; a QueryError otherwise."""
+        if self.way not in WAYS:
+            raise QueryError("malformed", f"records are sampled by one of {', '.join(WAYS)}")
+        if self.trees.shape != (roots,) or self.trees.dtype.kind != "i":
+            raise QueryError("malformed", "every tree needs a number")
+        if self.trees.min() < 0 or self.trees.max() >= self.forest:
+            raise QueryError("malformed", "a tree's number is not below the forest's size")
+        if (np.diff(self.trees) <= 0).any():
+            raise QueryError("false-partition", "trees ascend, each listed once")
+
+    def repeats(self, trees: int) -> int | None:
+        """How many instances one record makes in so many trees at most; none for no bound.
+
+        One record more or less changes no other record's instances wherever there is a bound.
+        """
+        return {"bootstrap": None, "poisson": CAP * trees, "split": 1, "all": trees}[self.way]
+
+    def rows(self, view: View, tree: int) -> np.ndarray:
+        """The records of one tree, repeated as drawn, shape (instances,)."""
+        records, number = len(view.table), int(self.trees[tree])
+        if self.way == "all" or not records:
+            return np.arange(records, dtype=np.int32)
+        if self.way == "bootstrap":
+            rng = view.rng(f"forest.bootstrap {self.label} {number}")
+            return rng.integers(0, records, records, dtype=np.int32)
+        if self.way == "split":
+            coins = view.coins(f"forest.split {self.label}")
+            return np.flatnonzero(coins % np.uint64(self.forest) == number).astype(np.int32)
+        coins = view.coins(f"forest.poisson {self.label} {number}")
+        repeats = np.searchsorted(_POISSON, coins, side="right")
+        return np.repeat(np.arange(records, dtype=np.int32), repeats)
+
+
+#: Coins from the k-th of these on have a count above k: P(count <= k) of 2^64.
+_POISSON = np.array(
+    [int(sum(exp(-1) / factorial(j) for j in range(k + 1)) * 2**64) for k in range(CAP)], np.uint64
+)

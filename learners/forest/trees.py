@@ -1,0 +1,209 @@
+"""Binary trees side by side, as arrays: what a question carries, and what a model is.
+
+The roots come first, one for each tree; every child comes after its parent, the right one next to
+the left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.tables.schema import Schema
+
+#: What stands for a feature where a node does not split, or sends this client's records one way.
+LEAF, ALL_LEFT, ALL_RIGHT = -1, -2, -3
+#: Most trees and nodes of one question, and most splits on a path.
+MOST_TREES, MOST_NODES, MOST_DEPTH = 10_000, 8_000_000, 60
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Trees of one forest, node by node.
+
+    A record goes left where its value is at most the cut, or its category (its client) is one of the
+    subset. Values and cuts are compared as 32-bit floats.
+
+    Args:
+        roots: number of trees; tree t begins at node t.
+        feature: what each node splits on, shape (nodes,); :data:`LEAF` for none, the number of
+            features for the client itself, :data:`ALL_LEFT` and :data:`ALL_RIGHT` where that was
+            decided for one client.
+        cut: shape (nodes,); zero where there is none.
+        left: number of the left child, shape (nodes,); zero for leaves. The right one is the next.
+        subset: row of ``subsets`` that goes left, shape (nodes,); -1 where a cut decides.
+        subsets: categories or clients, shape (rows, width).
+    """
+
+    roots: int
+    feature: np.ndarray
+    cut: np.ndarray
+    left: np.ndarray
+    subset: np.ndarray
+    subsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    @classmethod
+    def stumps(cls, roots: int) -> Trees:
+        """Trees that do not split yet."""
+        none = np.zeros(roots, np.int32)
+        return cls(roots, none - 1, none.astype(np.float32), none, none - 1, np.zeros((0, 1), bool))
+
+    # --- the way down --------------------------------------------------------------------------
+
+    def descend(self, at: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Walk on from the nodes ``at`` to leaves.
+
+        Args:
+            at: where each instance is, shape (instances,).
+            rows: which record it is, shape (instances,).
+            columns: values, shape (features, records), 32-bit floats.
+        """
+        moving = np.flatnonzero((self.feature != LEAF).take(at))
+        if not len(moving):
+            return at
+        at, here = at.copy(), at.take(moving).astype(np.intp)
+        own = rows.take(moving).astype(np.intp)
+        while len(here):
+            here = self.left.take(here) + self.goes_right(here, own, columns)
+            at[moving] = here
+            further = np.flatnonzero((self.feature != LEAF).take(here))
+            moving, here, own = moving[further], here[further], own[further]
+        return at
+
+    def goes_right(self, nodes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Whether each instance goes right at its (inner) node, shape (instances,)."""
+        begin = np.maximum(self.feature, 0).astype(np.intp) * columns.shape[1]
+        values = columns.reshape(-1).take(begin.take(nodes) + rows)
+        right: np.ndarray = values > self.cut.take(nodes)
+        if len(self.subsets):
+            chosen = self.subset[nodes]
+            grouped = np.flatnonzero(chosen >= 0)
+            codes = values[grouped].astype(np.int64)
+            right[grouped] = ~self.subsets[chosen[grouped], codes]
+        feature = self.feature
+        if feature.min(initial=0) <= ALL_LEFT:
+            right[feature[nodes] == ALL_LEFT] = False
+            right[feature[nodes] == ALL_RIGHT] = True
+        return right
+
+    # --- for one client ------------------------------------------------------------------------
+
+    def seen_by(self, client: int, features: int) -> Trees:
+        """The trees with every split on the client decided for one of them."""
+        by_client = np.flatnonzero(self.feature == features)
+        if not len(by_client):
+            return self
+        feature = self.feature.copy()
+        left = self.subsets[self.subset[by_client], client]
+        feature[by_client] = np.where(left, ALL_LEFT, ALL_RIGHT)
+        subset = self.subset.copy()
+        subset[by_client] = -1
+        return replace(self, feature=feature, subset=subset)
+
+    def only(self, kept: np.ndarray) -> tuple[Trees, np.ndarray]:
+        """Some of the trees, and the numbers of their nodes here.
+
+        Args:
+            kept: which trees, shape (roots,).
+        """
+        if kept.all():
+            return self, np.arange(len(self))
+        nodes = np.flatnonzero(kept[self.tree_of])
+        number = np.zeros(len(self), np.int64)
+        number[nodes] = np.arange(len(nodes))
+        inner = self.feature[nodes] != LEAF
+        left = np.where(inner, number[self.left[nodes]], 0).astype(self.left.dtype)
+        parts = (self.feature[nodes], self.cut[nodes], left, self.subset[nodes])
+        return Trees(int(kept.sum()), *parts, self.subsets), nodes
+
+    # --- what follows from the arrays ----------------------------------------------------------
+
+    def parents(self) -> np.ndarray:
+        """The node above each node, shape (nodes,); roots are their own."""
+        above = np.arange(len(self))
+        inner = np.flatnonzero(self.feature != LEAF)
+        above[self.left[inner]] = inner
+        above[self.left[inner] + 1] = inner
+        return above
+
+    @cached_property
+    def tree_of(self) -> np.ndarray:
+        """The tree of each node, shape (nodes,)."""
+        above = self.parents()
+        while (above[above] != above).any():
+            above = above[above]
+        return above
+
+    def depth(self) -> np.ndarray:
+        """Splits above each node, shape (nodes,)."""
+        above = self.parents()
+        steps: np.ndarray = (above != np.arange(len(self))).astype(np.int64)
+        while (above[above] != above).any():
+            steps += steps[above]
+            above = above[above]
+        return steps
+
+    # --- hostile input -------------------------------------------------------------------------
+
+    def check(self, schema: Schema) -> None:
+        """Hold the arrays to trees over the schema's features, before a record is read.
+
+        Raises:
+            QueryError: ``malformed`` for arrays of other shapes or types, unknown features, cuts
+                that are no numbers and absurd sizes; ``false-partition`` where a node has no parent
+                or several, so that nodes would overlap.
+        """
+        self._check_arrays()
+        self._check_splits(schema)
+        self._check_shape()
+
+    def _check_arrays(self) -> None:
+        nodes = len(self.feature) if self.feature.ndim == 1 else -1
+        whole = (self.feature, self.left, self.subset)
+        sound = all(array.shape == (nodes,) and array.dtype.kind == "i" for array in whole)
+        if not sound or self.cut.shape != (nodes,) or self.cut.dtype.kind != "f":
+            raise QueryError("malformed", "trees need a feature, cut, child and subset a node")
+        if not (1 <= self.roots <= MOST_TREES and self.roots <= nodes <= MOST_NODES):
+            raise QueryError(
+                "malformed", f"at most {MOST_TREES} trees and {MOST_NODES} nodes can be asked about"
+            )
+        if self.subsets.ndim != 2 or self.subsets.dtype != bool:
+            raise QueryError("malformed", "subsets are rows of bits")
+
+    def _check_splits(self, schema: Schema) -> None:
+        features = len(schema.features)
+        if self.feature.min() < ALL_RIGHT or self.feature.max() >= features:
+            raise QueryError("malformed", "a node splits on an unknown feature")
+        if not np.isfinite(self.cut).all():
+            raise QueryError("malformed", "a cut must be a finite number")
+        sizes = category_sizes(schema)
+        grouped = (self.feature >= 0) & (sizes[np.maximum(self.feature, 0)] > 0)
+        if not np.array_equal(grouped, self.subset >= 0):
+            raise QueryError("malformed", "categories are split by subsets, numbers by cuts")
+        if grouped.any() and (
+            self.subset.max() >= len(self.subsets)
+            or sizes[self.feature[grouped]].max() > self.subsets.shape[1]
+        ):
+            raise QueryError("malformed", "a subset must say of every category where it goes")
+
+    def _check_shape(self) -> None:
+        inner = np.flatnonzero(self.feature != LEAF)
+        left = self.left[inner]
+        if len(inner) and ((left <= inner).any() or left.max() + 1 >= len(self)):
+            raise QueryError("malformed", "children come after their parents")
+        named = np.bincount(left, minlength=len(self)) + np.bincount(left + 1, minlength=len(self))
+        if named[: self.roots].any() or (named[self.roots :] != 1).any():
+            raise QueryError("false-partition", "every node but the roots has one parent")
+        if self.depth().max() > MOST_DEPTH:
+            raise QueryError("malformed", f"a path has more than {MOST_DEPTH} splits")
+
+
+def category_sizes(schema: Schema) -> np.ndarray:
+    """Number of categories of each feature, zero for numbers, shape (features,)."""
+    return np.array([len(column.categories) for column in schema.features], dtype=np.int64)

@@ -1,0 +1,94 @@
+"""What a client keeps between questions: its records in ranks, its secret order, fitted candidates.
+
+All of it is rebuilt from records and secret whenever it is gone.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from privfed.learners.genetic_tree import local
+from privfed.learners.genetic_tree.population import Scoring, classes
+from privfed.learners.genetic_tree.splits import Ranked
+from privfed.learners.genetic_tree.trie import Trie
+from privfed.questions.query import View
+
+_KEY = "genetic_tree.client"
+
+
+class Client:
+    """One client's own side of the genetic algorithm.
+
+    Args:
+        view: the records, and the secret that orders them.
+        classify: whether the target is a class.
+    """
+
+    def __init__(self, view: View, classify: bool) -> None:
+        records = view.table
+        # a missing target stands in the middle of its bounds, which may lie between two classes
+        self.x = records.x
+        self.y = np.floor(records.target) if classify else records.target
+        self.classes = classes(view.schema) if classify else 0
+        coins = view.coins("genetic_tree.order")
+        self.order = np.argsort(coins, kind="stable")
+        self._tries: dict[tuple[Scoring, int], Trie] = {}
+
+    @classmethod
+    def of(cls, view: View, classify: bool) -> Client:
+        """The client's state, from its cache if it is still there."""
+        kept = view.cache.get((_KEY, classify))
+        if not isinstance(kept, cls):
+            kept = view.cache[_KEY, classify] = cls(view, classify)
+        return kept
+
+    @cached_property
+    def table(self) -> Ranked:
+        """The records as whole numbers."""
+        return Ranked.of(self.x, self.y, self.classes)
+
+    def roots(self, scoring: Scoring) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each fit the records to fit to and those to score on."""
+        everyone = np.arange(len(self.y))
+        if scoring.held == "folds" and len(self.y) >= 2:
+            parts = local.folds(self.order, scoring.folds)
+            return [(np.setdiff1d(everyone, held), held) for held in parts]
+        if scoring.held == "share":
+            size = round(scoring.train_share * len(self.y))
+            return [(np.sort(self.order[:size]), np.sort(self.order[size:]))]
+        return [(everyone, everyone)]
+
+    def trie(self, scoring: Scoring, depth: int) -> Trie:
+        """Fitted candidates; only the last way of scoring is kept."""
+        if (scoring, depth) not in self._tries:
+            self._tries = {(scoring, depth): Trie(self.table, self.roots(scoring), depth)}
+        return self._tries[scoring, depth]
+
+    def depth_scores(self, folds: int, depths: range) -> np.ndarray:
+        """Cross-validated scores of its own trees, shape (folds, depths)."""
+        parts = local.folds(self.order, folds)
+        return local.depth_scores(self.x, self.y, self.classes, parts, depths)
+
+    def structure(self, depth: int) -> np.ndarray:
+        """The string of its own tree on all of its records."""
+        return local.structure(self.x, self.y, self.classes, depth)
+
+    def own_score(self, scoring: Scoring, depth: int) -> float:
+        """How its own tree does on what is held out: macro F1, or minus the mean squared error."""
+        pairs = [self._held_out(fit, held, depth) for fit, held in self.roots(scoring) if len(held)]
+        if not pairs:
+            return 0.0
+        true, said = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        if self.classes:
+            return local.f1(true, said, self.classes)
+        return -float(np.mean((true - said) ** 2))
+
+    def _held_out(
+        self, fit: np.ndarray, held: np.ndarray, depth: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if not len(fit):
+            return self.y[held], np.zeros(len(held))
+        nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
+        return self.y[held], local.predictions(nodes, self.x[held])

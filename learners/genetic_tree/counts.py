@@ -1,0 +1,184 @@
+"""Counts that a private tree is grown from, and that completed candidates are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.genetic_tree.population import classes
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.questions.tree import Forest, Tree
+from privfed.tables.schema import Schema
+
+#: Most bins of a feature, and of a numeric target.
+MOST_BINS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(Query):
+    """How the records lie in each column, by bin (the target's column among them, if asked for).
+
+    Sensitivity: a record falls into exactly one bin of each column, so with p columns L1 = p and
+    squared L2 = p. One in another's place moves two bins of each by one: 2 p and 2 p.
+
+    Args:
+        columns: numbers of the columns, the target's being one after the last feature's.
+        edges: of each column's bins: rising, then infinite; shape (columns, bins - 1). A value on an
+            edge belongs to the higher bin.
+    """
+
+    columns: np.ndarray
+    edges: np.ndarray
+    kind: ClassVar[str] = "genetic_tree.cells"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by column and bin."""
+        check_edges(self.columns, self.edges, len(schema.columns))
+        p, bins = len(self.columns), self.edges.shape[1] + 1
+        moved = Sensitivity(Bound(p, p), replace_one=Bound(2 * p, 2 * p))
+        return {"counts": Part(PartType.COUNTS, ("column", "bin"), (p, bins), moved)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        table, bins = view.table, self.edges.shape[1] + 1
+        rows = []
+        for column, edges in zip(self.columns, self.edges, strict=True):
+            target = column == table.x.shape[1]
+            values = table.target if target else table.x[:, column]
+            rows.append(np.bincount(np.searchsorted(edges, values, side="right"), minlength=bins))
+        return {"counts": np.array(rows)}
+
+
+@dataclass(frozen=True, eq=False)
+class NodeCounts(Query):
+    """Counts at open nodes of a public tree, by feature, bin and class.
+
+    Sensitivity: a record reaches one leaf of the tree, and so at most one open node; there it falls
+    into exactly one bin of each of the f features, with one class. So L1 = f and squared L2 = f,
+    whatever the number of nodes; one in another's place moves two cells of each feature: 2 f and
+    2 f. The tree and the edges must be public or released before: they are, for they stand here.
+
+    Args:
+        tree: what is grown so far.
+        nodes: leaves of it that are open, each once.
+        features: numbers of the features, each once.
+        edges: of their bins: rising, then infinite; shape (features, bins - 1).
+        target_edges: of a numeric target's bins; none where the target has classes.
+    """
+
+    tree: Tree
+    nodes: np.ndarray
+    features: np.ndarray
+    edges: np.ndarray
+    target_edges: np.ndarray | None
+    kind: ClassVar[str] = "genetic_tree.nodes"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by node, feature, bin and class."""
+        self.tree.check(schema)
+        check_edges(self.features, self.edges, len(schema.features))
+        leaves = self.tree.leaves
+        listed = self.nodes.ndim == 1 and self.nodes.dtype == np.int64 and len(self.nodes) > 0
+        if not listed or not np.isin(self.nodes, leaves).all():
+            raise QueryError("malformed", "open nodes must be leaves of the tree")
+        if len(np.unique(self.nodes)) != len(self.nodes):
+            raise QueryError("false-partition", "a node is listed twice")
+        f = len(self.features)
+        moved = Sensitivity(Bound(f, f), replace_one=Bound(2 * f, 2 * f))
+        shape = (len(self.nodes), f, self.edges.shape[1] + 1, self._targets(schema))
+        return {"counts": Part(PartType.COUNTS, ("node", "feature", "bin", "class"), shape, moved)}
+
+    def _targets(self, schema: Schema) -> int:
+        if self.target_edges is not None:
+            check_edges(np.zeros(1, np.int64), self.target_edges[None], 1)
+            if schema.target is None or not schema.target.numeric:
+                raise QueryError("malformed", "only a numeric target has edges")
+            return len(self.target_edges) + 1
+        if not classes(schema):
+            raise QueryError("malformed", "the target has no classes; give edges")
+        return classes(schema)
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        table, targets = view.table, self._targets(view.schema)
+        place = np.full(len(self.tree.feature), -1)
+        place[self.nodes] = np.arange(len(self.nodes))
+        node = place[self.tree.reach(table.x)]
+        here = node >= 0
+        code = table.target.astype(np.int64)
+        if self.target_edges is not None:
+            code = np.searchsorted(self.target_edges, table.target, side="right")
+        bins = self.edges.shape[1] + 1
+        counted = []
+        for feature, edges in zip(self.features, self.edges, strict=True):
+            where = np.searchsorted(edges, table.x[here, feature], side="right")
+            cell = (node[here] * bins + where) * targets + code[here]
+            counted.append(np.bincount(cell, minlength=len(self.nodes) * bins * targets))
+        shape = (len(self.features), len(self.nodes), bins, targets)
+        return {"counts": np.array(counted).reshape(shape).transpose(1, 0, 2, 3)}
+
+
+class RootCounts(NodeCounts):
+    """:class:`NodeCounts` of the root: a kind of its own, for all features share its budget."""
+
+    kind: ClassVar[str] = "genetic_tree.root"
+
+
+@dataclass(frozen=True, eq=False)
+class LeafCounts(Query):
+    """Class counts at the leaves of many completed candidates, the candidates as one axis.
+
+    Sensitivity: a record reaches exactly one leaf of each of the P candidates, where it counts
+    once: L1 = P and squared L2 = P; one in another's place moves two leaves of each: 2 P and 2 P.
+    The cuts must be public or released before; fitted to the records they would have none.
+
+    Args:
+        forest: the candidates.
+    """
+
+    forest: Forest
+    kind: ClassVar[str] = "genetic_tree.leaf_counts"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by node (of all candidates, inner ones empty) and class."""
+        self.forest.check(schema)
+        if not classes(schema):
+            raise QueryError("malformed", "the target has no classes")
+        shape = (len(self.forest.feature), classes(schema))
+        return {
+            "counts": Part(PartType.COUNTS, ("node", "class"), shape, self.forest.sensitivity())
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        table, number = view.table, classes(view.schema)
+        counts = np.zeros(len(self.forest.feature) * number, dtype=np.int64)
+        code = table.target.astype(np.int64)
+        for rows, _, reached in self.forest.blocks(table.x):
+            counts += np.bincount((reached * number + code[rows]).ravel(), minlength=len(counts))
+        return {"counts": counts.reshape(-1, number)}
+
+
+def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:
+    """Hold columns to known ones, each once, and their edges to bins that do not overlap.
+
+    Raises:
+        QueryError: they are not.
+    """
+    if columns.ndim != 1 or columns.dtype != np.int64 or not len(columns):
+        raise QueryError("malformed", "columns are a row of whole numbers")
+    if columns.min() < 0 or columns.max() >= known or len(np.unique(columns)) != len(columns):
+        raise QueryError("malformed", "columns must be known ones, each once")
+    if edges.dtype != np.float64 or edges.ndim != 2 or len(edges) != len(columns):
+        raise QueryError("malformed", "edges are a row of numbers for each column")
+    if edges.shape[1] >= MOST_BINS or np.isnan(edges).any():
+        raise QueryError("malformed", f"edges are numbers, fewer than {MOST_BINS}")
+    with np.errstate(invalid="ignore"):  # infinite edges beside one another end a row
+        rising = (np.diff(edges, axis=1) > 0) | (edges[:, 1:] == np.inf)
+    if not rising.all():
+        raise QueryError("false-partition", "edges must rise, or bins overlap")

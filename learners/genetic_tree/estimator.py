@@ -1,0 +1,404 @@
+"""FedGA-Tree in scikit-learn's manners: each client ends with a tree of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError, Note
+from privfed.exact import Number
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import (
+    FederatedClassifier,
+    FederatedRegressor,
+    PersonalLearner,
+    Planned,
+)
+from privfed.learners.genetic_tree import local, planning
+from privfed.learners.genetic_tree.below import Shared
+from privfed.learners.genetic_tree.counts import Cells, NodeCounts, RootCounts
+from privfed.learners.genetic_tree.evolution import Evolution, Settings
+from privfed.learners.genetic_tree.personal import Choice, PersonalTree
+from privfed.learners.genetic_tree.population import (
+    MOST_FOLDS,
+    MOST_GENES,
+    Population,
+    Scoring,
+    classes,
+)
+from privfed.learners.genetic_tree.private_tree import PrivateTree, TopPlan
+from privfed.learners.genetic_tree.queries import (
+    SHELF,
+    Depth,
+    Fitness,
+    KeepBelow,
+    KeepBest,
+    Size,
+    Structure,
+    Votes,
+)
+from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, length
+from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+_SHARE = Real(at_least=0, at_most=1)
+_DEPTH = Whole(1, DEEPEST)
+
+
+class _GeneticTree(PersonalLearner):
+    """What the classifier and the regressor share.
+
+    Under a policy that tells the clients' own structures it learns as the paper does; else it asks
+    for counts and grows one shared tree. Either way each client chooses and completes a tree of its
+    own, which stays on its shelf. The parameters are documented at
+    :class:`GeneticTreeClassifier`.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        *(Size, Depth, Structure, Votes, Fitness, KeepBest),
+        *(Cells, RootCounts, NodeCounts, KeepBelow),
+    )
+    _parameter_constraints: ClassVar[Constraints] = {
+        "population": [Whole(1), None],
+        "generations": [Whole(1)],
+        "depth": [_DEPTH, None],
+        "lowest": [_DEPTH],
+        "deepest": [_DEPTH],
+        "folds": [Whole(2, MOST_FOLDS)],
+        "train_share": [Real(above=0, below=1)],
+        "leaf_share": [_SHARE],
+        "pressure": [Whole(1)],
+        "flips": [_SHARE],
+        "swaps": [_SHARE],
+        "participation": [Real(above=0, at_most=1)],
+        "fitness": [OneOf("share", "folds")],
+        "own_tree": [Flag()],
+        "refit": [Flag()],
+        "shared_depth": [Whole(1, 7)],
+        "bins": [Whole(2, 64)],
+        "random_state": [Whole(0), None],
+    }
+    _classify: ClassVar[bool]
+    #: P, where none is given (paper, Table II).
+    _population: ClassVar[int]
+
+    #: The tree that all share; none where it learned the paper's way.
+    shared_: Shared | None
+    #: Which way it learned.
+    private_: bool
+    #: The last population, fittest first; none where it learned privately.
+    candidates_: Population | None
+    #: The depth that all agreed on.
+    depth_: int
+    #: Best and mean fitness after each generation.
+    history_: list[tuple[float, float]]
+
+    def _stored(self, given: Mapping[str, Any]) -> None:
+        """Keep the parameters of a constructor as they are."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Learn from releases; at the end each client keeps a tree of its own.
+
+        Sets ``schema_``, ``clients_``, ``private_``, ``depth_``, ``history_``, and
+        ``candidates_`` or ``shared_``.
+
+        Raises:
+            InputError: a parameter makes no sense, or the target is of the wrong kind.
+            NobodyAnswered: no client answered the first question.
+        """
+        self._start(federation)
+        self._rng = np.random.default_rng(self.random_state)
+        self.candidates_, self.shared_, self.history_ = None, None, []
+        self.private_ = not federation.offers(self._first_question())
+        (self._fit_private if self.private_ else self._fit_published)(federation)
+        return self
+
+    def _first_question(self) -> Query:
+        """What the paper's way asks first; who answers it is learned from in that way."""
+        scoring = self._scoring()
+        if self.depth is not None:
+            return Structure(scoring, self.depth)
+        return Depth(scoring, self.lowest, self.deepest)
+
+    def _fit_published(self, federation: Disclosure) -> None:
+        evolution = Evolution(federation, self._settings(), self._scoring(), self._rng, self.depth)
+        self.candidates_ = evolution.run()
+        self.depth_, self.history_ = self.candidates_.depth, evolution.history
+        self.elitism_, self.scored_on_ = evolution.elitism, evolution.scoring.held
+        federation.ask_offered(KeepBest(self.candidates_, evolution.scoring, self._choice()))
+
+    def _fit_private(self, federation: Disclosure) -> None:
+        self.shared_ = PrivateTree(federation, self._top_plan(), self._classify).grow()
+        self.depth_, self.elitism_, self.scored_on_ = self.shared_.tree.depth, False, "folds"
+        if not self.depth_:
+            warnings.warn(
+                "the noise leaves no split: each client keeps a tree that it grew alone",
+                Note,
+                stacklevel=4,
+            )
+        tree, values = self.shared_.tree, self.shared_.values
+        federation.ask_offered(KeepBelow(tree, values, self._scoring(), self.lowest, self.deepest))
+
+    def _scoring(self) -> Scoring:
+        return Scoring(self._classify, self.fitness, self.train_share, self.folds)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            *(self.population or self._population, self.generations, self.lowest, self.deepest),
+            *(self.leaf_share, self.pressure, self.flips, self.swaps, self.participation),
+            local.Votes(),
+        )
+
+    def _choice(self) -> Choice:
+        return Choice(self.own_tree, self.refit, self.lowest, self.deepest)
+
+    def _top_plan(self) -> TopPlan:
+        return TopPlan(depth=self.shared_depth, bins=self.bins)
+
+    def check(self, schema: Schema) -> None:
+        """Hold parameters to one another, and the schema to what genes can name."""
+        super().check(schema)
+        if self.lowest > self.deepest:
+            raise InputError(f"lowest is {self.lowest}, above deepest, {self.deepest}")
+        if len(schema.features) > MOST_FEATURES:
+            raise InputError(f"structures name at most {MOST_FEATURES} features")
+        size, depth = self.population or self._population, self.depth or self.deepest
+        if size * length(depth) > MOST_GENES:
+            most = MOST_GENES // length(depth)
+            raise InputError(
+                f"a population of {size} strings of depth {depth} is too large; write at most "
+                f"population={most}, or a smaller deepest"
+            )
+
+    # --- the clients' own trees ----------------------------------------------------------------
+
+    def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
+        """A client's own tree, off its shelf."""
+        return PersonalTree.from_dict(shelf[SHELF])
+
+    def describe(self, *, client: str) -> str:
+        """A client's own tree as text; only where it was taken home.
+
+        Raises:
+            InputError: that client's tree is not here.
+        """
+        tree: PersonalTree = self.at_home(client)
+        return tree.to_text(self.schema_, self.classes_ if self._classify else ())
+
+    def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+        """What the tree of a client, or the tree that all share, says of rows."""
+        encoded = self._encode(x, client)
+        if client is not None:
+            tree: PersonalTree = self.at_home(client)
+            return tree.predict(encoded)
+        if self.shared_ is None:
+            raise InputError(
+                "each client has a tree of its own, and there is none for all; write "
+                f"predict(x, client={self.clients_[0]!r}), say"
+            )
+        said: np.ndarray = self.shared_.values[self.shared_.tree.reach(encoded)]
+        return said
+
+    # --- policies ------------------------------------------------------------------------------
+
+    def published(self, epsilon: Number = 1) -> Policy:
+        """What the paper releases: noise on the clients' sizes, all else as it is."""
+        return planning.published(epsilon)
+
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
+        """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
+        return planning.private(epsilon, delta, self._top_plan())
+
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """Every question of the way that the policy allows, as often as one client may be asked."""
+        scoring = self._scoring()
+        if Structure.kind in policy.guards:
+            size = self.population or self._population
+            numbers = (size, self.generations, self.lowest, self.deepest)
+            return planning.published_schedule(scoring, numbers, self.depth, self._choice())
+        limits = self.lowest, self.deepest
+        return planning.private_schedule(schema, scoring, self._top_plan(), *limits)
+
+    # --- saving --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What all know of the model; no client's own tree is in it."""
+        plain: dict[str, Any] = {"private": self.private_, "history": self.history_}
+        if self.candidates_ is not None:
+            found = self.candidates_
+            plain |= {"codes": found.codes.tolist(), "depth": found.depth, "count": found.count}
+        if self.shared_ is not None:
+            tree = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
+            plain["shared"] = tree.to_dict()
+        return plain
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Read what :meth:`state` gave; see :meth:`take_home` for the rest."""
+        self.private_, self.candidates_, self.shared_ = bool(state["private"]), None, None
+        self.history_ = [(float(best), float(mean)) for best, mean in state["history"]]
+        if "codes" in state:
+            codes = np.array(state["codes"], dtype=np.int64)
+            found = Population(codes, int(state["depth"]), int(state["count"]))
+            found.check(self.schema_)
+            self.candidates_, self.depth_ = found, found.depth
+        if "shared" in state:
+            shared = PersonalTree.from_dict(state["shared"])
+            shared.tree.check(self.schema_)
+            self.shared_, self.depth_ = Shared(shared.tree, shared.values), shared.tree.depth
+
+
+class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
+    """FedGA-Tree for classes, scored by macro F1.
+
+    Args:
+        population: P, candidates of a generation; none for the paper's 20 (40 for numbers).
+        generations: G.
+        depth: of the candidates, if it is public; none for the median of what the clients find.
+        lowest: least depth that clients try for their own trees.
+        deepest: greatest one; 15 at most, for strings have 2^depth - 1 genes.
+        folds: K, of all cross-validation.
+        train_share: r, the share of its records that a client fits candidates to.
+        leaf_share: r_l, the share of nil among the genes of random structures.
+        pressure: s, contestants of a tournament.
+        flips: m_1, share of a string that a node flip changes.
+        swaps: m_2, share of a string that node swaps are repeated for.
+        participation: c, share of the clients that are active in each generation.
+        fitness: ``share``, scored on the records that trees were not fitted to (the paper's way);
+            ``folds``, on each fold in turn, which is steadier and takes longer.
+        own_tree: whether the tree that a client grew alone is among those it chooses from in the
+            end; in `private` it always is.
+        refit: whether the chosen tree is fitted to all of a client's records in the end.
+        shared_depth: levels of `private`'s shared tree.
+        bins: of each feature, between which `private` looks for splits.
+        random_state: the server's own seed; no client's secret depends on it.
+    """
+
+    _classify: ClassVar[bool] = True
+    _population: ClassVar[int] = 20
+
+    def __init__(  # noqa: PLR0913 - an estimator's parameters
+        self,
+        population: int | None = None,
+        *,
+        generations: int = 100,
+        depth: int | None = None,
+        lowest: int = 2,
+        deepest: int = 15,
+        folds: int = 5,
+        train_share: float = 0.8,
+        leaf_share: float = 0.01,
+        pressure: int = 3,
+        flips: float = 0.05,
+        swaps: float = 0.05,
+        participation: float = 1.0,
+        fitness: str = "share",
+        own_tree: bool = False,
+        refit: bool = False,
+        shared_depth: int = 4,
+        bins: int = 12,
+        random_state: int | None = None,
+    ) -> None:
+        self._stored(locals())
+
+    def check(self, schema: Schema) -> None:
+        """Hold the target to classes: categories, or the whole numbers 0 and 1."""
+        super().check(schema)
+        if not classes(schema):
+            raise InputError(
+                "GeneticTreeClassifier needs a target with classes: a category, or an integer "
+                "from 0 to 1"
+            )
+
+    def predict_proba(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Shares of the classes in each row's leaf, shape (rows, classes).
+
+        Args:
+            x: one row a record.
+            client: whose tree says; none for the tree that all share, which `private` has.
+        """
+        return self._said(x, client)
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """The label of each row's leaf: the commonest class, unless the client chose otherwise.
+
+        Args:
+            x: one row a record.
+            client: whose tree says; none for the tree that all share, which `private` has.
+        """
+        shares = self._said(x, client)
+        if client is not None:
+            tree: PersonalTree = self.at_home(client)
+            shares = tree.weighed(shares)
+        labels: np.ndarray = self.classes_[shares.argmax(axis=1)]
+        return labels
+
+
+class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
+    """FedGA-Tree for numbers, scored by the mean squared error.
+
+    The parameters are those of :class:`GeneticTreeClassifier`, with P = 40, and
+
+    Args:
+        bounded: whether candidates are scored by R^2 within [-1, 1] instead of the mean squared
+            error, so that no client's bad luck outweighs all others (the paper's future work).
+    """
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        **_GeneticTree._parameter_constraints,
+        "bounded": [Flag()],
+    }
+    _classify: ClassVar[bool] = False
+    _population: ClassVar[int] = 40
+
+    def __init__(  # noqa: PLR0913 - an estimator's parameters
+        self,
+        population: int | None = None,
+        *,
+        generations: int = 100,
+        depth: int | None = None,
+        lowest: int = 2,
+        deepest: int = 15,
+        folds: int = 5,
+        train_share: float = 0.8,
+        leaf_share: float = 0.01,
+        pressure: int = 3,
+        flips: float = 0.05,
+        swaps: float = 0.05,
+        participation: float = 1.0,
+        fitness: str = "share",
+        bounded: bool = False,
+        own_tree: bool = False,
+        refit: bool = False,
+        shared_depth: int = 4,
+        bins: int = 12,
+        random_state: int | None = None,
+    ) -> None:
+        self._stored(locals())
+
+    def _scoring(self) -> Scoring:
+        return replace(super()._scoring(), bounded=self.bounded)
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """Predict each row's target.
+
+        Args:
+            x: one row a record.
+            client: whose tree says; none for the tree that all share, which `private` has.
+        """
+        return self._said(x, client)[:, 0]

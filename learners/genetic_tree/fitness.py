@@ -1,0 +1,79 @@
+"""How well candidates do at a client: macro F1, mean squared error, or a bounded score."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privfed.learners.genetic_tree.trie import Trie
+
+
+def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
+    """Confusion matrices over the records to score on, all roots together.
+
+    A leaf says the commonest class of the records that it was fitted to, of equal ones the first.
+
+    Returns:
+        counts, shape (candidates, true classes, predicted classes).
+    """
+    classes = trie.table.classes
+    cells = np.zeros((len(genes) * classes, classes))
+    for leaves in trie.walk(genes):
+        label = trie.fitted(leaves.node).argmax(axis=1)
+        counted, at = trie.scored(leaves.node), leaves.candidate * classes + label
+        for number in range(classes):
+            cells[:, number] += np.bincount(at, counted[:, number], minlength=len(cells))
+    return cells.reshape(len(genes), classes, classes).transpose(0, 2, 1)
+
+
+def macro_f1(confusion: np.ndarray) -> np.ndarray:
+    """Unweighted mean of the classes' F1, over classes that occur or are predicted.
+
+    Args:
+        confusion: shape (candidates, true classes, predicted classes).
+
+    Returns:
+        shape (candidates,); 0 without records.
+    """
+    hits = np.diagonal(confusion, axis1=1, axis2=2)
+    both = confusion.sum(axis=1) + confusion.sum(axis=2)
+    each = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
+    mean: np.ndarray = each.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1)
+    return mean
+
+
+def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Sums of squared errors of the leaves' means, in the target's units.
+
+    Returns:
+        by candidate; then of the records' own means, and how many records there are.
+    """
+    total, unit = np.zeros(len(genes)), trie.table.unit
+    for leaves in trie.walk(genes):
+        count, fitted = trie.fitted(leaves.node)[:, :2].T
+        mean = fitted / np.maximum(count, 1)
+        n, s, squares = trie.scored(leaves.node).T
+        errors = squares - 2 * mean * s + n * mean**2
+        total += np.bincount(leaves.candidate, errors, minlength=len(genes))
+    n, s, squares = trie.scored(np.arange(len(trie.roots))).T
+    spread = float((squares - s**2 / np.maximum(n, 1)).sum())
+    return np.maximum(total, 0) * unit**2, max(spread, 0.0) * unit**2, float(n.sum())
+
+
+def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
+    """What a client says of each candidate: the greater the better.
+
+    Macro F1 for classes; for numbers the negative mean squared error, or, bounded, R^2 cut to
+    [-1, 1] (the paper's future work), which no single client's bad luck can outweigh. A client
+    without records to score on says 0.
+
+    Returns:
+        shape (candidates,).
+    """
+    if trie.table.classes:
+        return macro_f1(confusions(trie, genes))
+    errors, spread, count = squared_errors(trie, genes)
+    if not bounded:
+        return -errors / max(count, 1.0)
+    share = errors / spread if spread > 0 else np.sign(errors)
+    r2: np.ndarray = np.clip(1 - share, -1, 1) if count else np.zeros(len(genes))
+    return r2

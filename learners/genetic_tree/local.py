@@ -1,0 +1,172 @@
+"""What a client learns alone: its own tree, how deep it should be, and how it votes.
+
+Trees are scikit-learn's CART. A tree of depth j is a deeper one cut at j, for CART never looks
+ahead; so each fold grows one tree and tells the scores of all depths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from privfed.learners.genetic_tree.fitness import macro_f1
+from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tree
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Thresholds above and below which a client votes (paper, Eqs. 1 and 2, Table II).
+
+    Args:
+        noise: phi*, the coefficient of variation of the scores over folds must be below.
+        complexity: theta*, the mean one over depths must be above.
+        distinct: mu*, the share of different targets must be above.
+    """
+
+    noise: float = 0.25
+    complexity: float = 0.02
+    distinct: float = 0.8
+
+
+def cart(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
+    """Nodes of a CART tree, the root first.
+
+    Returns:
+        a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), and
+        values: shares of the classes, or a mean.
+    """
+    kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
+    grown = kind(max_depth=depth, random_state=0).fit(x, y)
+    tree = grown.tree_
+    nodes = np.zeros(
+        tree.node_count,
+        [
+            *(("feature", int), ("left", int), ("right", int), ("cut", float)),
+            ("values", float, (classes or 1,)),
+        ],
+    )
+    nodes["feature"], nodes["cut"] = np.maximum(tree.feature, -1), tree.threshold
+    nodes["left"], nodes["right"] = tree.children_left, tree.children_right
+    columns = grown.classes_.astype(int) if classes else [0]
+    nodes["values"][:, columns] = tree.value[:, 0]
+    return nodes
+
+
+def structure(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
+    """The string of a client's own tree; all nil without records, shape (2^depth - 1,)."""
+    if not len(y):
+        return np.full(length(depth), NIL, dtype=np.int16)
+    nodes = cart(x, y, classes, depth)
+    return of_tree(nodes["feature"], nodes["left"], nodes["right"], depth)
+
+
+def folds(order: np.ndarray, count: int) -> list[np.ndarray]:
+    """Cut records into folds by a secret order; fewer than asked for where records are few."""
+    return [np.sort(order[number::count]) for number in range(min(count, len(order)))]
+
+
+def depth_scores(
+    x: np.ndarray, y: np.ndarray, classes: int, parts: list[np.ndarray], depths: range
+) -> np.ndarray:
+    """Cross-validated scores of a client's own trees: macro F1, or R^2.
+
+    Args:
+        x: shape (records, features).
+        y: class codes or numbers.
+        classes: how many classes; 0 for numbers.
+        parts: record numbers of each fold.
+        depths: the depths to try, rising.
+
+    Returns:
+        shape (folds, depths); no rows with fewer than two folds.
+    """
+    if len(parts) < 2:
+        return np.zeros((0, len(depths)))
+    rows = []
+    for held in parts:
+        rest = np.setdiff1d(np.arange(len(y)), held)
+        nodes = cart(x[rest], y[rest], classes, depths[-1])
+        rows.append([_score(y[held], said, classes) for said in by_depth(nodes, x[held], depths)])
+    return np.array(rows)
+
+
+def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What a whole tree, no deeper than strings can be, says of rows."""
+    whole: np.ndarray = by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]
+    return whole
+
+
+def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
+    """Predictions of a tree cut at each of some rising depths from 1: class codes, or means.
+
+    Returns:
+        shape (depths, rows).
+    """
+    return labels(values_by_depth(nodes, x, depths))
+
+
+def values_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
+    """The values of the nodes that rows reach at each depth; shape (depths, rows, values)."""
+    at, found, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
+    for depth in range(1, depths[-1] + 1):
+        node = nodes[at]
+        inner = node["feature"] >= 0
+        if inner.any():
+            low = x[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
+            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
+        if depth in depths:
+            found.append(nodes["values"][at])
+    return np.array(found)
+
+
+def labels(values: np.ndarray) -> np.ndarray:
+    """The class of the greatest value, the first of several; a single value is a number.
+
+    Args:
+        values: classes (or one number) last.
+    """
+    said: np.ndarray = values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0]
+    return said
+
+
+def f1(true: np.ndarray, said: np.ndarray, classes: int) -> float:
+    """Macro F1 of predicted class codes."""
+    cells = np.bincount(true.astype(int) * classes + said.astype(int), minlength=classes**2)
+    return float(macro_f1(cells.reshape(1, classes, classes).astype(float))[0])
+
+
+def _score(true: np.ndarray, said: np.ndarray, classes: int) -> float:
+    if classes:
+        return f1(true, said, classes)
+    spread = float(((true - true.mean()) ** 2).sum())
+    return 1 - float(((true - said) ** 2).sum()) / spread if spread > 0 else 0.0
+
+
+def best_depth(scores: np.ndarray, depths: range) -> int:
+    """The depth of the best mean score, the least of equal ones; the least where nobody knows."""
+    return depths[int(scores.mean(axis=0).argmax())] if len(scores) else depths[0]
+
+
+def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: Votes) -> tuple[bool, bool]:
+    """Whether to score candidates on all records, and whether to keep the clients' own structures.
+
+    Args:
+        scores: R^2 of each fold and depth, shape (folds, depths).
+        y: the target.
+        place: the column of the federation's depth.
+        rule: the thresholds.
+    """
+    elitism = len(np.unique(y)) > rule.distinct * len(y)
+    if not len(scores):
+        return False, elitism
+    over_folds = _variation(scores[:, place])
+    over_depths = float(np.mean([_variation(row) for row in scores]))
+    return over_folds < rule.noise and over_depths > rule.complexity, elitism
+
+
+def _variation(values: np.ndarray) -> float:
+    """Coefficient of variation; infinite where the mean is 0."""
+    mean = abs(float(values.mean()))
+    return float(values.std()) / mean if mean > 0 else float("inf")

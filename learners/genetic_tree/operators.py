@@ -1,0 +1,123 @@
+"""What the genetic algorithm does to strings (paper, Sections III-C and III-D)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privfed.learners.genetic_tree.structures import trimmed
+
+
+def tournaments(
+    fitness: np.ndarray, count: int, pressure: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Winners of so many tournaments, each among ``pressure`` strings drawn at random.
+
+    Args:
+        fitness: the greater the better, shape (candidates,).
+        count: tournaments.
+        pressure: s, contestants of each; all different where there are enough.
+        rng: the server's own randomness.
+    """
+    size = min(pressure, len(fitness))
+    drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
+    winners: np.ndarray = drawn[np.arange(count), np.argmax(fitness[drawn], axis=1)]
+    return winners
+
+
+def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One-point crossover of each string with the next one; a last odd one stays as it is."""
+    children = parents.copy()
+    genes = parents.shape[1]
+    if genes < 2:
+        return children
+    for first in range(0, len(parents) - 1, 2):
+        cut = int(rng.integers(1, genes))
+        children[first, cut:], children[first + 1, cut:] = (
+            parents[first + 1, cut:],
+            parents[first, cut:],
+        )
+    return children
+
+
+def mutate(
+    genes: np.ndarray, features: int, flips: float, swaps: float, rng: np.random.Generator
+) -> np.ndarray:
+    """One of the three mutations, drawn anew for each generation, done to every string.
+
+    Args:
+        genes: the offspring, shape (candidates, 2^depth - 1).
+        features: how many features there are.
+        flips: m_1, share of the string that a node flip changes; at least one gene.
+        swaps: m_2, share of the string that node swaps are repeated for; at least once.
+        rng: the server's own randomness.
+    """
+    length = genes.shape[1]
+    kind = int(rng.integers(3))
+    if kind == 0:
+        return flip(genes, features, max(1, round(flips * length)), rng)
+    if kind == 1:
+        return swap(genes, max(1, round(swaps * length)), rng)
+    return reorder(genes, rng)
+
+
+def flip(genes: np.ndarray, features: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Node flip: so many genes of each string become another feature, or nil."""
+    changed = genes.copy()
+    at = np.argsort(rng.random(genes.shape), axis=1)[:, :count]
+    old = np.take_along_axis(genes, at, axis=1).astype(np.int64) + 1
+    other = (old + rng.integers(1, features + 1, old.shape)) % (features + 1) - 1
+    np.put_along_axis(changed, at, other.astype(genes.dtype), axis=1)
+    return changed
+
+
+def swap(genes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Node swap: two genes of each string change places, so many times."""
+    changed, rows = genes.copy(), np.arange(len(genes))
+    for _ in range(count):
+        one, other = rng.integers(0, genes.shape[1], (2, len(genes)))
+        changed[rows, one], changed[rows, other] = changed[rows, other], changed[rows, one]
+    return changed
+
+
+def reorder(genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Substring swap: each string is cut into three, which are put together in another order."""
+    changed = genes.copy()
+    if genes.shape[1] < 3:
+        return changed
+    for row in changed:
+        cuts = np.sort(rng.choice(np.arange(1, genes.shape[1]), 2, replace=False))
+        pieces = np.split(row.copy(), cuts)
+        row[:] = np.concatenate([pieces[number] for number in _ORDERS[int(rng.integers(5))]])
+    return changed
+
+
+#: The orders of three pieces other than their own.
+_ORDERS = ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+
+
+def survivors(
+    genes: np.ndarray, fitness: np.ndarray, size: int, depth: int, elite: np.ndarray
+) -> np.ndarray:
+    """Rows that live on: the elite whatever its fitness, and beside it the fittest.
+
+    A population is a set: of equal trees the first (the oldest) stays.
+
+    Args:
+        genes: parents and offspring, shape (candidates, 2^depth - 1).
+        fitness: the greater the better; NaN where nobody told.
+        size: P, how many live on, unless the elite alone is larger.
+        depth: of the strings.
+        elite: rows kept in any case (paper, Section III-C), shape (candidates,), booleans.
+
+    Returns:
+        row numbers, the fittest first.
+    """
+    trees = trimmed(genes, depth)
+    _, first, group = np.unique(trees, axis=0, return_index=True, return_inverse=True)
+    kept = np.zeros(len(first), dtype=bool)
+    np.logical_or.at(kept, group.ravel(), elite)
+    rank = np.lexsort([first, -np.nan_to_num(fitness[first], nan=-np.inf)])
+    first, kept = first[rank], kept[rank]
+    others = np.cumsum(~kept) <= size - kept.sum()
+    alive: np.ndarray = first[kept | others]
+    return alive

@@ -1,0 +1,165 @@
+"""A client's own tree: thresholds and leaves over its own records. It never leaves the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from privfed.learners.genetic_tree import local
+from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.fitness import scores
+from privfed.learners.genetic_tree.population import Population, Scoring
+from privfed.learners.genetic_tree.structures import NIL, length
+from privfed.learners.genetic_tree.trie import Trie
+from privfed.questions.tree import Tree, cuts_of_thresholds
+from privfed.tables.schema import Schema
+
+#: By how much the own tree must be ahead, relative to the best candidate's score: its depth was chosen
+#: on the very records that the two are compared on. Chosen among 0, .01, .02 and .04 on splits 2 and 3
+#: of nursery, california, magic_telescope, bank_marketing, default_credit_card and electricity.
+AHEAD = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalTree:
+    """A fitted tree.
+
+    Args:
+        tree: features and cuts.
+        values: of each node: shares of the classes, or a mean; shape (nodes, classes or 1).
+        source: ``federation``, or ``own`` where the client grew it alone.
+        weights: of the classes, by which labels are chosen; none for equal ones.
+    """
+
+    tree: Tree
+    values: np.ndarray
+    source: str
+    weights: np.ndarray | None = None
+
+    @classmethod
+    def of_candidate(cls, trie: Trie, genes: np.ndarray, root: int = 0) -> Self:
+        """Read a fitted candidate off a trie.
+
+        Args:
+            trie: the client's fitted candidates.
+            genes: the candidate's string, shape (2^depth - 1,).
+            root: which of the fits.
+        """
+        rows: list[tuple[int, float, int, int]] = []
+        nodes: list[int] = []
+
+        def add(node: int, at: int, span: int) -> int:
+            gene, number = (int(genes[at]) if span else NIL), len(nodes)
+            found = trie.children(node, gene) if gene != NIL else None
+            nodes.append(node)
+            rows.append((NIL, 0.0, NIL, NIL))
+            if found is not None:
+                left, right, threshold = found
+                below = add(left, at + 1, span // 2), add(right, at + 1 + span // 2, span // 2)
+                rows[number] = (gene, float(np.nextafter(threshold, np.inf)), *below)
+            return number
+
+        add(root, 0, length(trie.depth))
+        tree = Tree.binary(*(np.array(each) for each in zip(*rows, strict=True)))
+        return cls(tree, _values(trie, np.array(nodes)), "federation")
+
+    @classmethod
+    def of_nodes(cls, nodes: np.ndarray, source: str) -> Self:
+        """Take over a tree of :func:`local.cart`."""
+        cuts = cuts_of_thresholds(nodes["cut"])
+        tree = Tree.binary(nodes["feature"], cuts, nodes["left"], nodes["right"])
+        return cls(tree, nodes["values"], source)
+
+    @property
+    def decisions(self) -> int:
+        """How many decision nodes it has."""
+        return int((self.tree.feature >= 0).sum())
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """What the leaf of each row says, shape (rows, classes or 1)."""
+        said: np.ndarray = self.values[self.tree.reach(x)]
+        return said
+
+    def weighed(self, values: np.ndarray) -> np.ndarray:
+        """Shares of the classes as labels are chosen by: the greatest is the label."""
+        return values if self.weights is None else values * self.weights
+
+    def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
+        """The tree, a line for each branch."""
+
+        def leaf(node: int) -> str:
+            row = self.weighed(self.values[node])
+            return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:g}"
+
+        return self.tree.to_text(schema, leaf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain data."""
+        names = ("feature", "children", "cuts")
+        cuts = np.where(np.isfinite(self.tree.cuts), self.tree.cuts, 0.0)
+        arrays = {name: getattr(self.tree, name).tolist() for name in names[:2]}
+        return {
+            **arrays,
+            "cuts": cuts.tolist(),
+            "values": self.values.tolist(),
+            "source": self.source,
+            "weights": [] if self.weights is None else self.weights.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` gave."""
+        feature = np.array(plain["feature"], dtype=np.int64)
+        children = np.array(plain["children"], dtype=np.int64)
+        cuts = np.array(plain["cuts"], dtype=float)[:, 0]
+        tree = Tree.binary(feature, cuts, children[:, 0], children[:, 1])
+        weights = np.array(plain["weights"], dtype=float) if plain["weights"] else None
+        return cls(tree, np.array(plain["values"], dtype=float), str(plain["source"]), weights)
+
+
+def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
+    """Shares of the classes, or means in the target's units; shape (nodes, classes or 1)."""
+    sums, table = trie.fitted(nodes), trie.table
+    if table.classes:
+        shares: np.ndarray = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1)
+        return shares
+    means: np.ndarray = table.centre + table.unit * sums[:, [1]] / np.maximum(sums[:, [0]], 1)
+    return means
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a client picks its tree in the end.
+
+    Args:
+        own: whether the tree that it grew alone is among those to choose from.
+        refit: whether the chosen structure is fitted to all of its records again; it is in any case
+            where candidates were scored by folds, which leave no single fit.
+        lowest: of the depths that its own tree may have.
+        deepest: of those.
+    """
+
+    own: bool = False
+    refit: bool = False
+    lowest: int = 2
+    deepest: int = 15
+
+
+def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:
+    """The candidate that does best at a client, fitted; of equal ones the fittest for all."""
+    trie = client.trie(scoring, population.depth)
+    said = scores(trie, population.genes)
+    best = int(said.argmax())
+    if rule.own and len(client.y):
+        depths = range(rule.lowest, rule.deepest + 1)
+        depth = local.best_depth(client.depth_scores(scoring.folds, depths), depths)
+        if client.own_score(scoring, depth) > said[best] + AHEAD * abs(said[best]):
+            nodes = local.cart(client.x, client.y, client.classes, depth)
+            return PersonalTree.of_nodes(nodes, "own")
+    if rule.refit or scoring.held == "folds":
+        everyone = np.arange(len(client.y))
+        trie = Trie(client.table, [(everyone, everyone)], population.depth)
+    return PersonalTree.of_candidate(trie, population.genes[best])

@@ -1,0 +1,126 @@
+"""What crosses the wire about candidates: their structures, and how they are to be scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.genetic_tree.structures import (
+    DEEPEST,
+    MOST_FEATURES,
+    length,
+    pack,
+    positions,
+    unpack,
+)
+from privfed.tables.schema import Schema
+
+#: Most genes of one population, so that a client cannot be worn out.
+MOST_GENES = 2**22
+
+#: Most folds of cross-validation, for the same reason.
+MOST_FOLDS = 20
+
+Held = Literal["share", "folds", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Candidates of one depth, as their connected nodes alone.
+
+    Args:
+        codes: what :func:`structures.pack` wrote, bytes or int64.
+        depth: of the trees.
+        count: how many candidates there are.
+    """
+
+    codes: np.ndarray
+    depth: int
+    count: int
+
+    @classmethod
+    def of(cls, genes: np.ndarray, depth: int) -> Population:
+        """Pack strings, shape (candidates, 2^depth - 1)."""
+        return cls(pack(genes, depth), depth, len(genes))
+
+    def check(self, schema: Schema) -> None:
+        """Hold a stranger's candidates to whole trees of known features.
+
+        Raises:
+            QueryError: an absurd depth or number, unknown features, or codes that are no trees.
+        """
+        check_depth(self.depth)
+        if not 1 <= self.count <= MOST_GENES // length(self.depth):
+            most = MOST_GENES // length(self.depth)
+            raise QueryError("malformed", f"candidates of this depth must number 1 to {most}")
+        codes, features = self.codes, len(schema.features)
+        if codes.ndim != 1 or codes.dtype not in (np.uint8, np.int64):
+            raise QueryError("malformed", "candidates are one row of bytes or whole numbers")
+        if not self.count <= len(codes) <= self.count * length(self.depth):
+            raise QueryError("malformed", "candidates have the wrong length")
+        if codes.min() < 0 or codes.max() > features or features > MOST_FEATURES:
+            raise QueryError("malformed", "candidates name unknown features")
+        if positions(codes, self.depth)[-1] != self.count * length(self.depth):
+            raise QueryError("malformed", "candidates have the wrong length")
+
+    @cached_property
+    def genes(self) -> np.ndarray:
+        """The strings, shape (candidates, 2^depth - 1)."""
+        return unpack(self.codes, self.depth)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a client scores a candidate on its own records.
+
+    Args:
+        classify: whether the target is a class (macro F1) or a number.
+        held: what is held out: the ``share`` that trees are not fitted to (the paper's way), each
+            of the ``folds`` in turn, or ``none``: scored on what it was fitted to.
+        train_share: r, the share of the records that trees are fitted to.
+        folds: K.
+        bounded: for numbers, R^2 cut to [-1, 1] instead of the mean squared error.
+    """
+
+    classify: bool
+    held: Held = "share"
+    train_share: float = 0.8
+    folds: int = 5
+    bounded: bool = False
+
+    def check(self, schema: Schema) -> None:
+        """Hold settings to their ranges and to the schema's target.
+
+        Raises:
+            QueryError: they make no sense.
+        """
+        if self.held not in ("share", "folds", "none"):
+            raise QueryError("malformed", "held must be share, folds or none")
+        if not 0 < self.train_share < 1 or not 2 <= self.folds <= MOST_FOLDS:
+            raise QueryError("malformed", "train_share lies between 0 and 1, folds 2 to 20")
+        if schema.target is None or (self.classify and not classes(schema)):
+            raise QueryError("malformed", "the target does not fit: classes or numbers")
+
+
+def classes(schema: Schema) -> int:
+    """How many classes the target has: its categories, or two for numbers 0 and 1; else 0."""
+    target = schema.target
+    if target is None:
+        return 0
+    if not target.numeric:
+        return len(target.categories)
+    return 2 if target.kind == "integer" and target.bounds == (0.0, 1.0) else 0
+
+
+def check_depth(depth: int) -> None:
+    """Hold a depth to what strings are cut at.
+
+    Raises:
+        QueryError: it is none.
+    """
+    if not 1 <= depth <= DEEPEST:
+        raise QueryError("malformed", f"trees have a depth from 1 to {DEEPEST}")

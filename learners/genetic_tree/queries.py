@@ -1,0 +1,228 @@
+"""What the genetic algorithm asks its clients (paper, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.genetic_tree import local
+from privfed.learners.genetic_tree.below import Shared, choose_below
+from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.fitness import scores
+from privfed.learners.genetic_tree.personal import Choice, choose
+from privfed.learners.genetic_tree.population import Population, Scoring, check_depth, classes
+from privfed.learners.genetic_tree.structures import DEEPEST, pack
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import LocalEffect, LocalView, Query, View
+from privfed.questions.tree import Tree
+from privfed.tables.schema import Schema
+
+#: What a client's own tree is called on its shelf.
+SHELF = "genetic_tree"
+#: Most nodes of a shared tree, for a client grows subtrees below each.
+MOST_SHARED = 2**8
+
+
+@dataclass(frozen=True)
+class Size(Query):
+    """How many records a client has (paper, Algorithm 1, step 7).
+
+    Sensitivity: a record more or less moves it by one; replacing one leaves it as it is.
+    """
+
+    kind: ClassVar[str] = "genetic_tree.size"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``size``."""
+        moved = Sensitivity(Bound(1, 1), replace_one=Bound(0, 0))
+        return {"size": Part(PartType.COUNTS, ("client",), (1,), moved)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        return {"size": np.array([len(view.table)], dtype=np.int64)}
+
+
+@dataclass(frozen=True)
+class Depth(Query):
+    """The depth of a client's own tree by cross-validation (paper, Algorithm 1, step 6).
+
+    Sensitivity: none of use; one record can move the best depth from one end to the other.
+    """
+
+    scoring: Scoring
+    lowest: int
+    deepest: int
+    kind: ClassVar[str] = "genetic_tree.depth"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``depth``."""
+        self.scoring.check(schema)
+        _check_depths(self.lowest, self.deepest)
+        return {"depth": Part(PartType.VALUES, ("client",), (1,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Cross-validate."""
+        depths = range(self.lowest, self.deepest + 1)
+        client = Client.of(view, self.scoring.classify)
+        best = local.best_depth(client.depth_scores(self.scoring.folds, depths), depths)
+        return {"depth": np.array([float(best)])}
+
+
+@dataclass(frozen=True)
+class Structure(Query):
+    """The features of a client's own tree (paper, Algorithm 1, steps 12 and 30).
+
+    Sensitivity: none is finite; one record can change every node.
+    """
+
+    scoring: Scoring
+    depth: int
+    kind: ClassVar[str] = "genetic_tree.structure"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``nodes``, a feature's number plus one each, 0 for the end of a branch; pre-order."""
+        self.scoring.check(schema)
+        check_depth(self.depth)
+        return {"nodes": Part(PartType.ARTIFACT, ("node",), (-1,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Grow it on all records."""
+        own = Client.of(view, self.scoring.classify).structure(self.depth)
+        return {"nodes": pack(own[None], self.depth)}
+
+
+@dataclass(frozen=True)
+class Votes(Query):
+    """Votes on how to score and whom to keep, for regression (paper, Eqs. 1 and 2).
+
+    Sensitivity: none of use for the first; the second turns with one record.
+    """
+
+    scoring: Scoring
+    depth: int
+    lowest: int
+    deepest: int
+    rule: local.Votes
+    kind: ClassVar[str] = "genetic_tree.votes"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``votes``: on scoring on all records, and on elitism; 0 or 1 each."""
+        self.scoring.check(schema)
+        _check_depths(self.lowest, self.deepest)
+        if not self.lowest <= self.depth <= self.deepest or self.scoring.classify:
+            raise QueryError("malformed", "votes are for numbers, at one of the depths tried")
+        return {"votes": Part(PartType.VALUES, ("vote",), (2,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Vote."""
+        client = Client.of(view, classify=False)
+        tried = client.depth_scores(self.scoring.folds, range(self.lowest, self.deepest + 1))
+        said = local.vote(tried, client.y, self.depth - self.lowest, self.rule)
+        return {"votes": np.array(said, dtype=float)}
+
+
+@dataclass(frozen=True, eq=False)
+class Fitness(Query):
+    """How well each candidate does at a client, fitted to its records (paper, Section III-B).
+
+    Sensitivity: none of use. Thresholds and labels are fitted anew, so that one record may change
+    every prediction: even the number of right ones moves by all of them.
+    """
+
+    population: Population
+    scoring: Scoring
+    kind: ClassVar[str] = "genetic_tree.fitness"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``scores`` by candidate, the greater the better."""
+        self.scoring.check(schema)
+        self.population.check(schema)
+        return {"scores": Part(PartType.VALUES, ("candidate",), (self.population.count,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Fit and score."""
+        client = Client.of(view, self.scoring.classify)
+        trie = client.trie(self.scoring, self.population.depth)
+        return {"scores": scores(trie, self.population.genes, self.scoring.bounded)}
+
+
+@dataclass(frozen=True, eq=False)
+class KeepBest(LocalEffect):
+    """Choose the best candidate, fit it, keep it (paper, Algorithm 1, steps 45 to 49).
+
+    Nothing leaves. Whoever reads the tree, which only its owner can, learns thresholds that lie
+    between values of single records, and leaves as small as one record.
+    """
+
+    population: Population
+    scoring: Scoring
+    choice: Choice
+    kind: ClassVar[str] = "genetic_tree.keep"
+
+    def check(self, schema: Schema) -> None:
+        """Hold the candidates to trees of the schema's features."""
+        self.scoring.check(schema)
+        self.population.check(schema)
+        _check_depths(self.choice.lowest, self.choice.deepest)
+
+    def take_effect(self, view: LocalView) -> None:
+        """Put the client's own tree on its shelf."""
+        client = Client.of(view, self.scoring.classify)
+        chosen = choose(client, self.population, self.scoring, self.choice)
+        view.shelf[SHELF] = chosen.to_dict()
+
+
+@dataclass(frozen=True, eq=False)
+class KeepBelow(LocalEffect):
+    """Choose a level of a released tree and what to grow below it; keep the whole.
+
+    Nothing leaves. Whoever reads the tree, which only its owner can, learns thresholds that lie
+    between values of single records, and leaves as small as one record.
+
+    Args:
+        tree: what was grown from released counts.
+        values: what was released of its nodes: shares of the classes, or a mean; shape (nodes,
+            classes or 1).
+        scoring: classes or numbers, and the folds by which the client chooses.
+        lowest: least depth of the client's own tree.
+        deepest: greatest depth of what is grown below.
+    """
+
+    tree: Tree
+    values: np.ndarray
+    scoring: Scoring
+    lowest: int
+    deepest: int
+    kind: ClassVar[str] = "genetic_tree.keep_below"
+
+    def check(self, schema: Schema) -> None:
+        """Hold the tree to the schema, its values to its nodes, and both to sane sizes."""
+        self.tree.check(schema)
+        self.scoring.check(schema)
+        _check_depths(self.lowest, self.deepest)
+        if self.tree.children.shape[1] != 2 or self.tree.categories.size:
+            raise QueryError("malformed", "the tree must be binary, without lists of categories")
+        if len(self.tree.feature) > MOST_SHARED or self.tree.depth > DEEPEST:
+            raise QueryError("malformed", f"at most {MOST_SHARED} nodes can be shared")
+        outputs = classes(schema) if self.scoring.classify else 1
+        fits = self.values.shape == (len(self.tree.feature), outputs)
+        if not fits or self.values.dtype != np.float64 or not np.isfinite(self.values).all():
+            raise QueryError("malformed", "each node needs finite values")
+
+    def take_effect(self, view: LocalView) -> None:
+        """Put the client's own tree on its shelf."""
+        client = Client.of(view, self.scoring.classify)
+        shared, folds = Shared(self.tree, self.values), self.scoring.folds
+        chosen = choose_below(client, shared, folds, self.lowest, self.deepest)
+        view.shelf[SHELF] = chosen.to_dict()
+
+
+def _check_depths(lowest: int, deepest: int) -> None:
+    check_depth(lowest)
+    check_depth(deepest)
+    if lowest > deepest:
+        raise QueryError("malformed", "the lowest depth is above the deepest")

@@ -1,0 +1,156 @@
+"""Structures: binary trees of features without thresholds, as strings (paper, Section III-A).
+
+A tree of depth d is a string of 2^d - 1 genes, its decision nodes in pre-order: a feature's number,
+or nil where a branch ends before. Genes below a nil are detached: they are no part of the tree, but
+crossover may bring them back, so the server keeps them. Strings are cut at depth 15, the paper's
+own greatest, which makes them 32,767 genes long; on the wire a tree is its connected nodes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+#: The gene of a node that is not there.
+NIL = -1
+#: Greatest depth, so that no string is longer than 32,767 genes.
+DEEPEST = 15
+#: Most features that a gene can name.
+MOST_FEATURES = 32_767
+
+
+def length(depth: int) -> int:
+    """Genes of a string: 2^depth - 1."""
+    return int(2**depth - 1)
+
+
+@lru_cache(maxsize=DEEPEST)
+def spans(depth: int) -> np.ndarray:
+    """Genes of the subtree that starts at each position, itself included, shape (2^depth - 1,)."""
+    sizes = np.array([1], dtype=np.int64)
+    for level in range(2, depth + 1):
+        sizes = np.concatenate([[length(level)], sizes, sizes])
+    sizes.setflags(write=False)
+    return sizes
+
+
+def levels(depth: int) -> Iterator[np.ndarray]:
+    """The positions of each level from the root down.
+
+    The left child of position p stands at p + 1, the right one where the left one's subtree ends.
+    """
+    at = np.zeros(1, dtype=np.int64)
+    for level in range(depth):
+        yield at
+        half = length(depth - level - 1)
+        at = np.column_stack([at + 1, at + 1 + half]).ravel()
+
+
+def connected(genes: np.ndarray, depth: int) -> np.ndarray:
+    """Which genes are decision nodes that the root reaches, shape (candidates, 2^depth - 1)."""
+    alive = np.zeros(genes.shape, dtype=bool)
+    above = np.ones((len(genes), 1), dtype=bool)
+    for at in levels(depth):
+        alive[:, at] = np.repeat(above, len(at) // above.shape[1], axis=1) & (genes[:, at] != NIL)
+        above = alive[:, at]
+    return alive
+
+
+def trimmed(genes: np.ndarray, depth: int) -> np.ndarray:
+    """The same trees with nil for every detached gene: equal trees become equal strings."""
+    tidy: np.ndarray = np.where(connected(genes, depth), genes, NIL).astype(np.int16)
+    return tidy
+
+
+def pack(genes: np.ndarray, depth: int) -> np.ndarray:
+    """Write trees as their connected nodes in pre-order, a nil where a branch ends early.
+
+    Args:
+        genes: shape (candidates, 2^depth - 1).
+        depth: of the strings.
+
+    Returns:
+        codes, a gene plus one each, all candidates in a row; bytes where they fit.
+    """
+    alive = connected(genes, depth)
+    listed = alive.copy()
+    listed[:, 0] = True
+    for upper, lower in _pairs(depth):
+        listed[:, lower] = np.repeat(alive[:, upper], 2, axis=1)
+    codes = np.where(alive, genes, NIL)[listed].astype(np.int64) + 1
+    kind = np.uint8 if codes.max(initial=0) < 256 else np.int64
+    packed: np.ndarray = codes.astype(kind)
+    return packed
+
+
+def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Neighbouring levels' positions."""
+    upper = np.zeros(0, dtype=np.int64)
+    for lower in levels(depth):
+        if len(upper):
+            yield upper, lower
+        upper = lower
+
+
+def positions(codes: np.ndarray, depth: int) -> np.ndarray:
+    """Where each code stands, candidates one behind the other; one more entry for where they end.
+
+    Any codes are some trees' beginning; they are whole trees where the end is a multiple of the
+    strings' length.
+    """
+    sizes, whole = spans(depth).tolist(), length(depth)
+    at, found = 0, [0]
+    for code in codes.tolist():
+        at += 1 if code else sizes[at % whole]
+        found.append(at)
+    return np.array(found, dtype=np.int64)
+
+
+def unpack(codes: np.ndarray, depth: int) -> np.ndarray:
+    """Read what :func:`pack` wrote; shape (candidates, 2^depth - 1)."""
+    at = positions(codes, depth)
+    genes = np.full(int(at[-1]), NIL, dtype=np.int16)
+    genes[at[:-1]] = codes.astype(np.int64) - 1
+    return genes.reshape(-1, length(depth))
+
+
+def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:
+    """The string of a tree given by its nodes, cut at a depth.
+
+    Args:
+        feature: of each node, the root first; negative at leaves.
+        left: each node's left child.
+        right: each node's right child.
+        depth: of the string.
+
+    Returns:
+        shape (2^depth - 1,).
+    """
+    genes = np.full(length(depth), NIL, dtype=np.int16)
+    open_ = [(0, 0, length(depth))]
+    while open_:
+        node, at, span = open_.pop()
+        if span == 0 or feature[node] < 0:
+            continue
+        genes[at], half = feature[node], span // 2
+        open_ += [(int(left[node]), at + 1, half), (int(right[node]), at + 1 + half, half)]
+    return genes
+
+
+def random_structures(
+    count: int, depth: int, features: int, leaves: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The paper's Initializer: any feature anywhere, then a share of the nodes set to nil.
+
+    Args:
+        count: strings to make.
+        depth: of the strings.
+        features: how many features there are.
+        leaves: r_l, the share of genes set to nil.
+        rng: the server's own randomness.
+    """
+    genes = rng.integers(0, features, (count, length(depth))).astype(np.int16)
+    genes[rng.random(genes.shape) < leaves] = NIL
+    return genes

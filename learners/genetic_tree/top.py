@@ -1,0 +1,209 @@
+"""A tree grown from noisy counts: level by level, every cut known to everybody.
+
+All that is computed here is computed from releases, and so it costs nothing further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privfed.questions.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A feature (its place among those asked for), an edge's number, and the counts on both sides."""
+
+    feature: int
+    edge: int
+    gain: float
+    below: np.ndarray
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a node is split.
+
+    Args:
+        least: fewest records of a child, by the noisy counts.
+        doubt: standard deviations of a node's noise that a child must have at least.
+        worth: what one record of each class is worth, for the squared error of a numeric target;
+            none for Gini impurity.
+    """
+
+    least: float = 15.0
+    doubt: float = 1.0
+    worth: tuple[float, ...] | None = None
+
+
+def best_split(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> Split | None:
+    """The best split of one node, if there is one.
+
+    As for fitted trees, a side is worth (sum_c n_c^2) / n, or (sum y)^2 / n, less what noise adds to
+    that on average: else small sides, which are mostly noise, would seem pure.
+
+    Args:
+        counts: noisy counts, shape (features, bins, classes).
+        edges: of the features' bins, rising, then infinite; shape (features, bins - 1).
+        variance: of the noise of one cell.
+        rule: when to split.
+    """
+    found = gains(counts, edges, variance, rule)
+    feature, edge = np.unravel_index(int(found.argmax()), found.shape)
+    gain = float(found[feature, edge])
+    if not gain > 0:
+        return None
+    sides = counts[feature, : edge + 1].sum(axis=0), counts[feature, edge + 1 :].sum(axis=0)
+    return Split(int(feature), int(edge), gain, np.stack(sides))
+
+
+def gains(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> np.ndarray:
+    """What each split of one node gains, minus infinity where a child would be too small.
+
+    The parameters are those of :func:`best_split`.
+
+    Returns:
+        shape (features, bins - 1).
+    """
+    bins, classes = counts.shape[1:]
+    left = np.cumsum(counts, axis=1)[:, :-1]
+    right = counts.sum(axis=1, keepdims=True) - left
+    held = np.arange(1, bins)
+    least = max(rule.least, rule.doubt * float(np.sqrt(variance * bins * classes)))
+    fine = np.isfinite(edges) & (left.sum(axis=2) > least) & (right.sum(axis=2) > least)
+    sides = _quality(left, held * variance, rule) + _quality(right, (bins - held) * variance, rule)
+    whole = _quality(counts.sum(axis=1), np.array(bins * variance), rule).mean()
+    found: np.ndarray = np.where(fine, sides - whole, -np.inf)
+    return found
+
+
+def _quality(counts: np.ndarray, variance: np.ndarray, rule: Rule) -> np.ndarray:
+    """What sides are worth, as far as the noise did not add it.
+
+    A noisy count c of a class with share p is p n + r, with the noisy n and r = e_c - p sum(e). So
+    c^2 / n is p^2 n + 2 p r + r^2 / n, of which only the last is off on average, by the variance of
+    r: v ((1 - p)^2 + (C - 1) p^2). The same for a sum of worths w: v sum (w - mean)^2.
+
+    Args:
+        counts: noisy counts, classes last.
+        variance: v, that of the noise of each of a side's counts.
+        rule: what a record of each class is worth.
+    """
+    classes = counts.shape[-1]
+    size = np.maximum(counts.sum(axis=-1), 1.0)
+    if rule.worth is None:
+        shares = np.clip(counts / size[..., None], 0, 1)
+        spread = classes - 2 + classes * (shares**2).sum(axis=-1)
+        squares = (counts**2).sum(axis=-1)
+    else:
+        worth = np.array(rule.worth)
+        total = (counts * worth).sum(axis=-1)
+        spread = ((worth - (total / size)[..., None]) ** 2).sum(axis=-1)
+        squares = total**2
+    found: np.ndarray = (squares - variance * spread) / size
+    return found
+
+
+@dataclass
+class Growth:
+    """A tree as it grows, with the noisy class counts of its nodes.
+
+    Args:
+        classes: how many classes there are, or bins of a numeric target.
+    """
+
+    classes: int
+    feature: list[int] = field(default_factory=lambda: [-1])
+    cut: list[float] = field(default_factory=lambda: [0.0])
+    children: list[tuple[int, int]] = field(default_factory=lambda: [(-1, -1)])
+    counts: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [np.zeros(self.classes)]
+
+    def level(
+        self,
+        nodes: Sequence[int],
+        counts: np.ndarray,
+        features: np.ndarray,
+        edges: np.ndarray,
+        variance: float,
+        rule: Rule,
+    ) -> list[int]:
+        """Split open nodes by what was released about them; the new open nodes.
+
+        Args:
+            nodes: the open nodes that were asked about.
+            counts: shape (nodes, features, bins, classes).
+            features: numbers of the features.
+            edges: of their bins, shape (features, bins - 1).
+            variance: of the noise of one cell.
+            rule: when to split.
+        """
+        found: list[int] = []
+        for node, told in zip(nodes, counts, strict=True):
+            self.counts[node] = told.sum(axis=1).mean(axis=0)
+            split = best_split(told, edges, variance, rule)
+            if split is not None:
+                cut = float(edges[split.feature, split.edge])
+                found += self._split(node, int(features[split.feature]), cut, split.below)
+        return found
+
+    def _split(self, node: int, feature: int, cut: float, below: np.ndarray) -> list[int]:
+        new = [len(self.feature), len(self.feature) + 1]
+        self.feature[node], self.cut[node], self.children[node] = feature, cut, (new[0], new[1])
+        self.feature += [-1, -1]
+        self.cut += [0.0, 0.0]
+        self.children += [(-1, -1), (-1, -1)]
+        self.counts += list(below)
+        return new
+
+    @property
+    def tree(self) -> Tree:
+        """What has grown."""
+        left, right = np.array(self.children).T
+        return Tree.binary(np.array(self.feature), np.array(self.cut), left, right)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Shares of the classes in each node; its parent's where noise left nothing of its counts.
+
+        Returns:
+            shape (nodes, classes).
+        """
+        totals = np.maximum(np.array(self.counts), 0.0)
+        shares = np.full(totals.shape, 1 / self.classes)
+        for node, below in enumerate(self.children):
+            if totals[node].any():
+                shares[node] = totals[node] / totals[node].sum()
+            shares[[child for child in below if child >= 0]] = shares[node]
+        return shares
+
+
+def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarray:
+    """New edges at equal shares of the mass, read off noisy counts; between old edges it is even.
+
+    Args:
+        edges: old ones with both ends of the range, rising, shape (old bins + 1,).
+        counts: noisy counts of the old bins, shape (old bins,).
+        bins: new bins.
+
+    Returns:
+        rising inner edges, at most bins - 1 of them.
+    """
+    mass = np.maximum(counts, 0.0) + 1e-9
+    shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
+    inner = np.interp(np.arange(1, bins) / bins, shares, edges)
+    return np.unique(inner[(inner > edges[0]) & (inner < edges[-1])])
+
+
+def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
+    """Rows of edges as one array, ended by infinity; shape (rows, width)."""
+    array = np.full((len(rows), width), np.inf)
+    for row, edges in zip(array, rows, strict=True):
+        row[: len(edges)] = edges
+    return array

@@ -1,0 +1,273 @@
+"""What a learner's parameters may be, said once by each learner and checked one way for all.
+
+A learner lists for each of its parameters what is allowed, in scikit-learn's manner::
+
+    _parameter_constraints = {"trees": [Whole(at_least=1)], "max_depth": [Whole(at_least=0), None]}
+
+Whatever is none of these is told in one line: the learner, the parameter, what it must be, what was
+given and of which type, and what to write instead. A truth value is no number; numpy's numbers are.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from reprlib import Repr
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.exact import Number, exact
+
+#: A parameter's value in a message is cut to this many characters.
+SHOWN = 60
+
+
+class Allowed(ABC):
+    """One kind of value that a parameter may have."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The same for people, after "must be"."""
+
+    @property
+    @abstractmethod
+    def example(self) -> str:
+        """A value to write instead, as Python and TOML have it."""
+
+    @abstractmethod
+    def holds(self, value: Any) -> bool:
+        """Whether a value is of this kind."""
+
+
+#: By parameter, the kinds of value it may have; none allows None.
+Constraints = Mapping[str, Sequence[Allowed | None]]
+
+
+@dataclass(frozen=True)
+class _Range(Allowed):
+    """Finite numbers between two ends."""
+
+    def _within(self, value: Any, low: tuple[Any, Any], high: tuple[Any, Any]) -> bool:
+        """Whether a value respects the ends (at least, above) and (at most, below)."""
+        (least, above), (most, below) = low, high
+        return bool(
+            (least is None or value >= least)
+            and (above is None or value > above)
+            and (most is None or value <= most)
+            and (below is None or value < below)
+        )
+
+
+@dataclass(frozen=True)
+class Whole(_Range):
+    """A whole number.
+
+    Args:
+        at_least: the least that is allowed.
+        at_most: the most that is allowed, or none.
+    """
+
+    at_least: int
+    at_most: int | None = None
+
+    @property
+    def words(self) -> str:
+        """See the base."""
+        if self.at_most is None:
+            return f"a whole number of at least {self.at_least}"
+        return f"a whole number from {self.at_least} to {self.at_most}"
+
+    @property
+    def example(self) -> str:
+        """The least."""
+        return str(self.at_least)
+
+    def holds(self, value: Any) -> bool:
+        """See the base; 2.0 is not whole."""
+        number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return number and self._within(value, (self.at_least, None), (self.at_most, None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(_Range):
+    """A finite number; NaN is none.
+
+    Args:
+        at_least, above, at_most, below: its ends, which belong to it or not.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    @property
+    def words(self) -> str:
+        """See the base."""
+        return f"a number{self._ends}"
+
+    @property
+    def _ends(self) -> str:
+        if None not in (self.at_least, self.at_most):
+            return f" from {self.at_least:g} to {self.at_most:g}"
+        known = {"of at least": self.at_least, "above": self.above}
+        known |= {"at most": self.at_most, "below": self.below}
+        ends = [f"{word} {end:g}" for word, end in known.items() if end is not None]
+        return f" {' and '.join(ends)}" if ends else ""
+
+    @property
+    def example(self) -> str:
+        """The middle, or near the one end there is."""
+        lows = [end for end in (self.at_least, self.above) if end is not None]
+        highs = [end for end in (self.at_most, self.below) if end is not None]
+        low = lows[0] if lows else highs[0] - 2 if highs else 0.0
+        high = highs[0] if highs else low + 2
+        return f"{(low + high) / 2:g}"
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return number and math.isfinite(value) and self._inside(value)
+
+    def _inside(self, value: Any) -> bool:
+        return self._within(value, (self.at_least, self.above), (self.at_most, self.below))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Real):
+    """An exact number, best written as decimal text: a share of a budget, or an epsilon."""
+
+    @property
+    def words(self) -> str:
+        """See the base."""
+        return f"an exact number{self._ends}"
+
+    @property
+    def example(self) -> str:
+        """As text."""
+        return f'"{super().example}"'
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        if isinstance(value, bool):
+            return False
+        given = int(value) if isinstance(value, numbers.Integral) else value
+        try:
+            return isinstance(given, Number) and self._inside(exact(given, zero=True))
+        except InputError:
+            return False
+
+
+class OneOf(Allowed):
+    """One of a few names.
+
+    Args:
+        names: all that are known.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    @property
+    def words(self) -> str:
+        """See the base."""
+        return f"one of {', '.join(self.names)}"
+
+    @property
+    def example(self) -> str:
+        """The first."""
+        return f'"{self.names[0]}"'
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        return isinstance(value, str) and value in self.names
+
+
+class Flag(Allowed):
+    """True or false."""
+
+    words = "true or false"
+    example = "True"
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        return isinstance(value, bool | np.bool_)
+
+
+class Names(Allowed):
+    """A list of names, which may be empty; a single text is none."""
+
+    words = "a list of names"
+    example = '["..."]'
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+        return listed and all(isinstance(name, str) for name in value)
+
+
+class Learner(Allowed):
+    """A learner inside another.
+
+    Args:
+        kind: its class.
+    """
+
+    words = "a learner"
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    @property
+    def example(self) -> str:
+        """One built with its defaults."""
+        return f"{self.kind.__name__}()"
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        return isinstance(value, self.kind)
+
+
+def check_values(
+    learner: str, values: Mapping[str, object], constraints: Constraints, default: Mapping[str, Any]
+) -> None:
+    """Hold every parameter of a learner to what it may be.
+
+    Args:
+        learner: what it is called.
+        values: by parameter.
+        constraints: by parameter; those that are not listed are left alone.
+        default: each parameter's default, which serves as an example.
+
+    Raises:
+        InputError: names the first that is not allowed, and what to write instead.
+    """
+    for name, allowed in constraints.items():
+        value = values[name]
+        if (value is None and None in allowed) or any(a and a.holds(value) for a in allowed):
+            continue
+        words = " or ".join("None" if one is None else one.words for one in allowed)
+        example = _literal(default[name]) or next(one.example for one in allowed if one)
+        raise InputError(
+            f"{learner}: {name} must be {words}, not {_shown(value)} ({type(value).__name__}); "
+            f"write for example {name} = {example}"
+        )
+
+
+def _literal(default: Any) -> str:
+    """A default as one writes it; empty where that would be no example."""
+    if isinstance(default, str):
+        return f'"{default}"'
+    return str(default) if isinstance(default, bool | int | float) else ""
+
+
+def _shown(value: object) -> str:
+    short = Repr()
+    short.maxstring = short.maxother = SHOWN
+    return " ".join(short.repr(value).split())

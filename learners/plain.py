@@ -1,0 +1,72 @@
+"""Fitted state as plain data and back, exact to the bit: what JSON can hold, and nothing else.
+
+Numbers, texts, truth values, lists and tables stay as they are. An array becomes a table of its
+dtype, its shape and its values in a row, and what is no finite number a table of its name. Tuples
+come back as lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError
+
+#: The keys of an array's table.
+ARRAY = {"dtype", "shape", "values"}
+#: The key of the table of a number that is not finite.
+NUMBER = {"number"}
+#: Kinds of array that can be saved: truth values, whole numbers, floats, text.
+KINDS = "biufU"
+
+
+def plain(value: Any) -> Any:
+    """Give a value as plain data.
+
+    Raises:
+        InputError: it is of a type that plain data cannot hold.
+    """
+    if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+        dtype = "str" if value.dtype.kind == "U" else value.dtype.name
+        values = [plain(one) for one in value.ravel().tolist()]
+        return {"dtype": dtype, "shape": list(value.shape), "values": values}
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": repr(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: plain(one) for key, one in value.items()}
+    raise InputError(
+        f"a {type(value).__name__} is no plain data; write state() and restore(state) for it"
+    )
+
+
+def restored(data: Any) -> Any:
+    """Give the value that :func:`plain` wrote.
+
+    Raises:
+        ValueError, TypeError: an array whose values fit neither its dtype nor its shape.
+    """
+    if isinstance(data, Mapping) and set(data) == ARRAY:
+        return _array(**data)
+    if isinstance(data, Mapping) and set(data) == NUMBER:
+        return float(data["number"])
+    if isinstance(data, Mapping):
+        return {key: restored(one) for key, one in data.items()}
+    return [restored(one) for one in data] if isinstance(data, list) else data
+
+
+def _array(dtype: str, shape: list[int], values: list[Any]) -> np.ndarray:
+    wanted = np.dtype(dtype)
+    if wanted.kind not in KINDS:
+        raise TypeError(f"no array of {dtype} is plain data")
+    if wanted.kind == "f":
+        values = [float(restored(value)) for value in values]
+    return np.array(values, dtype=wanted).reshape(shape)

@@ -1,0 +1,258 @@
+"""The functions that a private model adds up: linear terms, bins of a column, leaves of random trees.
+
+All are read off the codes of a shared grid, and a record has one bin in each column and one leaf in
+each tree: sums over records are sums by bin and leaf, and no matrix of records by functions is ever
+built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.private.grid import MOST_CUTS, Grid
+from privfed.tables.schema import Schema
+
+#: Deepest tree: leaves fit a byte.
+DEEPEST = 8
+#: Most functions and trees in one question, and most cells worked on at once.
+MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Completely random trees of one depth that split alike on all nodes of a level.
+
+    Args:
+        features: the column of each level, int64, shape (trees, depth).
+        cuts: a level's right branch is ``code >= cut``, uint8, shape (trees, depth).
+        scale: what a leaf's indicator is multiplied by.
+    """
+
+    features: np.ndarray
+    cuts: np.ndarray
+    scale: float
+
+    @property
+    def count(self) -> int:
+        """Number of trees."""
+        return int(self.features.shape[0])
+
+    @property
+    def leaves(self) -> int:
+        """Leaves of each tree."""
+        return 1 << int(self.features.shape[1])
+
+    def check(self, columns: int) -> None:
+        """Hold the trees to the columns.
+
+        Raises:
+            QueryError: unknown columns, absurd depths or scales.
+        """
+        shape = self.features.shape
+        if len(shape) != 2 or not 1 <= shape[1] <= DEEPEST or not 1 <= shape[0] <= MOST_TREES:
+            raise QueryError("malformed", f"1 to {MOST_TREES} trees of depth 1 to {DEEPEST}")
+        if (
+            self.features.dtype.kind != "i"
+            or self.cuts.dtype != np.uint8
+            or self.cuts.shape != shape
+        ):
+            raise QueryError("malformed", "trees are whole numbers: a column and a cut a level")
+        if not ((self.features >= 0) & (self.features < columns)).all():
+            raise QueryError("malformed", "a tree names an unknown column")
+        if not 0 < self.scale <= 1:
+            raise QueryError("malformed", "a tree's scale must lie between 0 and 1")
+
+    def reached(self, codes: np.ndarray) -> np.ndarray:
+        """The leaf of each record in each tree, uint8; ``codes`` has shape (columns, records)."""
+        leaf = np.zeros((self.count, codes.shape[1]), np.uint8)
+        for level in range(self.features.shape[1]):
+            right = codes[self.features[:, level]] >= self.cuts[:, level, None]
+            leaf |= right.view(np.uint8) << level
+        return leaf
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Where a block of records stands in a basis.
+
+    Args:
+        places: of each group's indicator among all functions, shape (groups, records).
+        lines: the linear terms, shape (columns, records).
+    """
+
+    places: np.ndarray
+    lines: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Functions phi of a record whose squares add up to at most :attr:`squares`.
+
+    In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an
+    indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale.
+
+    Args:
+        grid: shared cut-offs.
+        values: the linear term's value of each code, in [-1, 1], shape (columns, codes).
+        bins: the bin of each code, uint8, shape (columns, codes).
+        linear: scale of each column's linear term, shape (columns,).
+        binned: scale of each column's bins, shape (columns,).
+        trees: random trees, by depth.
+    """
+
+    grid: Grid
+    values: np.ndarray
+    bins: np.ndarray
+    linear: np.ndarray
+    binned: np.ndarray
+    trees: tuple[Trees, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Hold all public values to the schema, before any record is read.
+
+        Raises:
+            QueryError: shapes, ranges or sizes that make no sense.
+        """
+        columns = len(schema.features)
+        self.grid.check(schema, columns)
+        shape = (columns, int(self.grid.sizes.max()))
+        if self.values.shape != shape or self.values.dtype.kind != "f":
+            raise QueryError("malformed", "linear terms need a value for every code")
+        if self.bins.shape != shape or self.bins.dtype != np.uint8:
+            raise QueryError("malformed", "every code needs a bin")
+        if not (np.abs(self.values) <= 1).all() or self.bins.max() > MOST_CUTS:
+            raise QueryError("malformed", "linear terms lie between -1 and 1, bins from 0 to 250")
+        for scales in (self.linear, self.binned):
+            if scales.shape != (columns,) or scales.dtype.kind != "f":
+                raise QueryError("malformed", "every column needs its scales")
+            if not ((scales >= 0) & (scales <= 1)).all():
+                raise QueryError("malformed", "scales must lie between 0 and 1")
+        for own in self.trees:
+            own.check(columns)
+        if self.size > MOST_FUNCTIONS:
+            raise QueryError("malformed", f"at most {MOST_FUNCTIONS} functions can be asked about")
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return len(self.linear)
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """Number of indicators of each group: columns' bins, then trees' leaves."""
+        bins = self.bins.max(axis=1).astype(np.int64) + 1
+        return np.asarray(np.concatenate([bins, *(np.full(t.count, t.leaves) for t in self.trees)]))
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Place of each group's first indicator among all functions."""
+        return np.asarray(self.columns + np.concatenate([[0], np.cumsum(self.widths)[:-1]]))
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """What each group's indicators are multiplied by."""
+        return np.concatenate([self.binned, *(np.full(t.count, t.scale) for t in self.trees)])
+
+    @property
+    def one(self) -> np.ndarray:
+        """Weights of the function that is 1 for every record: even over the groups."""
+        each = self.scales / max(float((self.scales**2).sum()), 1e-12)
+        return np.concatenate([np.zeros(self.columns), np.repeat(each, self.widths)])
+
+    @property
+    def size(self) -> int:
+        """Number of functions L."""
+        return self.columns + int(self.widths.sum())
+
+    @property
+    def squares(self) -> float:
+        """The most that a record's squared functions add up to: |values| <= 1, one cell a group."""
+        return float((self.linear**2).sum() + (self.scales**2).sum())
+
+    @property
+    def absolutes(self) -> float:
+        """The most that a record's functions add up to in absolute value."""
+        return float(self.linear.sum() + self.scales.sum())
+
+    def blocks(self, records: int) -> Iterator[slice]:
+        """Records to work on at once, so that memory does not grow with them."""
+        rows = max(1, BLOCK // (len(self.widths) + self.columns))
+        return (slice(k, min(k + rows, records)) for k in range(0, records, rows))
+
+    def cells(self, codes: np.ndarray) -> Cells:
+        """Find a block's places and linear terms; ``codes`` has shape (columns, records)."""
+        columns = np.arange(self.columns)[:, None]
+        leaves = [own.reached(codes) for own in self.trees]
+        places = np.concatenate([self.bins[columns, codes], *leaves])
+        lines = self.values[columns, codes] * self.linear[:, None]
+        return Cells(places + self.starts[:, None], lines)
+
+    def scores(self, cells: Cells, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums of a block's functions, each record's from that record alone.
+
+        Functions are added in one order, whoever else is in the table: where they cancel, a matrix
+        product would round a record by its neighbours.
+
+        Args:
+            cells: of the block.
+            weights: shape (functions, outputs).
+
+        Returns:
+            shape (records, outputs).
+        """
+        total = np.zeros((cells.places.shape[1], weights.shape[1]))
+        for output in range(weights.shape[1]):
+            own = weights[:, output].copy()
+            own[self.columns :] *= np.repeat(self.scales, self.widths)
+            each = total[:, output]
+            for j, line in enumerate(cells.lines):
+                each += line * own[j]
+            for place in cells.places:
+                each += own[place]
+        return total
+
+    def sums(self, cells: Cells, factors: np.ndarray, unit: float) -> np.ndarray:
+        """Sums over a block's records of functions times factors, in whole units.
+
+        Each record's contribution to each function is cut towards zero before it is added.
+
+        Args:
+            cells: of the block.
+            factors: shape (records, outputs).
+            unit: of the sums.
+
+        Returns:
+            whole numbers, float64, shape (functions, outputs).
+        """
+        places = cells.places.ravel()
+        total = np.empty((self.size, factors.shape[1]))
+        for output in range(factors.shape[1]):
+            units = factors[:, output] / unit
+            own = np.trunc(np.multiply.outer(self.scales, units))
+            total[:, output] = np.bincount(places, own.ravel(), minlength=self.size)
+            total[: self.columns, output] = np.trunc(cells.lines * units).sum(axis=1)
+        return total
+
+    def each(self, cells: Cells, factors: np.ndarray, unit: float) -> np.ndarray:
+        """What :meth:`sums` adds up, record by record, shape (records, functions, outputs)."""
+        records, outputs = factors.shape
+        found = np.zeros((records, self.size, outputs))
+        for output in range(outputs):
+            units = factors[:, output] / unit
+            own = found[:, :, output]
+            own[np.arange(records), cells.places] = np.trunc(np.multiply.outer(self.scales, units))
+            own[:, : self.columns] = np.trunc(cells.lines * units).T
+        return found
+
+    def matrix(self, codes: np.ndarray) -> np.ndarray:
+        """All functions of a few (made-up) records, float32, shape (records, functions)."""
+        records, cells = codes.shape[1], self.cells(codes)
+        dense = np.zeros((records, self.size), np.float32)
+        dense[np.arange(records), cells.places] = self.scales[:, None]
+        dense[:, : self.columns] = cells.lines.T
+        return dense

@@ -1,0 +1,91 @@
+"""Cut-offs that all clients share: a record becomes a small whole number for each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.tables.schema import Column, Schema
+
+#: Most cut-offs of one column: codes must fit a byte.
+MOST_CUTS = 250
+#: Columns of whole numbers or categories with at most this many values get a bin for each.
+WHOLE = 32
+
+
+def one_bin_each(column: Column) -> bool:
+    """Whether every value of the column has a bin of its own from the start."""
+    low, high = column.bounds
+    most = MOST_CUTS if column.kind == "category" else WHOLE
+    return column.kind != "number" and np.floor(high) - np.ceil(low) + 1 <= most
+
+
+def first_cuts(column: Column, bins: int) -> np.ndarray:
+    """Cut-offs before anything is known: one for each value, or equal bins over the public bounds."""
+    low, high = column.bounds
+    if one_bin_each(column):
+        return np.arange(np.ceil(low) + 1, np.floor(high) + 1)
+    return settled(np.linspace(low, high, bins + 1), column)
+
+
+def settled(knots: np.ndarray, column: Column) -> np.ndarray:
+    """Cut-offs strictly inside the bounds and apart: on whole numbers where values are whole."""
+    low, high = column.bounds
+    if column.kind != "number":
+        knots = np.ceil(knots)
+    knots = np.unique(knots)
+    apart = 2.0**-40 * (high - low)
+    knots = knots[(knots > low + apart) & (knots <= high - apart)]
+    kept = np.concatenate([[True], np.diff(knots) > apart]) if len(knots) else np.zeros(0, bool)
+    return np.asarray(knots[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The shared cut-offs.
+
+    Args:
+        cuts: rising cut-off values of each column; possibly none.
+    """
+
+    cuts: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, inner: list[np.ndarray]) -> Grid:
+        """From arrays."""
+        return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
+
+    def check(self, schema: Schema, columns: int) -> None:
+        """Hold it to the schema.
+
+        Raises:
+            QueryError: a wrong number of columns, too many cut-offs, or some that do not rise.
+        """
+        if len(self.cuts) != columns:
+            raise QueryError("malformed", f"cut-offs are needed for {columns} columns")
+        for own in self.cuts:
+            if len(own) > MOST_CUTS or not np.isfinite(own).all():
+                raise QueryError("malformed", f"at most {MOST_CUTS} finite cut-offs a column")
+            if not (np.diff(own) > 0).all():
+                raise QueryError("false-partition", "cut-offs must rise, or bins overlap")
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bins of each column, shape (columns,)."""
+        return np.array([len(own) + 1 for own in self.cuts])
+
+    def codes(self, x: np.ndarray) -> np.ndarray:
+        """How many cut-offs each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
+
+        Args:
+            x: shape (records, columns).
+
+        Returns:
+            uint8, shape (columns, records).
+        """
+        codes = np.empty((len(self.cuts), len(x)), np.uint8)
+        for j, own in enumerate(self.cuts):
+            codes[j] = np.searchsorted(np.array(own), x[:, j], side="right")
+        return codes

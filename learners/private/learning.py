@@ -1,0 +1,485 @@
+"""Learning privately: marginals, correlations, a basis, then a few noisy gradients."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.errors import NobodyAnswered, Note
+from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.private import made_up
+from privfed.learners.private.basis import Basis, Trees
+from privfed.learners.private.grid import Grid, one_bin_each
+from privfed.learners.private.marginals import (
+    Marginal,
+    Marginals,
+    padded,
+    signal_of,
+    total_of,
+)
+from privfed.learners.private.model import PrivateModel
+from privfed.learners.private.outcome import Outcome, Window
+from privfed.learners.private.planning import (
+    CORRELATION_SHARE,
+    HISTOGRAM_SHARE,
+    HISTOGRAMS,
+    MASS_SHARE,
+    Purse,
+)
+from privfed.learners.private.posterior import FREE, Leading, Posterior, Sums, averaged
+from privfed.learners.private.queries import Correlations, Gradient, Histogram, Masses
+from privfed.learners.private.settings import Settings
+
+#: |u|^2 of a record's mid-ranks is clipped to the columns over this.
+RANK_CLIP = 2.2
+#: Fewest records that a noisy total is taken for.
+LEAST_RECORDS = 10.0
+#: Share of the columns' weights that every column has alike, whatever the first round says.
+EVEN = 0.5
+#: Shares of a column below and above its linear term's limits; of a target, at least.
+TAIL, TARGET_TAIL, MOST_TAIL = 0.025, 0.002, 0.05
+#: Made-up predictions beyond these quantiles are clipped in residuals.
+QUANTILE = 0.05
+#: Residuals of a number are clipped to this many standard deviations.
+RESIDUAL_CLIP = 3.0
+#: Standard deviation of what a model may add to the first guess of the log-odds.
+FREE_LOGIT = 1.0
+#: How far later rounds go towards their target: where made-up records are not like the real ones, whole
+#: steps overshoot, the more the less noise there is.
+HALF = 0.5
+#: Priors that are tried, beside the settings'.
+PRIORS = (0.5, 0.7, 1.0)
+#: Trees cut a column between these ranks.
+CUT_FROM, CUT_TO = 0.1, 0.9
+
+
+def learn(
+    federation: Disclosure, outcome: Outcome, rng: np.random.Generator, *, linear: bool = True
+) -> PrivateModel:
+    """Learn from private releases alone.
+
+    Args:
+        federation: whom to ask.
+        outcome: what is learned; a number's limits are moved to where its mass is.
+        rng: the server's randomness (random trees, made-up records).
+        linear: whether columns have linear terms; else their share goes to their bins.
+
+    Raises:
+        NobodyAnswered: nobody answered the histograms.
+    """
+    return _Learning(federation, outcome, rng, linear).run()
+
+
+@dataclass(eq=False)
+class _Learning:
+    """One run; what is known so far."""
+
+    federation: Disclosure
+    outcome: Outcome
+    rng: np.random.Generator
+    linear: bool
+
+    def run(self) -> PrivateModel:
+        """Ask, question after question; a budget that ends early ends learning early."""
+        self._look()
+        main = self._main_effects()
+        codes = self._make_up()
+        basis = self._basis(main)
+        shares, leading = self._weighed(basis, codes)
+        posterior = Posterior(
+            leading,
+            shares,
+            self.outcome,
+            self.start,
+            self.means,
+            self.marginals.records,
+            self.settings.prior,
+            leading.axes.T @ basis.one,
+            math.sqrt(self.variance) if self.outcome.kind == "number" else FREE_LOGIT,
+        )
+        weights, rounds = self._rounds(basis, posterior)
+        means, deviations = _moments(basis, codes, shares)
+        return PrivateModel(
+            self.federation.schema,
+            self.outcome,
+            basis,
+            weights,
+            self.start,
+            means=means,
+            deviations=deviations,
+            shares=self.marginals.shares(),
+            ranked=self.settings.ranked,
+            limits=self._limits(),
+            rounds=rounds,
+            records=self.marginals.records,
+        )
+
+    # --- where the mass is ------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Rounds of histograms; how much the first tells chooses the settings."""
+        schema = self.federation.schema
+        columns = [Marginal.blank(column) for column in schema.columns]
+        answer, columns, totals = self._counted(columns, None, None)
+        unit = _unit_noise(answer, len(columns))
+        self.marginals = _summary(answer, columns, totals[0])
+        self.purse = Purse(self.marginals.rho)
+        _warn_if_drowned(totals, stacklevel=5)
+        self.settings = Settings.for_signal(self.marginals.signal).with_linear(self.linear)
+        self.sizes = {
+            client: total_of(_rows(own, columns)) for client, own in answer.each("counts").items()
+        }
+        for _ in range(HISTOGRAMS - 1):
+            closer = [own.closer(self.settings.resolution) for own in columns]
+            try:
+                spend = self.purse.part(_share(self.settings.look))
+                answer, columns, totals = self._counted(closer, totals, spend)
+            except NobodyAnswered:
+                break
+        self.marginals = replace(
+            self.marginals,
+            features=tuple(columns[:-1]),
+            target=columns[-1],
+            records=max(LEAST_RECORDS, totals[0]),
+        )
+        self.noise = unit / self.marginals.records
+        self._centre(answer.deviation("counts") / self.marginals.records)
+
+    def _counted(
+        self,
+        columns: list[Marginal],
+        totals: tuple[float, float] | None,
+        spend: Fraction | None,
+    ) -> tuple[Answer, list[Marginal], tuple[float, float]]:
+        """Count all columns on their grids.
+
+        Args:
+            columns: what is expected of them.
+            totals: records and the variance of that figure so far, or none.
+            spend: what to propose.
+
+        Returns:
+            the answer, the columns, and the total over all rounds, each by its noise.
+        """
+        query = Histogram(Grid.of([own.cuts for own in columns]))
+        answer = self.federation.ask(query, spend=spend).only
+        present = 1.0 if totals is None else self._present(answer)
+        counts = _rows(answer.total("counts") / present, columns)
+        noise = answer.deviation("counts") / present
+        told = total_of(counts), noise**2 / sum(1 / len(own) for own in counts) + 1e-9
+        if totals is not None:
+            trust = totals[1] / (totals[1] + told[1])
+            told = totals[0] + trust * (told[0] - totals[0]), (1 - trust) * totals[1]
+        pairs = zip(columns, counts, strict=True)
+        return answer, [own.updated(row, noise, told[0]) for own, row in pairs], told
+
+    def _centre(self, noise: float) -> None:
+        """The outcome's limits and means, and the scores that go with them.
+
+        Args:
+            noise: of a count, in shares of the records: limits leave out tails that it could make.
+        """
+        target, tail = self.marginals.target, float(np.clip(noise, TARGET_TAIL, MOST_TAIL))
+        if self.outcome.kind == "number":
+            low, high = target.quantiles(np.array([tail, 1 - tail]))
+            width = target.edges[-1] - target.edges[0]
+            if high - low > 2.0**-30 * width:
+                self.outcome = replace(self.outcome, lower=float(low), upper=float(high))
+            middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
+            self.means = np.array([float(target.shares @ middles)])
+            self.variance = float(target.shares @ (middles - self.means[0]) ** 2) + 1e-4
+        else:
+            classes = max(2, self.outcome.classes)
+            shares = np.clip(target.shares[:classes], 0.03 / (classes - 1), None)
+            if len(target.shares) > classes:  # a number from 0 to 1
+                mean = float(target.shares @ (target.edges[:-1] + target.edges[1:])) / 2
+                shares = np.clip([1 - mean, mean], 0.03, None)
+            even = (shares / shares.sum() + self.noise / classes) / (1 + self.noise)
+            self.means = even[1:] if self.outcome.classes == 1 else even
+            self.variance = float((self.means * (1 - self.means)).mean())
+        self.start = self.outcome.start(self.means)
+
+    # --- which columns matter ---------------------------------------------------------------------
+
+    def _main_effects(self) -> np.ndarray:
+        """How much each column weighs, adding up to one, by a first round of main effects."""
+        columns = len(self.marginals.features)
+        even = np.full(columns, 1 / columns)
+        if not self.settings.first:
+            return even
+        basis = self._bins_alone()
+        window = self._window(None, self.variance)
+        query = Gradient(
+            basis, self.outcome, window, np.zeros((basis.size, self.outcome.classes)), self.start
+        )
+        try:
+            spend = self.purse.part(_share(self.settings.first))
+            answer = self.federation.ask(query, spend=spend).only
+        except NobodyAnswered:
+            return even
+        sums = answer.total("sums")[columns:] / basis.scales[0]
+        noise = answer.deviation("sums") / float(basis.scales[0])
+        energies = np.sqrt(self._energies(basis, sums, noise))
+        if energies.sum() <= 0:
+            return even
+        return np.asarray(EVEN * even + (1 - EVEN) * energies / energies.sum())
+
+    def _bins_alone(self) -> Basis:
+        columns = len(self.marginals.features)
+        bins = self._bins()
+        scale = np.full(columns, 1 / math.sqrt(columns))
+        still = np.zeros(bins.shape)
+        return Basis(self.marginals.grid, still, bins, np.zeros(columns), scale, ())
+
+    def _energies(self, basis: Basis, sums: np.ndarray, noise: float) -> np.ndarray:
+        """What each column explains beyond noise and sampling: by its trend, and by its bins."""
+        found = np.zeros(basis.columns)
+        shares, outputs = self.marginals.shares(), sums.shape[1]
+        ends = np.cumsum(basis.widths)
+        for j, (start, end) in enumerate(zip(ends - basis.widths, ends, strict=True)):
+            own = sums[start:end]
+            mass = np.bincount(basis.bins[j], shares[j], minlength=end - start)
+            records = np.maximum(self.marginals.records * mass, 1)
+            middles = 2 * np.cumsum(mass) - mass - 1
+            spread = self.marginals.records * max(float(mass @ middles**2), 1e-3)
+            chance = outputs * (noise**2 * float(middles @ middles) + self.variance * spread)
+            trend = (float(((middles @ own) ** 2).sum()) - chance) / spread
+            each = noise**2 / records + self.variance
+            excess = (own**2).sum(axis=1) / records - outputs * each
+            certain = excess.sum() - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
+            found[j] = max(trend, float(certain), 0.0)
+        return found
+
+    # --- made-up records --------------------------------------------------------------------------
+
+    def _make_up(self) -> np.ndarray:
+        """Codes of made-up records: released marginals, and correlations where they are told."""
+        shares = self.marginals.shares()
+        latent = np.eye(len(shares))
+        if len(shares) > 1:
+            latent = self._correlated(latent)
+        return made_up.draw(latent, shares, self.settings.made_up, self.rng)
+
+    def _correlated(self, unknown: np.ndarray) -> np.ndarray:
+        ranks, shares, p = self.marginals.ranks(), self.marginals.shares(), len(unknown)
+        query = Correlations(self.marginals.grid, ranks, p / RANK_CLIP)
+        try:
+            answer = self.federation.ask(query).only
+        except NobodyAnswered:
+            return unknown
+        self.purse.paid(CORRELATION_SHARE)
+        products = np.zeros((p, p))
+        records = self.marginals.records * self._present(answer)
+        products[np.triu_indices(p, 1)] = answer.total("products") / records
+        products += products.T
+        variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
+        return made_up.copula(products, variances, answer.deviation("products") / records)
+
+    def _present(self, answer: Answer) -> float:
+        """The records whose owners answered, beside those that were counted at first."""
+        known = list(self.sizes.values())
+        usual = max(float(np.mean(known)), 1e-9)
+        here = sum(self.sizes.get(client, usual) for client in answer.releases)
+        return max(here / sum(known), 1e-3)
+
+    # --- the basis --------------------------------------------------------------------------------
+
+    def _basis(self, weighed: np.ndarray) -> Basis:
+        """Linear terms and bins of columns, heavier where more is explained, and random trees."""
+        settings = self.settings
+        return Basis(
+            self.marginals.grid,
+            self._values(),
+            self._bins(),
+            np.sqrt(settings.linear * weighed),
+            np.sqrt(settings.binned * weighed),
+            tuple(self._trees(weighed, *own) for own in settings.trees),
+        )
+
+    def _limits(self) -> np.ndarray:
+        """Limits between which linear terms rise, shape (columns, 2)."""
+        found = np.empty((len(self.marginals.features), 2))
+        for j, own in enumerate(self.marginals.features):
+            low, high = own.quantiles(np.array([TAIL, 1 - TAIL]))
+            ends = own.edges[[0, -1]]
+            found[j] = (low, high) if high - low > 2.0**-18 * (ends[1] - ends[0]) else ends
+        return found
+
+    def _values(self) -> np.ndarray:
+        """Linear terms of the codes: mid-ranks, or the middles of bins between the limits."""
+        if self.settings.ranked:
+            return self.marginals.ranks()
+        rows = []
+        for own, (low, high) in zip(self.marginals.features, self._limits(), strict=True):
+            edges = own.edges
+            middles = (edges[:-1] + edges[1:]) / 2
+            if own.column.kind != "number":
+                middles = np.concatenate([[own.column.bounds[0]], own.cuts])
+            rows.append(np.clip(2 * (middles - low) / (high - low) - 1, -1, 1))
+        return padded(rows)
+
+    def _bins(self) -> np.ndarray:
+        """The basis' bins: neighbouring codes of about equal shares, or a bin for each value."""
+        rows = []
+        for own in self.marginals.features:
+            middles = (own.reached[:-1] + own.reached[1:]) / 2
+            coarse = np.minimum((middles * self.settings.bins).astype(int), self.settings.bins - 1)
+            whole = len(own.counts) <= self.settings.bins or one_bin_each(own.column)
+            rows.append(
+                np.arange(len(own.counts)) if whole else np.unique(coarse, return_inverse=True)[1]
+            )
+        return padded(rows).astype(np.uint8)
+
+    def _trees(self, weighed: np.ndarray, count: int, depth: int, share: float) -> Trees:
+        """Random trees: columns drawn by their weight, cuts at random ranks."""
+        columns = len(weighed)
+        features = np.empty((count, depth), np.int64)
+        for own in features:
+            distinct = min(depth, columns)
+            own[:distinct] = self.rng.choice(columns, distinct, replace=False, p=weighed)
+            own[distinct:] = self.rng.choice(columns, depth - distinct, p=weighed)
+        ranks = self.rng.uniform(CUT_FROM, CUT_TO, features.shape)
+        cuts = np.empty(features.shape, np.uint8)
+        for place in np.ndindex(*features.shape):
+            column = self.marginals.features[features[place]]
+            middles = (column.reached[:-1] + column.reached[1:]) / 2
+            cut = int(np.searchsorted(middles, ranks[place]))
+            cuts[place] = np.clip(cut, 1, max(1, len(column.cuts)))
+        return Trees(features, cuts, math.sqrt(share / count))
+
+    def _weighed(self, basis: Basis, codes: np.ndarray) -> tuple[np.ndarray, Leading]:
+        """Weights of the made-up records under which leaves hold what their counts say."""
+        matrix = basis.matrix(codes)
+        leading = Leading.of(matrix, self.settings.directions, self.rng)
+        even = np.ones(codes.shape[1])
+        if not self.settings.masses:
+            return even, leading
+        try:
+            answer = self.federation.ask(Masses(basis)).only
+        except NobodyAnswered:
+            return even, leading
+        self.purse.paid(MASS_SHARE)
+        records = self.marginals.records * self._present(answer)
+        leaves = slice(int(basis.starts[basis.columns]), None)
+        scales = np.repeat(basis.scales, basis.widths)[leaves.start - basis.columns :]
+        means = matrix.mean(axis=0).astype(float)
+        means[leaves] = answer.total("counts") / records * scales
+        noise = answer.deviation("counts") / records * float(scales.max())
+        features = leading.features
+        spread = np.cov(features, rowvar=False, bias=True)
+        size = features.shape[1]
+        penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
+        return made_up.tilted(features, leading.axes.T @ means, penalty), leading
+
+    # --- gradients --------------------------------------------------------------------------------
+
+    def _window(self, predictions: np.ndarray | None, variance: float) -> Window:
+        """Limits of residuals: by what the made-up records say of predictions so far."""
+        if self.outcome.kind == "number":
+            least = 0.5 if predictions is None else max(RESIDUAL_CLIP * math.sqrt(variance), 0.05)
+            return Window(np.array([-0.5]), np.array([0.5]), min(0.5, least))
+        if predictions is None:
+            return Window(self.means, self.means, 1.0)
+        low, high = np.quantile(predictions, [QUANTILE, 1 - QUANTILE], axis=0)
+        return Window(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
+
+    def _rounds(self, basis: Basis, posterior: Posterior) -> tuple[np.ndarray, int]:
+        """Noisy gradients, each at the weights so far; weights by function, and how many rounds."""
+        number = self.outcome.kind == "number"
+        scale = self.settings.spread * math.sqrt(self.variance) if number else self.settings.prior
+        priors = [scale * share for share in PRIORS]
+        posterior = replace(posterior, prior=priors[len(priors) // 2])
+        axes, sampling = posterior.leading.axes, self.variance if number else 1.0
+        weights = np.zeros((axes.shape[1], self.outcome.classes))
+        told: list[Sums] = []
+        mismatch = 0.0
+        for left in range(self.settings.rounds, 0, -1):
+            predictions = posterior.predictions(weights)
+            window = self._window(predictions if told else None, sampling)
+            sums = self._asked(basis, axes @ weights, window, left)
+            if sums is None:
+                break
+            held = np.clip(predictions, window.low, window.high)
+            sums = Sums(axes.T @ sums.values + posterior.told(held), sums.variance)
+            if told:
+                before = averaged(told, self.settings.decay)
+                moved, noise = sums.values - before.values, sums.variance + before.variance
+                mismatch = posterior.mismatch(moved, noise, predictions)
+            told.append(sums)
+            together = averaged(told, self.settings.decay)
+            if len(told) > 1:
+                posterior = posterior.likeliest(together, weights, sampling + mismatch, priors)
+            damped = sampling + max(mismatch - FREE, 0.0)
+            step = 1.0 if len(told) == 1 else HALF
+            weights = weights + step * (posterior.weights(together, weights, damped) - weights)
+            if number:
+                explained = float(np.var(posterior.leading.features @ weights))
+                sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
+        return axes @ weights, len(told)
+
+    def _asked(self, basis: Basis, weights: np.ndarray, window: Window, left: int) -> Sums | None:
+        """One noisy gradient of all records, as far as their owners answer; none where nobody does."""
+        query = Gradient(basis, self.outcome, window, weights, self.start)
+        try:
+            answer = self.federation.ask(query, spend=self.purse.rest(left)).only
+        except NobodyAnswered:
+            return None
+        present = self._present(answer)
+        noise = answer.deviation("sums") / present
+        return Sums(answer.total("sums") / present, noise**2)
+
+
+def _warn_if_drowned(totals: tuple[float, float], stacklevel: int) -> None:
+    """Say so where noise could be all that there is."""
+    noise = math.sqrt(totals[1])
+    if totals[0] < 2 * noise:
+        warnings.warn(
+            f"the noise in all histograms together could be {totals[0]:.0f} records by itself: the "
+            "budget is too small for so few; the model may be no better than a constant",
+            Note,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _share(share: float) -> Fraction:
+    return Fraction(share).limit_denominator(1000)
+
+
+def _rows(counts: np.ndarray, columns: list[Marginal]) -> list[np.ndarray]:
+    """Each column's own counts; noise beyond its bins is thrown away."""
+    return [
+        np.asarray(row[: len(own.counts)], float) for row, own in zip(counts, columns, strict=True)
+    ]
+
+
+def _unit_noise(answer: Answer, columns: int) -> float:
+    """Deviation of the noise in the count of one thing that cost the whole budget."""
+    return answer.deviation("counts") * math.sqrt(float(HISTOGRAM_SHARE) / columns)
+
+
+def _summary(answer: Answer, columns: list[Marginal], records: float) -> Marginals:
+    """What the first histogram says of the records, the budget, and how much they tell."""
+    records = max(LEAST_RECORDS, records)
+    noises = [release.parts["counts"].noise for release in answer.releases.values()]
+    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
+    rho = len(columns) / (2 * scale**2) / float(HISTOGRAM_SHARE) if scale else None
+    unit = max(_unit_noise(answer, len(columns)), 1e-9)
+    signal = signal_of(records / unit, len(columns) - 1)
+    return Marginals(tuple(columns[:-1]), columns[-1], records, signal, rho)
+
+
+def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each function (unscaled), as made-up records have them."""
+    places, weights = basis.cells(codes).places, shares / shares.sum()
+    means = np.bincount(places.ravel(), np.tile(weights, len(places)), minlength=basis.size)
+    deviations = np.sqrt(np.maximum(means * (1 - means), 0))
+    values = np.take_along_axis(basis.values, codes.astype(np.intp), axis=1)
+    means[: basis.columns] = values @ weights
+    spread = values**2 @ weights - means[: basis.columns] ** 2
+    deviations[: basis.columns] = np.sqrt(np.maximum(spread, 0))
+    return means, deviations

@@ -1,0 +1,136 @@
+"""Made-up records with the released marginals and correlations: what curvature is computed on.
+
+They cost nothing beyond what was released, and stand in for records in every second moment.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+#: Noise of a correlation above which eigenvalues that it could have made are taken away.
+NOISY = 0.03
+
+
+def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndarray:
+    """The correlations of a Gaussian copula, from noisy mean products of mid-ranks.
+
+    Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk away, and none
+    is left below .01.
+
+    Args:
+        products: symmetric, zero diagonal, shape (columns, columns).
+        variances: of the ranks, shape (columns,).
+        noise: standard deviation of the noise in a mean product.
+
+    Returns:
+        a correlation matrix.
+    """
+    scale = np.sqrt(np.multiply.outer(variances, variances))
+    ranks = products / scale
+    relative = noise / float(scale.mean())
+    if relative > NOISY:
+        ranks = shrunk(ranks, 2 * np.sqrt(len(ranks)) * relative)
+    latent = 2 * np.sin(np.pi * np.clip(ranks, -0.99, 0.99) / 6)
+    np.fill_diagonal(latent, 1)
+    values, vectors = np.linalg.eigh(latent)
+    positive = (vectors * np.maximum(values, 0.01)) @ vectors.T
+    unit = 1 / np.sqrt(np.diag(positive))
+    return np.asarray(positive * np.multiply.outer(unit, unit))
+
+
+def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
+    """Shrink eigenvalues as far as noise whose own reach up to ``edge`` explains them."""
+    values, vectors = np.linalg.eigh(matrix)
+    inside = np.sqrt(np.maximum(values**2 - edge**2, 0))
+    kept = np.where(np.abs(values) > edge, np.sign(values) * (np.abs(values) + inside) / 2, 0)
+    return np.asarray((vectors * kept) @ vectors.T)
+
+
+def draw(
+    correlations: np.ndarray, shares: np.ndarray, records: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Codes of made-up records.
+
+    Args:
+        correlations: of the Gaussian copula, shape (columns, columns).
+        shares: by column and code, rows adding up to one, shape (columns, codes).
+        records: how many.
+        rng: the server's randomness.
+
+    Returns:
+        uint8, shape (columns, records).
+    """
+    root = np.linalg.cholesky(correlations)
+    levels = ndtr(root @ rng.normal(size=(len(root), records)))
+    codes = np.empty(levels.shape, np.uint8)
+    for j, row in enumerate(shares):
+        real = max(1, int(np.flatnonzero(row).max(initial=0)) + 1)
+        codes[j] = np.searchsorted(np.cumsum(row[:real])[:-1], levels[j], side="right")
+    return codes
+
+
+#: Least share of the made-up records that reweighting leaves in effect, and its steps.
+LEAST_EFFECTIVE, TILTS = 0.5, 6
+
+
+def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """Weights of made-up records under which their mean features are (nearly) some wanted ones.
+
+    Maximum entropy, exp(features . theta), with a quadratic penalty for what is noise in the wanted
+    means; by Newton's steps, each halved until it helps. Weights that would leave fewer than half of
+    the records in effect are evened out.
+
+    Args:
+        features: shape (records, features).
+        wanted: shape (features,).
+        penalty: positive definite, shape (features, features).
+
+    Returns:
+        weights with mean 1, shape (records,).
+    """
+    theta, records = np.zeros(features.shape[1]), len(features)
+    for _ in range(TILTS):
+        weights = _powers(features @ theta)
+        means = weights @ features / records
+        slope = means - wanted + penalty @ theta
+        spread = (features * weights[:, None]).T @ features / records
+        spread += penalty - np.multiply.outer(means, means)
+        step = np.linalg.solve(spread, slope)
+        gain = float(slope @ step)
+        if gain < 1e-3:
+            break
+        theta = theta - _length(features, wanted, penalty, (theta, step, gain)) * step
+    weights = _powers(features @ theta)
+    while 1 / np.mean(weights**2) < LEAST_EFFECTIVE:
+        theta = theta * 0.8
+        weights = _powers(features @ theta)
+    return weights
+
+
+def _powers(exponents: np.ndarray) -> np.ndarray:
+    powers = np.exp(exponents - exponents.max())
+    return np.asarray(powers / powers.mean())
+
+
+def _length(
+    features: np.ndarray,
+    wanted: np.ndarray,
+    penalty: np.ndarray,
+    at: tuple[np.ndarray, np.ndarray, float],
+) -> float:
+    """The first of 1, 1/2, 1/4, ... of a Newton step that gains enough (Armijo), or none of it."""
+    theta, step, gain = at
+
+    def objective(theta: np.ndarray) -> float:
+        exponents = features @ theta
+        top = float(exponents.max())
+        spread = float(np.log(np.exp(exponents - top).mean()))
+        return top + spread - float(theta @ wanted) + float(theta @ penalty @ theta) / 2
+
+    before = objective(theta)
+    for halvings in range(7):
+        length = 0.5**halvings
+        if objective(theta - length * step) < before - 0.1 * length * gain:
+            return length
+    return 0.0

@@ -1,0 +1,108 @@
+"""A fitted private model: scores, and its parts as people and forests read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privfed.learners.private.basis import Basis
+from privfed.learners.private.outcome import Outcome
+from privfed.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateModel:
+    """F(x) = start + the weighted functions of a record.
+
+    Args:
+        schema: the public data dictionary.
+        outcome: the link, and a number's limits.
+        basis: the functions.
+        weights: shape (functions, outputs).
+        start: score of a record without any function, shape (outputs,).
+        means: of each function's unscaled value, as made-up records have it, shape (functions,).
+        deviations: their standard deviations.
+        shares: of the records by column and code, shape (columns, codes).
+        ranked: whether linear terms are mid-ranks of the codes.
+        limits: where each column's linear term begins and ends to rise, shape (columns, 2).
+        rounds: gradients that it was learnt from.
+        records: how many there were, about.
+    """
+
+    schema: Schema
+    outcome: Outcome
+    basis: Basis
+    weights: np.ndarray
+    start: np.ndarray
+    means: np.ndarray
+    deviations: np.ndarray
+    shares: np.ndarray
+    ranked: bool
+    limits: np.ndarray
+    rounds: int
+    records: float
+
+    @cached_property
+    def effects(self) -> np.ndarray:
+        """Weights of the unscaled functions, shape (functions, outputs)."""
+        basis = self.basis
+        scales = np.concatenate([basis.linear, np.repeat(basis.scales, basis.widths)])
+        return np.asarray(self.weights * scales[:, None])
+
+    def scores(self, x: np.ndarray) -> np.ndarray:
+        """F of encoded records, shape (rows, outputs), block by block."""
+        basis = self.basis
+        found = np.empty((len(x), len(self.start)))
+        for chosen in basis.blocks(len(x)):
+            found[chosen] = basis.scores(basis.cells(basis.grid.codes(x[chosen])), self.weights)
+        return np.asarray(self.start + found)
+
+    def predictions(self, x: np.ndarray) -> np.ndarray:
+        """Chances by class, or numbers on the common scale; shape (rows, outputs)."""
+        return self.outcome.predictions(self.scores(x))
+
+    def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The trees as a forest reads them: what each splits on, level by level, and its leaves.
+
+        Yields:
+            columns of the levels, shape (depth,); cut-offs, right being ``x >= cut``, shape (depth,),
+            infinite where a level splits off nothing; and what a leaf adds to the scores, shape
+            (2^depth, outputs), the first level being the lowest bit of a leaf's number.
+        """
+        basis, effects = self.basis, self.effects
+        group = basis.columns
+        for trees in basis.trees:
+            for features, cuts in zip(trees.features, trees.cuts, strict=True):
+                start = int(basis.starts[group])
+                values = [
+                    self._cut(int(f), int(cut)) for f, cut in zip(features, cuts, strict=True)
+                ]
+                yield features, np.array(values), effects[start : start + trees.leaves]
+                group += 1
+
+    def _cut(self, column: int, code: int) -> float:
+        own = self.basis.grid.cuts[column]
+        if code == 0:
+            return -math.inf
+        return own[code - 1] if code <= len(own) else math.inf
+
+    def steps(self, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """What a column alone adds to the scores.
+
+        Args:
+            column: number of the feature.
+
+        Returns:
+            rising cut-offs, shape (cuts,), and what each interval between them adds (a linear term at
+            the interval's middle), shape (cuts + 1, outputs).
+        """
+        basis, effects = self.basis, self.effects
+        cuts = np.array(basis.grid.cuts[column])
+        codes = np.arange(len(cuts) + 1)
+        places = basis.starts[column] + basis.bins[column, codes].astype(np.intp)
+        lines = np.multiply.outer(basis.values[column, codes], effects[column])
+        return cuts, effects[places] + lines

@@ -1,0 +1,158 @@
+"""What is learned, on a common scale: a chance, the chances of several classes, or a number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from privfed.errors import QueryError
+from privfed.tables.schema import Schema
+
+#: Most classes of a target.
+MOST_CLASSES = 64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the target is read, and how scores become predictions.
+
+    Args:
+        kind: ``binary`` (a target in [0, 1], the logistic loss), ``classes`` (a category, softmax) or
+            ``number`` (the squared loss).
+        classes: number of scores of a record: 1, or the classes.
+        lower: a number's lower limit; targets are clipped to it, then scaled to [-1/2, 1/2].
+        upper: a number's upper limit.
+    """
+
+    kind: Literal["binary", "classes", "number"]
+    classes: int = 1
+    lower: float = 0.0
+    upper: float = 1.0
+
+    @classmethod
+    def of(cls, schema: Schema, number: bool) -> Outcome:
+        """The outcome that a schema's target stands for; limits are the public bounds."""
+        assert schema.target is not None
+        low, high = schema.target.bounds
+        if number:
+            return cls("number", 1, low, high)
+        return cls("binary") if (low, high) == (0.0, 1.0) else cls("classes", int(high) + 1)
+
+    def check(self, schema: Schema) -> None:
+        """Hold it to the schema.
+
+        Raises:
+            QueryError: no target, classes that it does not have, limits that are none.
+        """
+        target = schema.target
+        if target is None:
+            raise QueryError("malformed", "the schema has no target")
+        low, high = target.bounds
+        if self.kind == "classes":
+            fits = not target.numeric and self.classes == high + 1 <= MOST_CLASSES
+        else:
+            fits = self.classes == 1
+        if self.kind == "binary":
+            fits &= (low, high) == (0.0, 1.0)
+        if self.kind == "number":
+            fits &= low <= self.lower < self.upper <= high
+            fits &= self.upper - self.lower >= (high - low) * 2.0**-40
+        if not fits:
+            raise QueryError("malformed", "the outcome does not fit the schema's target")
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """The targets on the common scale, shape (records, classes)."""
+        if self.kind == "classes":
+            return np.asarray(y[:, None] == np.arange(self.classes), dtype=float)
+        if self.kind == "binary":
+            return np.asarray(y[:, None], dtype=float)
+        middle = self.lower / 2 + self.upper / 2
+        held = np.clip(y, self.lower, self.upper) - middle
+        return np.asarray(held / (self.upper - self.lower))[:, None]
+
+    def predictions(self, scores: np.ndarray) -> np.ndarray:
+        """Means that go with scores, each record's from its own scores to the last bit.
+
+        Args:
+            scores: shape (records, classes).
+        """
+        if self.kind == "binary":
+            return np.asarray(expit(scores))
+        if self.kind == "number":
+            return scores
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        total = sum(powers[:, k] for k in range(self.classes))
+        return np.asarray(powers / np.asarray(total)[:, None])
+
+    def variances(self, predictions: np.ndarray) -> np.ndarray:
+        """How steep the link is, by score: the logistic loss's curvature, or 1."""
+        if self.kind == "number":
+            return np.ones_like(predictions)
+        return np.asarray(np.maximum(predictions * (1 - predictions), 1e-3))
+
+    def start(self, means: np.ndarray) -> np.ndarray:
+        """Scores whose predictions are some means, shape (classes,)."""
+        if self.kind == "number":
+            return means
+        logs = np.log(means)
+        return np.asarray(logs - np.log1p(-means) if self.kind == "binary" else logs)
+
+    def values(self, predictions: np.ndarray) -> np.ndarray:
+        """A number's predictions in the target's own unit, within its limits; shape (records,)."""
+        share = np.clip(predictions[:, 0], -0.5, 0.5) + 0.5
+        return np.asarray(self.lower + share * (self.upper - self.lower))
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What residuals are held to: target - clip(prediction, low, high), then clipped to +-clip.
+
+    Clipping *predictions* leaves the residual linear in the target, so that what is released stays an
+    unbiased statistic of it; only a number's residuals are clipped themselves.
+
+    Args:
+        low: least prediction of each score, shape (classes,).
+        high: greatest prediction.
+        clip: greatest residual.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    clip: float
+
+    def check(self, outcome: Outcome) -> None:
+        """Hold limits to the predictions that there can be.
+
+        Raises:
+            QueryError: wrong shapes, NaN, limits that do not rise or lie outside.
+        """
+        least = -0.5 if outcome.kind == "number" else 0.0
+        for limit in (self.low, self.high):
+            if limit.shape != (outcome.classes,) or limit.dtype.kind != "f":
+                raise QueryError("malformed", "limits are needed for every score")
+        inside = (self.low >= least) & (self.low <= self.high) & (self.high <= least + 1)
+        if not inside.all() or not 2.0**-20 <= self.clip <= 1:
+            raise QueryError("malformed", "limits of predictions must rise between those there are")
+
+    def residuals(self, targets: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+        """Shape (records, classes)."""
+        rest = targets - np.clip(predictions, self.low, self.high)
+        return np.asarray(np.clip(rest, -self.clip, self.clip))
+
+    def norm(self, outcome: Outcome) -> float:
+        """Greatest L2 norm D of one record's residuals.
+
+        Binary: y in [0, 1], so |y - p| <= max(1 - low, high). A class c: its own residual is at most
+        1 - low_c and another's at most high_j, so D^2 = max over c of (1 - low_c)^2 + sum over j not
+        c of high_j^2. A number's residual is clipped.
+        """
+        if outcome.kind == "number":
+            return self.clip
+        own, other = (1 - self.low) ** 2, self.high**2
+        if outcome.kind == "binary":
+            return math.sqrt(float(max(own[0], other[0])))
+        return math.sqrt(float((own + other.sum() - other).max()))

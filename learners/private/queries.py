@@ -1,0 +1,265 @@
+"""What a private learner asks its clients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.private.basis import BLOCK, Basis, Cells
+from privfed.learners.private.grid import Grid
+from privfed.learners.private.outcome import Outcome, Window
+from privfed.questions import wire
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
+
+#: One unit of a released sum.
+UNIT = Fraction(1, 2**20)
+#: Mid-ranks are cut to multiples of this before they are multiplied.
+RANK_UNIT = 2.0**-12
+#: Greatest weight or score that a question may name, so that no record's prediction overflows.
+LARGEST = 2.0**20
+#: Codes are kept for the next question where they take less memory than this, in bytes.
+KEPT = 2**25
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram(Query):
+    """Counts of every column, the target among them, by bin.
+
+    Sensitivity: a record falls into exactly one bin of each of the P columns, so L1 = P and squared
+    L2 = P; replacing a record moves two bins of each by one: 2P and 2P.
+
+    Args:
+        grid: cut-offs of every column of the schema, the target's last.
+    """
+
+    grid: Grid
+    kind: ClassVar[str] = "private.histogram"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by column and bin; rows of columns with fewer bins end in empty ones."""
+        columns = len(schema.columns)
+        if schema.target is None:
+            raise QueryError("malformed", "the schema has no target")
+        self.grid.check(schema, columns)
+        shape = (columns, int(self.grid.sizes.max()))
+        sensitivity = Sensitivity(Bound(columns, columns), Bound(2 * columns, 2 * columns))
+        return {"counts": Part(PartType.COUNTS, ("column", "bin"), shape, sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count; a value on a cut-off belongs to the upper bin."""
+        width = int(self.grid.sizes.max())
+        counts = [np.bincount(code, minlength=width) for code in self._columns(view)]
+        return {"counts": np.array(counts)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One count in a bin of each column."""
+        codes = np.stack(list(self._columns(view)), axis=1)
+        bins = np.arange(int(self.grid.sizes.max()))
+        return {"counts": (codes[..., None] == bins).astype(np.int64)}
+
+    def _columns(self, view: View) -> Iterator[np.ndarray]:
+        features = view.table.x.shape[1]
+        for j, own in enumerate(self.grid.cuts):
+            values = view.table.x[:, j] if j < features else view.table.target
+            yield np.searchsorted(np.array(own), values, side="right")
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded(Query):
+    """A question about codes of the features."""
+
+    def _codes(self, view: View, grid: Grid) -> np.ndarray | None:
+        """All records' codes, kept for the next question, or none where they are too many."""
+        x = view.table.x
+        if x.size > KEPT:
+            return None
+        key = wire.digest(wire.encode(grid))
+        if view.cache.get("private.grid") != key:
+            view.cache["private.grid"] = key
+            view.cache["private.codes"] = grid.codes(x)
+        codes: np.ndarray = view.cache["private.codes"]
+        return codes
+
+    def _blocks(
+        self, view: View, grid: Grid, slices: Iterator[slice]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        kept = self._codes(view, grid)
+        for chosen in slices:
+            yield chosen, grid.codes(view.table.x[chosen]) if kept is None else kept[:, chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class Correlations(_Coded):
+    """Sums of products of every two columns' mid-ranks.
+
+    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and cut towards zero to
+    multiples of 2^-12, so that all products and their sums are whole multiples of 2^-24, exact in any
+    order.
+
+    Sensitivity: sum over i < j of (u_i u_j)^2 = (|u|^4 - sum of u_i^4) / 2 <= |u|^4 (1 - 1/p) / 2, for
+    sum u_i^4 >= |u|^4 / p by Cauchy and Schwarz. So squared L2 is at most c^2 (1 - 1/p) / 2, and L1 at
+    most (|u|_1^2 - |u|^2) / 2 <= c (p - 1) / 2.
+
+    Args:
+        grid: cut-offs of the features.
+        ranks: mid-rank of each code, in [-1, 1], shape (columns, codes).
+        clip: c.
+    """
+
+    grid: Grid
+    ranks: np.ndarray
+    clip: float
+    kind: ClassVar[str] = "private.correlations"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``products`` by pair of columns i < j, row by row."""
+        p = len(schema.features)
+        self.grid.check(schema, p)
+        if p < 2 or self.ranks.shape != (p, int(self.grid.sizes.max())):
+            raise QueryError("malformed", "two columns or more, and a rank for every code")
+        if self.ranks.dtype.kind != "f" or not (np.abs(self.ranks) <= 1).all():
+            raise QueryError("malformed", "ranks must lie between -1 and 1")
+        if not 2.0**-10 <= self.clip <= p:
+            raise QueryError("malformed", "clip must lie between 2^-10 and the number of columns")
+        clip = Fraction(self.clip) * (1 + Fraction(1, 2**30))
+        l2_squared = math.ceil((clip * 2**24) ** 2 * (p - 1) / (2 * p))
+        l1 = max(math.ceil(clip * 2**24 * (p - 1) / 2), math.isqrt(l2_squared) + 1)
+        part = Part(
+            PartType.SUMS,
+            ("pair",),
+            (p * (p - 1) // 2,),
+            Sensitivity.of(l1, l2_squared),
+            Fraction(1, 2**24),
+        )
+        return {"products": part}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up block by block; the factors are whole numbers, so a matrix product is exact."""
+        p, records = view.table.x.shape[1], len(view.table)
+        total = np.zeros((p, p))
+        rows = max(1, BLOCK // p)
+        slices = (slice(k, min(k + rows, records)) for k in range(0, records, rows))
+        for _, codes in self._blocks(view, self.grid, slices):
+            units = self._units(codes)
+            total += units @ units.T
+        return {"products": total[np.triu_indices(p, 1)].astype(np.int64)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """The products of a record's own ranks."""
+        units = self._units(self.grid.codes(view.table.x)).T
+        first, second = np.triu_indices(units.shape[1], 1)
+        return {"products": (units[:, first] * units[:, second]).astype(np.int64)}
+
+    def _units(self, codes: np.ndarray) -> np.ndarray:
+        """Shortened ranks in whole multiples of :data:`RANK_UNIT`, shape (columns, records)."""
+        ranks = np.take_along_axis(self.ranks, codes.astype(np.intp), axis=1)
+        norms = np.zeros(codes.shape[1])
+        for row in ranks:
+            norms += row**2
+        shorter = np.minimum(1, np.sqrt(self.clip / np.maximum(norms, self.clip / 2)))
+        return np.asarray(np.trunc(ranks * (shorter / RANK_UNIT)))
+
+
+@dataclass(frozen=True, eq=False)
+class Masses(_Coded):
+    """How many records reach each leaf of each tree.
+
+    Sensitivity: a record reaches exactly one leaf of each of the T trees: L1 = T and squared L2 = T;
+    replacing a record moves two leaves of each by one: 2T and 2T.
+    """
+
+    basis: Basis
+    kind: ClassVar[str] = "private.masses"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by leaf, tree after tree."""
+        self.basis.check(schema)
+        trees = sum(own.count for own in self.basis.trees)
+        if not trees:
+            raise QueryError("malformed", "there is no tree to count the leaves of")
+        leaves = int(self.basis.widths[self.basis.columns :].sum())
+        sensitivity = Sensitivity(Bound(trees, trees), Bound(2 * trees, 2 * trees))
+        return {"counts": Part(PartType.COUNTS, ("leaf",), (leaves,), sensitivity)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count block by block."""
+        basis = self.basis
+        counts = np.zeros(basis.size, np.int64)
+        for _, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
+            places = basis.cells(codes).places[basis.columns :]
+            counts += np.bincount(places.ravel(), minlength=basis.size)
+        return {"counts": counts[int(basis.starts[basis.columns]) :]}
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient(_Coded):
+    """Sums by bin and leaf (and for linear terms) of the records' residuals under a public model.
+
+    A record adds phi_l r_o to the sum of function l and output o: phi are the basis' functions, r its
+    residuals; each product is cut towards zero to whole units, which makes no norm longer.
+
+    Sensitivity: sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
+    :meth:`.Window.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
+    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A share of 2^-30 more covers rounding in
+    these figures.) Replacing a record moves the sums by twice as much.
+
+    Args:
+        basis: the functions.
+        outcome: how the target is read.
+        window: what residuals are held to.
+        weights: of the functions, shape (functions, outputs).
+        start: score of a record without any function, shape (outputs,).
+    """
+
+    basis: Basis
+    outcome: Outcome
+    window: Window
+    weights: np.ndarray
+    start: np.ndarray
+    kind: ClassVar[str] = "private.gradient"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``sums`` by function and output."""
+        self.outcome.check(schema)
+        self.basis.check(schema)
+        self.window.check(self.outcome)
+        shape = (self.basis.size, self.outcome.classes)
+        for values, wanted in ((self.weights, shape), (self.start, shape[1:])):
+            if values.shape != wanted or values.dtype.kind != "f":
+                raise QueryError("malformed", "every function and output needs a weight")
+            if not (np.abs(values) <= LARGEST).all():
+                raise QueryError("malformed", "weights must be finite and at most 2^20")
+        norm, slack = Fraction(self.window.norm(self.outcome)) / UNIT, 1 + Fraction(1, 2**30)
+        l2_squared = math.ceil(Fraction(self.basis.squares) * norm**2 * slack)
+        outputs = Fraction(math.sqrt(self.outcome.classes))
+        l1 = math.ceil(Fraction(self.basis.absolutes) * outputs * norm * slack)
+        sensitivity = Sensitivity.of(max(l1, math.isqrt(l2_squared) + 1), l2_squared)
+        return {"sums": Part(PartType.SUMS, ("function", "output"), shape, sensitivity, UNIT)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Score, take residuals and add up, block by block."""
+        basis, total = self.basis, np.zeros((self.basis.size, self.outcome.classes))
+        for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
+            cells = basis.cells(codes)
+            rest = self._residuals(cells, view.table.target[chosen])
+            total += basis.sums(cells, rest, float(UNIT))
+        return {"sums": total.astype(np.int64)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's functions times its residuals."""
+        cells = self.basis.cells(self.basis.grid.codes(view.table.x))
+        rest = self._residuals(cells, view.table.target)
+        return {"sums": self.basis.each(cells, rest, float(UNIT)).astype(np.int64)}
+
+    def _residuals(self, cells: Cells, y: np.ndarray) -> np.ndarray:
+        scores = self.start + self.basis.scores(cells, self.weights)
+        targets = self.outcome.targets(y)
+        return self.window.residuals(targets, self.outcome.predictions(scores))

@@ -1,0 +1,308 @@
+"""What all rule searches share: parameters, policies, the rules they end with, and how those score."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from privfed.errors import InputError, NobodyAnswered
+from privfed.exact import Number, exact
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import Planned
+from privfed.learners.cohort import CohortLearner
+from privfed.learners.parameters import Constraints, Exact, Names, Real, Whole
+from privfed.learners.rule_search.asking import Asking, Found, Step
+from privfed.learners.rule_search.level_search import MOST
+from privfed.learners.rule_search.parameters import ask_parameters
+from privfed.learners.rule_search.population_rules import (
+    PopulationRules,
+    WeightedRule,
+    coverage,
+    told,
+)
+from privfed.learners.rule_search.queries import Asked, Parameters
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.stl.formula import show
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.parser import parse
+from privfed.learners.stl.rule_file import read_rules, rule_files
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.part import Unit
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+#: Most cells of one answer of a cohort: a bit for each individual and template.
+CELLS = 2_000_000_000
+SHARED: Constraints = {
+    "epsilon": [Exact(above=0)],
+    "threshold": [Real(above=0, at_most=1)],
+    "parameter_epsilon": [Exact(at_least=0)],
+    "percent": [Real(at_least=0, at_most=100)],
+    "operators": [Names()],
+    "most_operators": [Whole(at_least=1)],
+    "horizon": [Whole(at_least=1)],
+    "people": [Whole(at_least=1), None],
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
+    """Finds the rules that a share of the individuals hold (DP-RuL).
+
+    Args:
+        epsilon: what an individual (or, where the unit is a rule, a rule) spends on structures.
+        threshold: nu, the share of individuals that makes a rule valid.
+        parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
+            their public ranges.
+        percent: percentile of the individuals' parameters that the population's rule takes.
+        operators: operators of the grammar.
+        most_operators: most operators of a rule.
+        horizon: largest step of an interval.
+        people: individuals behind each client; none asks the federation.
+    """
+
+    epsilon: Number = "10"
+    threshold: float = 0.01
+    parameter_epsilon: Number = 0
+    percent: float = 50.0
+    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
+    most_operators: int = 4
+    horizon: int = 10
+    people: int | None = None
+
+    _parameter_constraints: ClassVar[Constraints] = SHARED
+
+    # --- what each search says -----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def unit(self) -> Unit:
+        """What epsilon protects: a single rule, or all of an individual's."""
+
+    @abstractmethod
+    def search(self, asking: Asking) -> list[Found]:
+        """Find structures.
+
+        Raises:
+            InputError: an epsilon that is too small for any question.
+        """
+
+    @abstractmethod
+    def spends(self) -> list[tuple[int, Fraction]]:
+        """How often an individual is asked for structures, and at which epsilon."""
+
+    @property
+    @abstractmethod
+    def decides(self) -> bool:
+        """Whether the search itself decides how often it asks, within its epsilon."""
+
+    @abstractmethod
+    def question(self, who: Asked, grammar: Grammar) -> Query:
+        """A question for structures, about the first template."""
+
+    @abstractmethod
+    def outlook(self, schema: Schema, people: int) -> str:
+        """What it would take to count on finding rules, in one line; of public numbers alone.
+
+        Args:
+            schema: the public variables.
+            people: how many individuals there are.
+
+        Returns:
+            the line; empty where there is enough, and where that is not known.
+        """
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Search, then ask for parameters if there is a budget for them.
+
+        Sets ``found_`` (structures), ``steps_`` (the questions), ``rules_``, ``grammar_``.
+
+        Raises:
+            InputError: a parameter that makes no sense, or an epsilon that is too small for any
+                question (the message says what the least would be).
+        """
+        self._start(federation)
+        grammar = self.grammar(federation.schema)
+        asking = Asking(federation, grammar, self._people(federation) * len(federation.clients))
+        self.grammar_ = grammar
+        self.found_ = self.search(asking)
+        self.steps_ = asking.steps
+        parameters = self._parameters(asking, self.found_)
+        rules = (
+            WeightedRule(grammar.formula(found.structure, values), found.share, found.deviation)
+            for found, values in zip(self.found_, parameters, strict=True)
+        )
+        self.rules_ = PopulationRules(tuple(rules), grammar.names)
+        return self
+
+    def check(self, schema: Schema) -> None:
+        """Hold the parameters to what makes sense, and the schema to a grammar."""
+        super().check(schema)
+        self.grammar(schema)
+
+    def grammar(self, schema: Schema) -> Grammar:
+        """Which rules there can be over a schema's variables."""
+        return Grammar.of(schema, self.operators, self.most_operators, self.horizon)
+
+    def _people(self, federation: Disclosure) -> int:
+        people = self.people or getattr(federation, "people", None)
+        if not people or people < 1:
+            raise InputError("say how many individuals stand behind each client: people=...")
+        return int(people)
+
+    @property
+    def _total(self) -> Fraction:
+        return exact(self.epsilon, "epsilon")
+
+    @property
+    def _answer(self) -> Fraction:
+        """Epsilon of an individual's only answer."""
+        return min(self._total, Fraction(MOST))
+
+    def _parameters(self, asking: Asking, found: Sequence[Found]) -> list[list[float]]:
+        """Each structure's parameters, or the middle of their ranges where nobody answered."""
+        ranges = [asking.grammar.ranges(one.structure) for one in found]
+        spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
+        if found and spend > 0:
+            try:
+                return ask_parameters(asking, found, spend, self.percent)
+            except NobodyAnswered:
+                pass
+        return [[(low + high) / 2 for low, high in one] for one in ranges]
+
+    # --- the fitted rules ----------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Whether a trajectory is of the positive class."""
+        check_is_fitted(self)
+        return np.array([False, True])
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """Whether the rules' weighted vote is for the positive class.
+
+        Args:
+            x: trajectories, shape (samples, steps, variables in the schema's order).
+            client: see the base.
+        """
+        return self.decision_function(x, client=client) >= 0
+
+    def decision_function(
+        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+    ) -> np.ndarray:
+        """Weighted share of the rules that hold, less what it takes, shape (samples,)."""
+        rules, places = self.rules_, [self.schema_.names.index(n) for n in self.grammar_.names]
+        self._check_client(client)
+        array = np.asarray(x, dtype=float)
+        if array.ndim != 3 or array.shape[2] != len(places):
+            raise InputError(
+                "x must hold trajectories, shape (samples, steps, variables), the variables "
+                f"{', '.join(self.schema_.names)}"
+            )
+        return rules.votes(array[..., places]) - rules.cut
+
+    def readable(self) -> dict[str, Any]:
+        """The rules as text with their estimated shares."""
+        return self.rules_.to_dict()
+
+    def state(self) -> dict[str, Any]:
+        """See the base: the rules and structures with their figures, and the questions."""
+        return {
+            "rules": [[show(one.rule), one.share, one.deviation] for one in self.rules_.rules],
+            "found": [[list(one.structure), one.share, one.deviation] for one in self.found_],
+            "steps": [list(astuple(step)) for step in self.steps_],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See the base."""
+        self.grammar_ = self.grammar(self.schema_)
+        self.found_ = [Found(tuple(structure), *rest) for structure, *rest in state["found"]]
+        self.steps_ = [Step(*step) for step in state["steps"]]
+        rules = tuple(WeightedRule(parse(text), *rest) for text, *rest in state["rules"])
+        for one in rules:
+            self.grammar_.structure(one.rule)
+        self.rules_ = PopulationRules(rules, self.grammar_.names)
+
+    # --- a cohort in a study -------------------------------------------------------------------
+
+    def read(self, folder: Path, schema: Schema) -> RuleBook:
+        """Everybody's rules, one file for each individual; see the base."""
+        self.check(schema)
+        grammar = self.grammar(schema)
+        rules = {path.stem: read_rules(path, grammar) for path in rule_files(folder)}
+        return RuleBook.of(rules, grammar)
+
+    def held(self, records: RuleBook) -> int:
+        """How many rules all individuals hold together."""
+        return records.rules
+
+    def assess(self, records: RuleBook) -> dict[str, Any]:
+        """How many of the valid rules were found, how many found ones are valid, and what lacks."""
+        valid = records.valid(self.threshold * records.people)
+        found = {one.structure for one in self.found_}
+        covered, precise = coverage(found, valid)
+        hint = self.outlook(self.schema_, records.people) if covered == 0 else ""
+        return {
+            **({"hint": hint} if hint else {}),
+            "measure": "coverage of the valid rules",
+            "better": "higher",
+            "value": covered,
+            "told": told(found, valid),
+            "baseline": 0.0,
+            "scores": {"precision": precise, "valid rules": len(valid), "found rules": len(found)},
+        }
+
+    # --- what it costs -------------------------------------------------------------------------
+
+    def published(self) -> Policy:
+        """The paper's protocol: randomized response and Laplace, spending counted, no ceiling."""
+        self.check_parameters()
+        return Policy(self._guards(self._total), name="published")
+
+    def private(
+        self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
+    ) -> Policy:
+        """A ceiling for each unit of the search.
+
+        Args:
+            epsilon: the ceiling, parameters included.
+            delta: unused; all losses are pure.
+            schema: not needed.
+        """
+        self.check_parameters()
+        total = exact(epsilon, "epsilon")
+        return Policy(
+            self._guards(total), unit=self.unit, budget=Budget(total), name="private", cells=CELLS
+        )
+
+    def _guards(self, most: Fraction) -> dict[str, tuple[Guard, ...]]:
+        bits = (Guard.of("randomized_response", spend=most, cap=most),)
+        values = (Guard.of("laplace", spend=most, cap=most),)
+        kinds = [query.kind for query in self.queries]
+        return {kind: values if kind == Parameters.kind else bits for kind in kinds}
+
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """Every question at what it spends; where the search decides, what all spend together."""
+        self.check_parameters()
+        grammar, who = self.grammar(schema), Asked.everybody(self.people or 1)
+        bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)
+        planned = [
+            Planned(bits, times, each, self.decides) for times, each in self.spends() if each
+        ]
+        if spend > 0:
+            atom = (1,)
+            query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
+            planned.append(Planned(query, 1, spend))
+        return planned

@@ -1,0 +1,99 @@
+"""The private way: the shared engine's model, written as rules and linear terms."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from privfed.learners.private import PrivateModel
+from privfed.learners.private.basis import Trees
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.rules import Terms
+
+
+def as_rules(fitted: PrivateModel) -> RuleEnsemble:
+    """Write a fitted model with one score as a rule ensemble.
+
+    A column's bin and a tree's leaf are rules; a leaf that no record can reach is none, and a rule
+    that several trees have is one. Where the linear term is a rank, which is no straight line, its
+    steps join the column's bins. Supports and deviations are those of the made-up records: what was
+    released already tells them, and they cost nothing.
+    """
+    basis, columns = fitted.basis, fitted.basis.columns
+    cutoffs = cutoffs_of(fitted)
+    steps, told = _steps(fitted)
+    leaves = [_leaves(own, cutoffs.sizes) for own in basis.trees]
+    boxes = np.concatenate([steps, *leaves]).astype(np.uint8)
+    first = basis.size - sum(own.count * own.leaves for own in basis.trees)
+    effects = fitted.effects[:, 0]
+    told = np.concatenate([told, np.column_stack([effects, fitted.means])[first:]])
+    whole = (boxes[..., 0] == 0) & (boxes[..., 1] >= cutoffs.sizes)
+    start = float(fitted.start[0]) + float(told[whole.all(axis=1), 0].sum())
+    real = (boxes[..., 0] < boxes[..., 1]).all(axis=1) & ~whole.all(axis=1)
+    unique, weights, supports = _merged(boxes[real], told[real])
+    linear = () if fitted.ranked else tuple(np.flatnonzero(effects[:columns]).tolist())
+    weights = np.concatenate([[start], weights, effects[list(linear)]])
+    if fitted.outcome.kind == "number":  # scaled to [-1/2, 1/2] there, to [-1, 1] here
+        weights = 2 * weights
+    deviations = np.sqrt(np.maximum(supports * (1 - supports), 0))
+    return RuleEnsemble(
+        fitted.schema,
+        Terms(cutoffs, unique, linear),
+        weights,
+        supports,
+        np.concatenate([deviations, fitted.deviations[list(linear)]]),
+    )
+
+
+def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
+    """The shared cut-offs; linear terms rise from -1 to 1 between their limits."""
+    lower, upper = fitted.limits.T
+    return Cutoffs(fitted.basis.grid.cuts, lower, upper, 0.2 * (upper - lower))
+
+
+def _steps(fitted: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes of the columns' codes, those of equal effect joined; their effects and supports.
+
+    Returns:
+        boxes, shape (steps, columns, 2), and (effect, support) by step.
+    """
+    basis, sizes = fitted.basis, fitted.basis.grid.sizes
+    effects, boxes, told = fitted.effects[:, 0], [], []
+    for j, size in enumerate(sizes):
+        places = basis.starts[j] + basis.bins[j, :size].astype(int)
+        heights = effects[places]
+        if fitted.ranked:
+            heights = heights + effects[j] * basis.values[j, :size]
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(heights)) + 1, [size]])
+        for low, high in pairwise(edges.tolist()):
+            box = np.column_stack([np.zeros_like(sizes), sizes])
+            box[j] = (low, high)
+            boxes.append(box)
+            told.append((heights[low], fitted.shares[j, low:high].sum()))
+    return np.array(boxes), np.array(told)
+
+
+def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
+    """Boxes of all leaves, tree after tree; one that no record reaches is empty."""
+    depth = trees.features.shape[1]
+    boxes = np.empty((trees.count, trees.leaves, len(sizes), 2), np.int64)
+    boxes[..., 0], boxes[..., 1] = 0, sizes
+    for tree in range(trees.count):
+        for level in range(depth):
+            feature, cut = int(trees.features[tree, level]), int(trees.cuts[tree, level])
+            right = (np.arange(trees.leaves) >> level & 1).astype(bool)
+            own = boxes[tree, :, feature]
+            own[right, 0] = np.maximum(own[right, 0], cut)
+            own[~right, 1] = np.minimum(own[~right, 1], cut)
+    return boxes.reshape(-1, len(sizes), 2)
+
+
+def _merged(boxes: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Equal boxes become one rule: weights add up, supports are alike."""
+    flat, first, inverse = np.unique(
+        boxes.reshape(len(boxes), -1), axis=0, return_index=True, return_inverse=True
+    )
+    weights = np.bincount(inverse.ravel(), told[:, 0], minlength=len(flat))
+    return flat.reshape(-1, *boxes.shape[1:]), weights, told[first, 1]

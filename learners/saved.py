@@ -1,0 +1,89 @@
+"""Models on disk: one JSON file each, without pickles, made again by the learner that it names.
+
+The name becomes a class through the installed plugins and through nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privfed import plugins
+from privfed.errors import InputError
+from privfed.learners.base import FederatedLearner
+from privfed.tables.toml_file import naming
+
+#: Largest file that is read, in bytes.
+LARGEST = 2**30
+#: A list without lists or tables in it, over several lines; no text in JSON holds a line break.
+_ROW = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
+_BREAK = re.compile(r"\n\s*")
+
+
+def save(model: FederatedLearner, path: str | Path) -> None:
+    """Write a fitted model as JSON; :func:`load` makes it again.
+
+    Raises:
+        NotFittedError: it has learnt nothing yet.
+        InputError: its state is no plain data.
+    """
+    data = model.to_dict()
+    try:
+        text = json.dumps(data, indent=2, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        name = type(model).__name__
+        raise InputError(f"readable() of {name} gives no plain data: {error}") from None
+    rows = _ROW.sub(lambda row: f"[{_BREAK.sub(' ', row[1])}]", text)
+    Path(path).write_text(rows + "\n", encoding="utf-8")
+
+
+def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> FederatedLearner:
+    """Read a model that :func:`save` or a study wrote; it predicts the same to the bit.
+
+    Args:
+        path: the JSON file.
+        learner: its class, where that is not installed as a plugin.
+
+    Raises:
+        InputError: no such file, no model in it, or a damaged one.
+        PluginError: the learner that it names is not installed.
+    """
+    try:
+        if Path(path).stat().st_size > LARGEST:
+            raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"model file {path}: {type(error).__name__}; give a model.json of a study, or what "
+            "privfed.learners.save wrote"
+        ) from None
+    with naming(f"model file {path}"):
+        return from_dict(data) if learner is None else learner.from_dict(data)
+
+
+def from_dict(data: Mapping[str, Any]) -> FederatedLearner:
+    """Make a fitted model of any installed learner from what its ``to_dict`` gave."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("learner"), str):
+        raise InputError("no model: it names no learner")
+    return _class(data["learner"]).from_dict(data)
+
+
+def settings(learner: FederatedLearner) -> dict[str, Any]:
+    """Which learner with which parameters, as plain data; :func:`built` builds it again."""
+    return {"learner": type(learner).__name__, "parameters": learner.saved_parameters()}
+
+
+def built(data: Mapping[str, Any]) -> FederatedLearner:
+    """Build the unfitted learner that :func:`settings` described."""
+    learner = _class(data["learner"])
+    return learner(**learner.restored_parameters(data["parameters"]))
+
+
+def _class(name: str) -> type[FederatedLearner]:
+    found = plugins.load("learners", name)
+    if not (isinstance(found, type) and issubclass(found, FederatedLearner)):
+        raise InputError(f"the plugin {name!r} is no learner")
+    return found

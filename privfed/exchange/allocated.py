@@ -1,0 +1,91 @@
+"""Asking for amounts that allocators propose: adaptive budgets for any learner.
+
+It stands on the asking side, and sees what a learner sees: releases. What it proposes is no charge;
+every owner's policy caps it, and every ledger checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from fractions import Fraction
+from typing import Protocol
+
+from privfed.errors import BudgetError, NobodyAnswered
+from privfed.exchange.answers import Place, places
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.messages import Release, Reply
+from privfed.questions.query import Query
+
+
+class Proposes(Protocol):
+    """What is needed of an allocator (see :mod:`privfed.accountants.adaptive`)."""
+
+    def next(self, past: Sequence[Release] = ()) -> Fraction:
+        """Propose an amount for the next round, from what has left so far."""
+
+
+class AllocatedDisclosure(Disclosure):
+    """A federation that is asked under allocators, one for each kind of query.
+
+    Several questions of one kind to one client in one round share its amount equally; where clients
+    are asked unequally many, by the most that any of them is asked. A kind without an allocator, and
+    a question for which the learner proposes an amount itself, goes out as it is.
+
+    Args:
+        inner: the federation.
+        allocators: by kind of query.
+
+    Raises:
+        NobodyAnswered: by :meth:`ask`, an allocator has proposed its whole total; nobody was asked.
+    """
+
+    def __init__(self, inner: Disclosure, allocators: Mapping[str, Proposes]) -> None:
+        self.clients, self.schema = inner.clients, inner.schema
+        self._inner, self._allocators = inner, dict(allocators)
+        self._past: list[Release] = []
+
+    def _ask(
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        shared = {kind: of_kind(questions, kind) for kind in kinds_of(questions)}
+        amounts = {
+            kind: self._amount(kind, max(map(len, own.values()))) if spend is None else spend
+            for kind, own in shared.items()
+        }
+        said: dict[str, dict[Place, Reply]] = {client: {} for client in questions}
+        for kind, own in shared.items():
+            for client, replies in self._inner._ask(own, amounts[kind]).items():
+                said[client] |= dict(zip(places(own[client]), replies, strict=True))
+        found = {client: [said[client][p] for p in places(q)] for client, q in questions.items()}
+        self._past += [r for each in found.values() for r in each if isinstance(r, Release)]
+        return found
+
+    def _offers(
+        self, query: Query, clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[str]:
+        if spend is None and query.kind in self._allocators:
+            try:
+                spend = deepcopy(self._allocators[query.kind]).next(tuple(self._past))
+            except BudgetError:
+                return ()
+        return self._inner.offers(query, clients, spend=spend)
+
+    def _amount(self, kind: str, questions: int) -> Fraction | None:
+        if kind not in self._allocators:
+            return None
+        try:
+            return self._allocators[kind].next(tuple(self._past)) / questions
+        except BudgetError as error:
+            raise NobodyAnswered(f"{kind}: {error}") from None
+
+
+def kinds_of(questions: Mapping[str, Sequence[Query]]) -> dict[str, None]:
+    """The kinds that are asked, in the order of first appearance."""
+    return dict.fromkeys(query.kind for queries in questions.values() for query in queries)
+
+
+def of_kind(questions: Mapping[str, Sequence[Query]], kind: str) -> dict[str, list[Query]]:
+    """Each client's questions of one kind; clients that are asked none are left out."""
+    own = {client: [q for q in asked if q.kind == kind] for client, asked in questions.items()}
+    return {client: asked for client, asked in own.items() if asked}

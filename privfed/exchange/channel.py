@@ -1,0 +1,218 @@
+"""Asking clients over byte channels: ids, retries with a deadline, and published heads.
+
+A channel carries one encoded request to one client and brings its encoded reply back: a function
+call in one process, a socket or an engine's message elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from threading import Thread
+from time import monotonic
+
+import tenacity
+
+from privfed.errors import LedgerError, PrivfedError, WireError
+from privfed.exchange.answers import distinct, places
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.heads import HeadBook
+from privfed.exchange.messages import (
+    Absent,
+    Envelope,
+    Head,
+    Inquiry,
+    Offer,
+    Refusal,
+    Reply,
+    Request,
+)
+from privfed.exchange.signing import Identity
+from privfed.questions import wire
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+#: Carries one encoded request to a client and gives the encoded envelope.
+Channel = Callable[[bytes], bytes]
+
+
+#: What a client's envelope held, and the envelope itself with head and signature.
+Opened = tuple[Reply | Offer, Envelope]
+
+
+class ChannelError(PrivfedError):
+    """The client could not be reached this time; the same request may be sent again."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to go on asking a client that cannot be reached.
+
+    Args:
+        deadline: seconds after which it counts as absent.
+        first: seconds before the second try; doubled for each further one.
+        longest: most seconds between two tries.
+    """
+
+    deadline: float = 30.0
+    first: float = 0.05
+    longest: float = 5.0
+
+    def ask(self, channel: Channel, data: bytes) -> Opened | None:
+        """Send until a reply comes or the deadline is over; the same bytes each time.
+
+        A reply that cannot be read is no reply: the client sends its stored bytes again.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(
+                (ChannelError, WireError, OSError, TimeoutError)
+            ),
+            wait=tenacity.wait_exponential(self.first, self.longest)
+            + tenacity.wait_random(0, self.first),
+            stop=tenacity.stop_after_delay(self.deadline),
+        )
+        try:
+            return retrying(_exchange, channel, data)
+        except tenacity.RetryError:
+            return None
+
+
+def _exchange(channel: Channel, data: bytes) -> Opened:
+    envelope = wire.decode(channel(data), Envelope)
+    return envelope.open(), envelope
+
+
+class ChannelDisclosure(Disclosure):
+    """A federation reached over channels.
+
+    Args:
+        schema: the public data dictionary.
+        channels: how to reach each client.
+        principal: who asks; a gate keeps request ids apart by it.
+        patience: how long to go on asking.
+        keys: whose signature each client's replies must bear; an unsigned one is then refused.
+        parallel: whether to ask the clients at the same time, each in a thread of its own; one that
+            is merely slow then counts as absent when the deadline is over, without holding up the
+            others. In turn, a call that hangs is waited for.
+        heads: what was seen of each client's ledger in earlier runs, and will be in this one: a
+            ledger that does not pass through it answers nothing.
+
+    Raises:
+        LedgerError: by :meth:`ask`, a client's published head went back, contradicts an earlier
+            one, or a reply is not signed: its ledger was rewritten, or somebody else answers.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        channels: Mapping[str, Channel],
+        *,
+        principal: str = "server",
+        patience: Patience | None = None,
+        keys: Mapping[str, Identity] | None = None,
+        parallel: bool = False,
+        heads: HeadBook | None = None,
+    ) -> None:
+        self.schema = schema
+        self.clients = tuple(channels)
+        self.principal = principal
+        #: The last published head of each client's ledger.
+        self.heads = HeadBook() if heads is None else heads
+        self._earlier = {client: str(head) for client, head in self.heads.items()}
+        self._channels = dict(channels)
+        self._patience = patience or Patience()
+        self._session = secrets.token_hex(8)
+        self._keys, self._parallel = dict(keys or {}), parallel
+        self._asked = self._round = 0
+
+    def _ask(
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        requests = {place: self._request(q, spend) for place, q in distinct(questions).items()}
+        self._round += 1
+        encoded = {place: wire.encode(request) for place, request in requests.items()}
+        asked = {client: places(queries) for client, queries in questions.items()}
+        sent = {
+            client: [self._reminding(client, requests[p]) or encoded[p] for p in own]
+            for client, own in asked.items()
+        }
+        return {
+            client: [
+                self._accept(client, requests[place].id, opened)
+                for place, opened in zip(asked[client], brought, strict=True)
+            ]
+            for client, brought in self._reach(sent).items()
+        }
+
+    def _offers(
+        self, query: Query, clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[str]:
+        inquiry = wire.encode(Inquiry(self._request(query, spend)))
+        said = self._reach({client: [inquiry] for client in clients})
+        return [client for client, (opened,) in said.items() if _offered(opened)]
+
+    def _request(self, query: Query, spend: Fraction | None) -> Request:
+        """A question of the round to come, under an id of its own."""
+        self._asked += 1
+        where = f"{self._session}-{self._round + 1}"
+        return Request.of(f"{self._session}-{self._asked:06d}", query, self.principal, spend, where)
+
+    def _reminding(self, client: str, request: Request) -> bytes:
+        """The request with the head that an earlier run saw; none once this run saw a later one."""
+        seen = self._earlier.get(client, "")
+        return wire.encode(replace(request, seen=seen)) if seen else b""
+
+    def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
+        """Send each client its messages, at once or in turn; none where no reply came."""
+        if self._parallel:
+            return self._at_once(sent)
+        return {client: self._send(client, data) for client, data in sent.items()}
+
+    def _send(self, client: str, encoded: Sequence[bytes]) -> list[Opened | None]:
+        return [self._patience.ask(self._channels[client], data) for data in encoded]
+
+    def _at_once(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
+        """Ask every client in its own thread; whoever is late has not answered."""
+        done: dict[str, list[Opened | None]] = {}
+
+        def ask(client: str) -> None:
+            done[client] = self._send(client, sent[client])
+
+        threads = [Thread(target=ask, args=(client,), daemon=True) for client in sent]
+        for thread in threads:
+            thread.start()
+        latest = monotonic() + self._patience.deadline * max(map(len, sent.values()), default=0)
+        for thread in threads:
+            thread.join(max(0.0, latest - monotonic()))
+        return {client: done.get(client, [None] * len(data)) for client, data in sent.items()}
+
+    def _accept(self, client: str, request: str, opened: Opened | None) -> Reply:
+        if opened is None:
+            return Absent(client, request)
+        reply, envelope = opened
+        if isinstance(reply, Offer) or reply.request not in (request, ""):
+            return Absent(client, request)
+        if client in self._keys and not isinstance(reply, Refusal):
+            self._keys[client].check(envelope)
+        if envelope.head is not None:
+            self._check(client, envelope.head)
+        return reply
+
+    def _check(self, client: str, head: Head) -> None:
+        """A client's ledger only grows, and every question is asked and answered in turn."""
+        last = self.heads.get(client)
+        if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
+            raise LedgerError(
+                f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
+                "ask its owner to verify it against both"
+            )
+        if head != last:
+            self.heads[client] = head
+            self._earlier.pop(client, None)
+
+
+def _offered(opened: Opened | None) -> bool:
+    reply = None if opened is None else opened[0]
+    return isinstance(reply, Offer) and reply.refused is None

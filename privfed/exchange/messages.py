@@ -1,0 +1,283 @@
+"""What goes over the wire: requests, replies, and the envelope that seals one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError, WireError
+from privfed.privacy.mechanism import Noised
+from privfed.questions import wire
+from privfed.questions.part import PartType
+from privfed.questions.query import Query
+
+
+class Reason(StrEnum):
+    """Why a gate refused. The set is closed, and each depends on public state alone."""
+
+    UNREADABLE = "unreadable"
+    UNKNOWN_KIND = "unknown-kind"
+    MALFORMED = "malformed"
+    FALSE_PARTITION = "false-partition"
+    OVERSIZED = "oversized"
+    UNSUPPORTED = "unsupported"
+    TIMES = "times"
+    BUDGET = "budget"
+    UNSOUND = "unsound-cost"
+    FAULTY = "faulty"
+    SUPERSEDED = "policy-superseded"
+    MISMATCH = "mismatch"
+    INTERRUPTED = "interrupted"
+    REWRITTEN = "rewritten"
+    LEDGER = "ledger"
+
+
+#: What each refusal says; constant texts.
+EXPLANATIONS: Mapping[Reason, str] = {
+    Reason.UNREADABLE: "the bytes are no request",
+    Reason.UNKNOWN_KIND: "the owner's policy does not name this kind of query",
+    Reason.MALFORMED: "the query's values do not fit its kind or the schema",
+    Reason.FALSE_PARTITION: "cells that were declared disjoint overlap",
+    Reason.OVERSIZED: "the answer would have more cells than the policy allows",
+    Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
+    Reason.TIMES: "this kind of query has been answered as often as the policy allows",
+    Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
+    Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
+    Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
+    Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
+    Reason.MISMATCH: "the request's id was used for another query",
+    Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
+    Reason.REWRITTEN: "the ledger does not pass through the head that the asking side saw before: it "
+    "was put back from a copy, or rewritten",
+    Reason.LEDGER: "the ledger cannot be written",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question under an id; sent again unchanged, it gets the same bytes.
+
+    Args:
+        id: chosen by the asking side, unique for each new question.
+        kind: the kind of query.
+        fields: the query's public values, encoded.
+        principal: who asks.
+        spend: what the asking side proposes to spend; the owner's policy caps it. It is no part of
+            the query's digest.
+        round: names the round in which it is asked, for the owner's books; no part of the digest.
+        seen: the last head that the asking side saw of this ledger in an earlier run, or empty; a
+            ledger that does not pass through it answers nothing. No part of the digest.
+    """
+
+    id: str
+    kind: str
+    fields: bytes
+    principal: str = "server"
+    spend: Fraction | None = None
+    round: str = ""
+    seen: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        id: str,
+        query: Query,
+        principal: str = "server",
+        spend: Fraction | None = None,
+        round: str = "",
+    ) -> Request:
+        """Wrap a query."""
+        return cls(id, query.kind, query.fields, principal, spend, round)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the kind and the query's values; equal to the query's own digest."""
+        return wire.digest(wire.encode({"kind": self.kind, "fields": self.fields}))
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedPart:
+    """One named array as it left: integers on a grid, or floats.
+
+    Args:
+        type: what the numbers are.
+        axes: names of the axes.
+        units: whole grid units (int64, or bool for bits), or floats for values.
+        mask: which cells are suppressed, or none.
+        grid: value of one unit.
+        mechanism: what protected it.
+        noise: the law of the noise on each cell; none where nothing was added.
+    """
+
+    type: PartType
+    axes: tuple[str, ...]
+    units: np.ndarray
+    mask: np.ndarray | None = None
+    grid: Fraction = Fraction(1)
+    mechanism: str = ""
+    noise: Noised | None = None
+
+    @property
+    def values(self) -> np.ma.MaskedArray:
+        """The released values, suppressed cells masked."""
+        units = self.units
+        plain = units if units.dtype == bool or self.grid == 1 else units * float(self.grid)
+        mask = np.zeros(units.shape, bool) if self.mask is None else self.mask
+        return np.ma.MaskedArray(plain, mask=mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What a client disclosed in answer to one request: released and charged."""
+
+    client: str
+    request: str
+    kind: str
+    query: str
+    parts: dict[str, ReleasedPart]
+    secure: bool = True
+
+    def __contains__(self, part: str) -> bool:
+        return part in self.parts
+
+    def __getitem__(self, part: str) -> np.ma.MaskedArray:
+        """The values of a part, suppressed cells masked."""
+        return self.parts[part].values
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Nothing was read and nothing charged, and why."""
+
+    client: str
+    request: str
+    reason: Reason
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return EXPLANATIONS[self.reason]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Charged, and nothing came of it; the text is constant."""
+
+    client: str
+    request: str
+    text: str = "the client could not evaluate the query"
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No reply in time."""
+
+    client: str
+    request: str
+
+
+Reply = Release | Refusal | Failure | Absent
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """Would this be answered now? Nothing is read, charged or recorded.
+
+    Args:
+        about: the question that would be asked.
+    """
+
+    about: Request
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a client says to an inquiry: public state alone, as in every refusal.
+
+    Args:
+        client: who says so.
+        request: the id of the question that would be asked.
+        refused: why it would be refused now; none where it would be answered.
+    """
+
+    client: str
+    request: str
+    refused: Reason | None = None
+
+
+_SEALED: Mapping[str, type[Any]] = {
+    "release": Release,
+    "refusal": Refusal,
+    "failure": Failure,
+    "offer": Offer,
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of a ledger's chain after an entry: its number and its hash.
+
+    Written ``seq:hash``; two heads are equal where these are, signed or not.
+
+    Args:
+        seq: number of the entry.
+        hash: its hash, 64 hexadecimal digits.
+        signature: of the data owner's key over both, hexadecimal, or empty.
+    """
+
+    seq: int
+    hash: str
+    signature: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """Read ``seq:hash``, or ``seq:hash:signature``.
+
+        Raises:
+            InputError: the text is no head.
+        """
+        number, _, rest = text.strip().partition(":")
+        digest, _, signature = rest.partition(":")
+        if not (
+            number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
+        ):
+            raise InputError(f"{text!r} is no head; write seq:hash as it was published")
+        return cls(int(number), digest, signature)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A reply's bytes with the ledger head that covers them.
+
+    Args:
+        status: what kind of reply it is.
+        body: the reply, encoded.
+        head: the end of the owner's ledger after it.
+        signature: of the owner's key over all this, hexadecimal, or empty.
+    """
+
+    status: str
+    body: bytes
+    head: Head | None = None
+    signature: str = ""
+
+    @classmethod
+    def seal(cls, reply: Reply | Offer, head: Head | None = None) -> Envelope:
+        """Wrap a reply."""
+        return cls(type(reply).__name__.lower(), wire.encode(reply), head)
+
+    def open(self) -> Reply | Offer:
+        """Read what is inside; an unknown status is a WireError."""
+        if self.status not in _SEALED:
+            raise WireError("not a reply: unknown status")
+        inside: Reply | Offer = wire.decode(self.body, _SEALED[self.status])
+        return inside

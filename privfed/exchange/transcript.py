@@ -1,0 +1,76 @@
+"""What left, in order: all that an attack may read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from privfed.exchange.messages import Release
+from privfed.questions import wire
+
+#: Most characters of what is printed of an object; most names that it lists.
+WIDTH, NAMED = 100, 5
+
+
+def in_one_line(told: str) -> str:
+    """A text as one line of at most :data:`WIDTH` characters."""
+    line = " ".join(told.split())
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]}...)"
+
+
+def several(names: Sequence[str], what: str) -> str:
+    """How many there are of a thing, and what the first are called."""
+    first = ", ".join(names[:NAMED])
+    rest = ", ..." if len(names) > NAMED else ""
+    return f"{len(names)} {what}{'s' * (len(names) != 1)}{': ' * bool(names)}{first}{rest}"
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosed:
+    """One line of a transcript: the question's public values and what was released."""
+
+    client: str
+    kind: str
+    fields: bytes
+    release: Release
+
+    def __repr__(self) -> str:
+        parts = ", ".join(self.release.parts) or "nothing"
+        return in_one_line(f"Disclosed({self.client} to {self.kind}: {parts})")
+
+    @property
+    def query(self) -> Mapping[str, Any]:
+        """The query's public values as plain data; arrays stay arrays."""
+        plain: Mapping[str, Any] = wire.decode_plain(self.fields)
+        return plain
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """What left, in order: all that an attack may read."""
+
+    entries: tuple[Disclosed, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        kinds = Counter(entry.kind for entry in self.entries)
+        asked = ", ".join(f"{times} {kind}" for kind, times in kinds.items()) or "nothing"
+        return in_one_line(f"Transcript({several(self.clients, 'client')}; {asked})")
+
+    def __iter__(self) -> Iterator[Disclosed]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def of(self, kind: str | None = None, client: str | None = None) -> Transcript:
+        """The entries of one kind, of one client, or both."""
+        return Transcript(
+            tuple(e for e in self.entries if kind in (None, e.kind) and client in (None, e.client))
+        )
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The clients that released something, in order of first release."""
+        return tuple(dict.fromkeys(entry.client for entry in self.entries))

@@ -1,0 +1,80 @@
+"""A federation without gates: exact answers, no policy, no accountant, no ledger.
+
+For baselines (pooled and local learning) and for measuring what the gates cost. Nothing protects
+anybody here; it is no way to run a federation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.messages import Release, ReleasedPart, Reply
+from privfed.questions.query import LocalEffect, LocalView, Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+
+
+class UngatedDisclosure(Disclosure):
+    """Evaluates queries on records directly.
+
+    Args:
+        records: each client's records, by name.
+    """
+
+    def __init__(self, records: Mapping[str, Records]) -> None:
+        self.clients = tuple(records)
+        self.schema = next(iter(records.values())).schema
+        #: What local effects keep with each client.
+        self.shelves: dict[str, dict[str, Any]] = {name: {} for name in records}
+        self._views = {name: View(own, self.schema, name.encode()) for name, own in records.items()}
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, schema: Schema, client: str | None = None
+    ) -> UngatedDisclosure:
+        """Split a table by its column of clients; none pools all records in one client."""
+        if client is None:
+            return cls({"pooled": Records.from_frame(frame, schema)})
+        groups = frame.groupby(frame[client].astype(str), sort=False)
+        return cls({str(name): Records.from_frame(part, schema) for name, part in groups})
+
+    def _ask(
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        return {
+            client: [self._reply(client, query) for query in queries]
+            for client, queries in questions.items()
+        }
+
+    def _offers(
+        self, query: Query, clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[str]:
+        return clients
+
+    def _reply(self, client: str, query: Query) -> Reply:
+        if isinstance(query, LocalEffect):
+            own = self._views[client]
+            query.take_effect(
+                LocalView(own.records, own.schema, own.secret, shelf=self.shelves[client])
+            )
+        exact, declared = query.evaluate(self._views[client]), query.parts(self.schema)
+        parts = {
+            name: ReleasedPart(
+                part.type,
+                part.axes,
+                _whole(exact[name]) if part.exact else exact[name],
+                grid=part.grid,
+            )
+            for name, part in declared.items()
+        }
+        return Release(client, "ungated", query.kind, query.digest, parts, secure=False)
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.int64) if array.dtype.kind == "f" else array

@@ -1,0 +1,85 @@
+"""A cohort of many individuals in this process, asked as one client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.federation.local import LocalDisclosure, proved
+from privfed.ledger import Ledger
+from privfed.owner.cohort_gate import CohortGate
+from privfed.owner.secret import secret_beside
+from privfed.privacy.noise import SecureNoise, TestNoise
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+
+
+class CohortDisclosure(LocalDisclosure):
+    """A cohort in this process, asked as one client.
+
+    Args:
+        gate: the cohort's gate.
+    """
+
+    def __init__(self, gate: CohortGate) -> None:
+        super().__init__({gate.owner: gate})
+        self.people = gate.people
+        self._gate = gate
+
+    @classmethod
+    def of(
+        cls,
+        records: Any,
+        policy: Policy,
+        *,
+        queries: Iterable[type[Query]] = (),
+        seed: int | None = None,
+        ledger: str | Path | None = None,
+        name: str = "cohort",
+        study: str = "",
+        block: int = 1,
+    ) -> CohortDisclosure:
+        """Put a gate before a cohort's records.
+
+        Args:
+            records: what the individuals hold; has a length and a schema.
+            policy: what everybody allows.
+            queries: query classes that are not installed as plugins.
+            seed: none for secure noise; an integer repeats everything, marked as test noise.
+            ledger: an SQLite file, with one beside it for the cohort's secret; none keeps both in
+                memory.
+            name: names the cohort.
+            study: a name for the ledger.
+            block: 1; see :class:`CohortGate`.
+        """
+        noise = SecureNoise() if seed is None else TestNoise(seed)
+        own = None if ledger is None else Path(ledger)
+        secret = secret_beside(own) if seed is None else f"test secret {seed}".encode()
+        gate = CohortGate(
+            name,
+            records,
+            policy,
+            Ledger(ledger, name),
+            noise=noise,
+            queries=queries,
+            study=study,
+            block=block,
+            secret=secret,
+        )
+        return cls(gate)
+
+    def budget(self) -> pd.DataFrame:
+        """What the individuals have spent: see the base, for the one who spent most.
+
+        Returns:
+            also columns people and least (what the one who spent least has spent, in the
+            accountant's own unit).
+        """
+        frame, gate = super().budget(), self._gate
+        if np.isfinite(frame["spent"]).all():
+            frame = frame.assign(**proved(gate, gate.most, 0))
+        return frame.assign(people=self.people, least=gate.allowances()[:, 0].min())

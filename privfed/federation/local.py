@@ -1,0 +1,260 @@
+"""A federation in one process: a gate for each client, reached by bytes as over a network.
+
+In one process the gate is a convention, for Python has no walls; across processes it is real.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from privfed import plugins
+from privfed.errors import InputError, Note, PolicyError
+from privfed.exchange.channel import ChannelDisclosure
+from privfed.exchange.transcript import Transcript
+from privfed.ledger import Ledger
+from privfed.owner.gate import Gate
+from privfed.owner.secret import secret_beside
+from privfed.owner.shelf import Shelf
+from privfed.privacy.accountant import Amount
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.privacy.policy import Policy
+from privfed.questions.query import Query
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+
+#: A policy, a path to one, the name "published", what makes one for the schema, or one by client.
+Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Policy]
+
+
+class LocalDisclosure(ChannelDisclosure):
+    """The embedded default: every client's gate in this process.
+
+    Args:
+        gates: the clients' gates, by name.
+        parallel: whether to ask all clients at the same time, so that they wait for their disks
+            together; the order of their releases in the transcript is then chance.
+    """
+
+    def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
+        if not gates:
+            raise InputError("a federation needs at least one client")
+        self.gates = dict(gates)
+        schema = next(iter(self.gates.values())).schema
+        channels = {name: gate.serve for name, gate in self.gates.items()}
+        super().__init__(schema, channels, parallel=parallel)
+
+    @classmethod
+    def from_frame(  # noqa: PLR0913 - by name after two
+        cls,
+        frame: pd.DataFrame,
+        target: str | None,
+        *,
+        client: str,
+        individual: str | None = None,
+        schema: Schema | None = None,
+        policy: Policies = "published",
+        seed: int | None = None,
+        ledgers: str | Path | None = None,
+        queries: Iterable[type[Query]] = (),
+        study: str = "",
+        amend: bool = False,
+        block: int = 1,
+    ) -> LocalDisclosure:
+        """Split one table among its data owners.
+
+        Args:
+            frame: one row a record.
+            target: the column to predict.
+            client: the column that names each record's data owner.
+            individual: the column that names the person behind each record.
+            schema: the public data dictionary; none infers it from the data, which is recorded in
+                every ledger as an unprotected release.
+            policy: a policy, a path to one, one for each client, the name ``"published"``, or what
+                makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
+            seed: none for secure noise; an integer makes everything repeatable, and the ledgers
+                mark the releases as test noise.
+            ledgers: a folder for one SQLite file a client, and one with its secret; none keeps both
+                in memory.
+            queries: query classes that are not installed as plugins.
+            study: a name for the ledgers.
+            amend, block: see :class:`Gate`.
+        """
+        groups = _split(frame, client)
+        columns = [c for c in frame.columns if c not in (client, individual)]
+        known = _known(schema, frame[columns], target)
+        _check_target(known, target)
+        queries = tuple(queries)
+        policies = {name: _policy(policy, name, known) for name in groups}
+        folder = None if ledgers is None else _folder(ledgers)
+        prepared = {
+            name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
+        }
+        gates: dict[str, Gate] = {}
+        for number, (name, records) in enumerate(prepared.items()):
+            path = None if folder is None else folder / f"{quote(name, safe=' ')}.db"
+            gates[name] = Gate(
+                *(name, records, policies[name], Ledger(path, dataset=name)),
+                noise=_noise(seed, number),
+                queries=queries,
+                study=study,
+                secret=_secret(path, seed, name),
+                amend=amend,
+                block=block,
+            )
+        return cls(gates)
+
+    def transcript(self) -> Transcript:
+        """What left, in order of time: all that an attack may read."""
+        timed = [line for gate in self.gates.values() for line in gate.ledger.disclosed()]
+        return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
+
+    @property
+    def shelves(self) -> dict[str, Shelf]:
+        """What each client keeps, which is that client's alone; in one process anybody may look."""
+        return {name: gate.shelf for name, gate in self.gates.items()}
+
+    def budget(self) -> pd.DataFrame:
+        """What each client has spent.
+
+        Returns:
+            columns client, unit, epsilon, delta (the budget), spent (what is proved of all that left
+            so far, epsilon at that delta), ceiling (what is proved whatever is still asked; none where
+            no budget was fixed in advance), remaining (what one more study may spend; none where
+            nothing bounds it), unprotected (number of releases without any guarantee), noise
+            (``"test"`` where it was seeded, which protects nobody).
+        """
+        return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
+
+    def verify(self) -> None:
+        """Check every ledger's chain; raises LedgerError where one was rewritten."""
+        for name, gate in self.gates.items():
+            gate.ledger.verify(self.heads.get(name))
+
+    def close(self) -> None:
+        """Close the ledgers and the shelves."""
+        for gate in self.gates.values():
+            gate.ledger.close()
+            gate.shelf.close()
+
+
+def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
+    """The schema that was given, or one read off the data, which is no public one either way."""
+    known = Schema.infer(frame, target) if schema is None else schema
+    if known.inferred:
+        given = (
+            "no schema was given"
+            if schema is None
+            else f"schema {schema.name!r} is an inferred one"
+        )
+        warnings.warn(
+            f"{given}: bounds are read off the records, a release that no epsilon covers; give a "
+            "public one, schema=Schema.from_toml(...)",
+            Note,
+            stacklevel=3,
+        )
+    return known
+
+
+def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
+    if client not in frame.columns:
+        known = ", ".join(str(column) for column in frame.columns)
+        raise InputError(f"no column {client!r} for the clients; the columns are {known}")
+    if list(frame.columns).count(client) > 1:
+        raise InputError(f"column {client!r} stands twice in the table; keep one")
+    owners = frame[client]
+    if owners.isna().any():
+        raise InputError(
+            f"column {client!r} leaves {int(owners.isna().sum())} records without a client"
+        )
+    names = owners.astype(str).str.strip()
+    if names.nunique() != owners.nunique():
+        raise InputError(f"column {client!r} has two clients with one name; give each its own")
+    return {str(name): part for name, part in frame.groupby(names.to_numpy(), sort=False)}
+
+
+def _check_target(schema: Schema, target: str | None) -> None:
+    named = None if schema.target is None else schema.target.name
+    if target is not None and named != target:
+        raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
+
+
+def _policy(policy: Policies, client: str, schema: Schema) -> Policy:
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, Mapping):
+        if client not in policy:
+            raise PolicyError(f"client {client!r} has no policy; give it one")
+        return policy[client]
+    if callable(policy):
+        made = policy(schema)
+        if not isinstance(made, Policy):
+            raise PolicyError(
+                "policy=... must make a Policy; write lambda schema: learner.private(2, schema=schema)"
+            )
+        return made
+    if policy == "published":
+        return published()
+    if str(policy).endswith(".toml"):
+        return Policy.from_toml(policy)
+    raise PolicyError(
+        f'no policy called {str(policy)!r}; write "published", a path to a .toml file, '
+        "or pass one such as FuzzyTreeRegressor().private(epsilon=2, delta=1e-5)"
+    )
+
+
+def published() -> Policy:
+    """What the papers release: the union of ``published`` over the learners, baselines left out."""
+    union = Policy({}, name="published")
+    for name in sorted(plugins.available("learners")):
+        learner = plugins.load("learners", name)
+        if not learner.baseline:
+            union = union.union(learner().published())
+    return union.renamed("published")
+
+
+def _folder(path: str | Path) -> Path:
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _noise(seed: int | None, number: int) -> Noise:
+    return SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
+
+
+def _secret(ledger: Path | None, seed: int | None, name: str) -> bytes:
+    return secret_beside(ledger) if seed is None else f"test secret {seed} {name}".encode()
+
+
+def _line(name: str, gate: Gate) -> dict[str, Any]:
+    """One client's row of :meth:`LocalDisclosure.budget`."""
+    spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
+    return {
+        "client": name,
+        "unit": gate.policy.unit,
+        "epsilon": None if budget is None else float(budget.epsilon),
+        "delta": None if budget is None else float(budget.delta),
+        **proved(gate, spent.total, spent.unprotected),
+        "unprotected": spent.unprotected,
+        "noise": "secure" if gate.secure else "test",
+    }
+
+
+def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
+    """What is proved of a total, as columns: spent, ceiling and remaining (see :class:`.Stated`)."""
+    if unprotected:
+        return {"spent": math.inf, "ceiling": None, "remaining": None}
+    budget = gate.policy.budget
+    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended)
+    return {
+        "spent": float(stated.epsilon),
+        "ceiling": None if stated.ceiling is None else float(stated.ceiling),
+        "remaining": None if budget is None else float(gate.accountant.left(total, budget)),
+    }

@@ -1,0 +1,1 @@
+"""The data owner's side: the one gate, its guards, what it repeats and what it keeps to itself."""

@@ -1,0 +1,149 @@
+"""A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
+
+A simulation of many phones in one process, and it says so: every individual's answer is protected
+by noise of its own, but one gate reads all of them. A question is charged to those whom it asks and
+to nobody else; it is refused as a whole if it exceeds the budget of any of them. Who is asked is
+public, so whether a budget is spent is public too and never depends on what anybody holds.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError, LedgerError, PolicyError, QueryError
+from privfed.exchange.messages import Envelope, Reason, Request
+from privfed.ledger import Charge, Entry, Ledger, Spent
+from privfed.ledger.allowances import (
+    UNITS,
+    Allowances,
+    ceiling_in_units,
+    in_units,
+)
+from privfed.owner.gate import Gate
+from privfed.owner.guards import Quote, Refused
+from privfed.privacy.accountant import Amount
+from privfed.privacy.loss import Loss
+from privfed.privacy.policy import Policy
+from privfed.questions.query import CohortQuery, Query
+
+
+class CohortGate(Gate):
+    """Answers for a cohort: see the module, and :class:`privfed.owner.gate.Gate` for the arguments.
+
+    Only a :class:`CohortQuery` can be asked. The state of the budgets is a function of the ledger's
+    rows alone, and is read again whenever the ledger holds rows that this gate did not write.
+
+    Raises:
+        InputError: a cohort of nobody, or charges reserved in blocks: a block is charged before it
+            is known whom its questions ask.
+        PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
+            no individual, and each needs a budget of its own.
+        LedgerError: the ledger holds budgets of other individuals, or of these in another order.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        records: Any,
+        policy: Policy,
+        ledger: Ledger,
+        **settings: Any,
+    ) -> None:
+        self.people = len(records)
+        #: Tells the individuals and their order from any others; records that name nobody have none.
+        #: Keyed by the owner's secret: of a few known names a bare hash would give the others away.
+        self.roster = _keyed(str(getattr(records, "roster", "")), settings.get("secret", b""))
+        if self.people < 1:
+            raise InputError("a cohort needs at least one individual; this one is empty")
+        if settings.get("block", 1) != 1:
+            raise InputError("a cohort charges each question to those it asks; leave block at 1")
+        if policy.limits:
+            raise PolicyError(
+                "a cohort keeps one budget for each individual and no sub-budgets; leave limit out "
+                "of its policy"
+            )
+        super().__init__(owner, records, policy, ledger, **settings)
+        self._limit = None if self._ceiling is None else ceiling_in_units(self._ceiling)
+        self._seen = -1
+        self._synchronise()
+
+    def allowances(self) -> np.ndarray:
+        """What each individual has spent, shape (people, components), in the accountant's units."""
+        return np.asarray(self._allowances.spent / UNITS)
+
+    @property
+    def most(self) -> Amount:
+        """The total of the individual who spent most."""
+        return self._allowances.most
+
+    def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
+        query = self._decode(request)
+        if not isinstance(query, CohortQuery):
+            raise Refused(Reason.UNSUPPORTED)
+        if not query.fits(self._view.records):
+            raise Refused(Reason.MALFORMED)
+        try:
+            asked = query.asked(self.people)
+        except QueryError:
+            raise Refused(Reason.MALFORMED) from None
+        self._number = len(asked)
+        self._asked = slice(None) if self._number == self.people else asked
+        return super()._prepare(request)
+
+    def _answer(self, request: Request) -> Envelope:
+        envelope = super()._answer(request)
+        self._follow(envelope)
+        return envelope
+
+    def _charge(self, request: Request, quote: Quote) -> Charge:
+        """A charge that says, for the ledger, how many are asked and of how many."""
+        charge = super()._charge(request, quote)
+        asked = {"asked": self._number, "people": self.people, "roster": self.roster}
+        return replace(charge, facts={**charge.facts, **asked})
+
+    def _affordable(self, spent: Spent, charge: Charge) -> bool:
+        if self.ledger.head.seq != self._seen:
+            self._synchronise()
+        self._units = self._amount(charge.loss)
+        if self._limit is None:
+            return True
+        return self._allowances.fits(self._asked, self._units, self._limit)
+
+    def _amount(self, loss: Loss) -> np.ndarray:
+        return in_units(self.accountant.cost(loss))
+
+    def _follow(self, envelope: Envelope) -> None:
+        """Keep step with the two rows of an answer (reserved, then released or failed)."""
+        head = envelope.head
+        if head is not None and head.seq == self._seen + 2:
+            self._allowances.charge(self._asked, self._units)
+            self._seen = head.seq
+
+    def _check_roster(self, entry: Entry) -> None:
+        """Budgets are kept by place, so that each place must be the same individual's."""
+        if entry.event != "reserved":
+            return
+        people, roster = entry.body.get("people"), entry.body.get("roster", "")
+        if people != self.people or roster != self.roster:
+            raise LedgerError(
+                f"{self.ledger.path or 'the ledger'}: holds the budgets of another cohort"
+                f"{'' if people is None else f' of {people} individuals'}; give the same ones in the "
+                "same order, or give other people a ledger of their own"
+            )
+
+    def _synchronise(self) -> None:
+        """Read all budgets from the ledger's rows."""
+        self._allowances = Allowances(self.people, len(self.accountant.components))
+        for entry in self.ledger.entries():
+            self._check_roster(entry)
+            self._seen = entry.seq
+            self._allowances.follow(entry, self.accountant, self._kinds)
+
+
+def _keyed(roster: str, secret: bytes) -> str:
+    """A roster as whoever lacks the secret cannot compute it: HMAC-SHA-256, hexadecimal."""
+    return hmac.new(secret, roster.encode(), "sha256").hexdigest() if roster else ""

@@ -1,0 +1,442 @@
+"""The one exit of one data owner's one data set.
+
+Order of events for each request, and no other: is it known and sane; was it answered before; what
+would it cost; does that fit every budget; reserve the charge durably; only then read the data;
+protect; make the bytes durable; send.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import (
+    InputError,
+    LedgerError,
+    QueryError,
+    SchemaError,
+    WireError,
+)
+from privfed.exchange.messages import (
+    Envelope,
+    Failure,
+    Head,
+    Inquiry,
+    Offer,
+    Reason,
+    Refusal,
+    Release,
+    ReleasedPart,
+    Reply,
+    Request,
+)
+from privfed.ledger import Charge, Entry, Ledger, Spent
+from privfed.ledger.terms import terms_digest
+from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
+from privfed.owner.inferred import record_inferred
+from privfed.owner.repeats import Repeats
+from privfed.owner.secret import new_secret
+from privfed.owner.shelf import Shelf
+from privfed.privacy.mechanism import Protection
+from privfed.privacy.noise import Noise, SecureNoise
+from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of, kinds_of
+from privfed.questions import wire
+from privfed.questions.part import Part
+from privfed.questions.query import LocalEffect, LocalView, Query, View
+from privfed.tables.schema import Schema
+
+__all__ = ["Gate", "Refused", "assign", "open_reply"]
+
+#: Largest request that is decoded, in bytes.
+REQUEST_LIMIT = 64 * 2**20
+#: Most failures of one kind, ever: that an unprotected question failed can tell something more than
+#: its answers do. What is protected never fails: see :meth:`Gate._around_nothing`.
+MOST_FAILURES = 3
+#: How a reply is sealed by the event that recorded it.
+_SEALED = {"released": "release", "failed": "failure"}
+#: Longest id, principal or kind, in characters: they are written into the ledger.
+NAME_LIMIT = 200
+
+
+class Gate:
+    """Answers requests about one owner's records, under the owner's policy.
+
+    Args:
+        owner: the client's public name.
+        records: the records, encoded to the schema.
+        policy: what the owner allows.
+        ledger: where everything is recorded.
+        schema: the public data dictionary, where the records have none of their own: bounds stand
+            on what the records were clipped to.
+        noise: where noise comes from; secure unless a test injects its own.
+        queries: query classes beyond the installed ones (Python callers need no registry).
+        study: names the study in the ledger.
+        secret: the client's durable secret for repeatable local randomness; one for this process
+            alone unless given.
+        data: public label of the data's version, for the ledger (never anything of their content).
+        amend: the owner's choice to put this policy in force where another one is.
+        block: how many equal charges to reserve at once, so that later ones need not wait for the
+            disk; what is left of a block when the process ends counts as spent.
+    """
+
+    def __init__(  # noqa: PLR0913 - by name after four
+        self,
+        owner: str,
+        records: Any,
+        policy: Policy,
+        ledger: Ledger,
+        *,
+        schema: Schema | None = None,
+        noise: Noise | None = None,
+        queries: Iterable[type[Query]] = (),
+        study: str = "",
+        secret: bytes = b"",
+        data: str = "",
+        amend: bool = False,
+        block: int = 1,
+    ) -> None:
+        self.owner, self.policy, self.ledger, self.study = owner, policy, ledger, study
+        self.data, self.block = data, block
+        self.schema = _schema_of(records, schema)
+        self.accountant = accountant_of(policy)
+        self._noise = noise or SecureNoise()
+        self._kinds = kinds_of(policy, queries)
+        self._guards = Guards(policy, self.accountant)
+        self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
+        self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
+        self._terms = terms_digest(policy)
+        self._view = View(capped(records, policy), self.schema, secret or new_secret())
+        #: What local effects keep for the owner; no question with an answer is given it.
+        self.shelf = Shelf.beside(ledger.path, ledger.dataset)
+        if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
+            self.shelf.open()
+        self._kept: dict[Any, Any] = {}
+        #: How often evaluating each kind went wrong in this process: for the owner alone.
+        self.faults: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        ledger.adopt(policy, study, amend=amend)
+        if self.schema.inferred:
+            record_inferred(ledger, self.accountant, owner, self.schema, study)
+        self._repeats = Repeats(
+            ledger, chain(*self._guards.mechanisms.values()), self._noise.secure
+        )
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is; test noise protects nobody."""
+        return self._noise.secure
+
+    def serve(self, data: bytes) -> bytes:
+        """Answer an encoded request with an encoded envelope; never raises, never leaks a text."""
+        message = _read(data)
+        if message is None:
+            return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
+        if isinstance(message, Inquiry):
+            return wire.encode(self.offer(message))
+        return wire.encode(self.answer(message))
+
+    def offer(self, inquiry: Inquiry) -> Envelope:
+        """Say whether a question would be answered now; nothing is read, charged or recorded."""
+        about = inquiry.about
+        return Envelope.seal(Offer(self.owner, about.id[:NAME_LIMIT], self.dry_run(about)))
+
+    def answer(self, request: Request) -> Envelope:
+        """Answer one request; refusals and failures are values."""
+        with self._lock:
+            return self.ledger.seal(self._reply(request))
+
+    def _reply(self, request: Request) -> Envelope:
+        try:
+            _check_names(request)
+            self._check_seen(request)
+            stored = self._stored(request)
+            return self._answer(request) if stored is None else self._again(request, stored)
+        except Refused as refused:
+            return self._refuse(request, refused.reason, refused.why)
+        except LedgerError:
+            return self._unrecorded(request)
+        except Exception:  # a plugin's own fault while pricing, before any data are read
+            return self._refuse(request, Reason.UNSUPPORTED)
+
+    def _check_seen(self, request: Request) -> None:
+        """Hold the ledger against the head that the asking side kept; a copy put back is behind it."""
+        try:
+            passes = not request.seen or self.ledger.passes(Head.parse(request.seen))
+        except InputError:
+            raise Refused(Reason.MALFORMED) from None
+        if not passes:
+            raise Refused(Reason.REWRITTEN)
+
+    def _stored(self, request: Request) -> Entry | None:
+        """The last row of a request that was charged before; it can be answered once more."""
+        entry = self.ledger.find(request.principal, request.id)
+        if entry is None:
+            return None
+        if entry.body["query"] != request.digest:
+            raise Refused(Reason.MISMATCH)
+        local = issubclass(self._kinds.get(request.kind, Query), LocalEffect)
+        if entry.event not in _SEALED and not local:
+            raise Refused(Reason.INTERRUPTED)
+        return entry
+
+    def _again(self, request: Request, entry: Entry) -> Envelope:
+        """Give the stored bytes; a local effect that was interrupted is brought to its end."""
+        if entry.event in _SEALED:
+            return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
+        query, quote, charge = self._prepare(request)
+        sealed = self._evaluate(request, query, quote)
+        return Envelope(sealed.status, sealed.body, self.ledger.release(charge, sealed.body))
+
+    def dry_run(self, request: Request) -> Reason | None:
+        """Why a request would be refused now, or none: nothing is read, charged or recorded."""
+        with self._lock:
+            try:
+                _check_names(request)
+                if self._stored(request) is not None:
+                    return None
+                *_, charge = self._prepare(request)
+                return self.ledger.would_refuse(
+                    charge, self.accountant, lambda spent: self._over(spent, charge)
+                )
+            except Refused as refused:
+                return refused.reason
+            except LedgerError:
+                return Reason.LEDGER
+            except Exception:
+                return Reason.UNSUPPORTED
+
+    def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
+        query = self._decode(request)
+        if self.ledger.failures(request.kind) >= MOST_FAILURES:
+            raise Refused(Reason.FAULTY)
+        quote = self._guards.quote(query.kind, self._parts(query), request.spend)
+        return query, quote, self._repeats.spare(self._charge(request, quote))
+
+    def _answer(self, request: Request) -> Envelope:
+        query, quote, charge = self._prepare(request)
+        refused = self.ledger.reserve(
+            charge,
+            self.accountant,
+            lambda spent: self._over(spent, charge),
+            request.fields,
+            self.block,
+        )
+        if refused is not None:
+            return Envelope.seal(Refusal(self.owner, request.id, refused), self.ledger.head)
+        again = self._repeats.again(charge, self.owner)
+        sealed = self._evaluate(request, query, quote) if again is None else again
+        record = self.ledger.release if sealed.status == "release" else self.ledger.fail
+        head = record(charge, sealed.body)
+        self._repeats.keep(charge, sealed)
+        return Envelope(sealed.status, sealed.body, head)
+
+    # --- before the data are read --------------------------------------------------------------
+
+    def _decode(self, request: Request) -> Query:
+        kind = self._kinds.get(request.kind)
+        if kind is None:
+            raise Refused(Reason.UNKNOWN_KIND)
+        try:
+            query = kind.from_fields(request.fields)
+            canonical = wire.encode(query) == request.fields
+        except Exception:
+            raise Refused(Reason.MALFORMED) from None
+        if not canonical:
+            raise Refused(Reason.MALFORMED)
+        return query
+
+    def _parts(self, query: Query) -> Mapping[str, Part]:
+        try:
+            parts = query.parts(self.schema)
+        except QueryError as error:
+            known = error.reason in set(Reason)
+            raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
+        except Exception:
+            raise Refused(Reason.MALFORMED) from None
+        if sum(part.size for part in parts.values()) > self.policy.cells:
+            raise Refused(Reason.OVERSIZED)
+        return parts
+
+    def _charge(self, request: Request, quote: Quote) -> Charge:
+        facts = {
+            "relation": self._relation(quote.model),
+            "unit": self.policy.unit,
+            "cap": self.policy.cap,
+            "data": self.data,
+            "schedule": "fixed" if request.spend is None else "proposed",
+            **quote.facts,
+        }
+        return Charge(
+            request.principal,
+            request.id,
+            request.kind,
+            request.digest,
+            quote.loss,
+            self.study,
+            self.policy.digest,
+            self._noise.secure,
+            facts,
+            self.owner,
+            request.round,
+            quote.model,
+            self._terms,
+        )
+
+    def _relation(self, model: str) -> str:
+        """Local noise covers any input of an individual; over other units, what the policy says."""
+        anything = model == "local" and self.policy.unit == "individual"
+        return "any-input" if anything else self.policy.relation
+
+    def _over(self, spent: Spent, charge: Charge) -> Reason | None:
+        """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
+        limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
+        if limits and spent.times.get(charge.kind, 0) >= min(limits):
+            return Reason.TIMES
+        return None if self._affordable(spent, charge) else Reason.BUDGET
+
+    def _affordable(self, spent: Spent, charge: Charge) -> bool:
+        after = spent.after(self.accountant.cost(charge.loss), charge.kind, 1)
+        held = [(after.total, self._ceiling)] if self._ceiling is not None else []
+        held += [
+            (after.within[limit.scope(spent.aspects)], ceiling)
+            for limit, ceiling in self._limits
+            if limit.applies(spent.aspects)
+        ]
+        return all(self.accountant.fits(total, ceiling) for total, ceiling in held)
+
+    # --- after the charge is durable -----------------------------------------------------------
+
+    def _evaluate(self, request: Request, query: Query, quote: Quote) -> Envelope:
+        """Give the sealed release, or one constant failure whatever went wrong."""
+        if isinstance(query, LocalEffect):
+            return self._take_effect(request, query)
+        if not quote.protections:
+            return self._sealed(request, {})
+        try:
+            return self._sealed(request, self._protected(query, quote))
+        except Exception:
+            self.faults[request.kind] += 1
+        with suppress(Exception):  # of a mechanism on constants: no record can make a difference
+            if quote.loss.finite:
+                return self._sealed(request, self._around_nothing(quote))
+        return Envelope.seal(Failure(self.owner, request.id))
+
+    def _protected(self, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
+        exact = query.evaluate(self._view)
+        released: dict[str, ReleasedPart] = {}
+        for protection in quote.protections:
+            mechanism = protection.mechanism
+            reveals = (
+                query.reveals(exact, self._view, mechanism.strict) if mechanism.suppresses else {}
+            )
+            released |= self._protect(exact, protection, reveals)
+        return released
+
+    def _around_nothing(self, quote: Quote) -> dict[str, ReleasedPart]:
+        """Noise of the declared laws around zeros: a failure could tell of records, and this cannot.
+
+        What was charged for is at most as much as any answer of these laws tells, so that a question
+        that fails for some records and not for others is as private as one that never does.
+        """
+        released: dict[str, ReleasedPart] = {}
+        for protection in quote.protections:
+            zeros = {
+                name: np.zeros(bounded.part.shape, np.int64)
+                for name, bounded in protection.group.items()
+            }
+            released |= self._protect(zeros, protection, {})
+        return released
+
+    def _take_effect(self, request: Request, query: LocalEffect) -> Envelope:
+        """Let an effect work on the shelf; its acknowledgement is always the same."""
+        own = self._view
+        view = LocalView(own.records, own.schema, own.secret, self._kept, self.shelf)
+        with suppress(LedgerError):  # a full disk may tell how much is kept
+            self.shelf.apply(
+                request.principal, request.id, request.kind, lambda: query.take_effect(view)
+            )
+        return self._sealed(request, {})
+
+    def _sealed(self, request: Request, released: dict[str, ReleasedPart]) -> Envelope:
+        secure = self._noise.secure
+        return Envelope.seal(
+            Release(self.owner, request.id, request.kind, request.digest, released, secure)
+        )
+
+    def _protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        protection: Protection,
+        reveals: Mapping[str, np.ndarray],
+    ) -> dict[str, ReleasedPart]:
+        mechanism, parts = protection.mechanism, protection.group
+        mine = {name: as_declared(exact[name], bounded.part) for name, bounded in parts.items()}
+        protected = mechanism.protect(mine, protection, self._noise, reveals)
+        laws = protection.noised
+        return {
+            name: as_released(protected[name], bounded.part, mechanism.name, laws.get(name))
+            for name, bounded in parts.items()
+        }
+
+    def _refuse(self, request: Request, reason: Reason, why: str = "") -> Envelope:
+        names = (request.principal, request.id, request.kind)
+        principal, name, kind = (text[:NAME_LIMIT] for text in names)
+        body = {"kind": kind, "query": request.digest, "study": self.study}
+        if why:
+            body["why"] = why
+        try:
+            head = self.ledger.refuse(principal, name, reason, body)
+        except Exception:
+            return self._unrecorded(request)
+        return Envelope.seal(Refusal(self.owner, name, reason), head)
+
+    def _unrecorded(self, request: Request) -> Envelope:
+        return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
+
+
+def _schema_of(records: Any, given: Schema | None) -> Schema:
+    """The schema that records are clipped to, which no other may take the place of.
+
+    Raises:
+        SchemaError: another one was given, or there is none.
+    """
+    own: Schema | None = getattr(records, "schema", None)
+    known = given if own is None else own
+    if known is None or (given is not None and given != known):
+        raise SchemaError(
+            "a gate's schema is the one that its records were clipped to, or bounds would hold of "
+            "other values; encode the records anew: Records.from_frame(table, schema)"
+        )
+    return known
+
+
+def _read(data: bytes) -> Request | Inquiry | None:
+    """A message of the asking side; none where the bytes are neither."""
+    kinds: tuple[type[Request | Inquiry], ...] = (Request, Inquiry)
+    for kind in kinds:
+        try:
+            return wire.decode(data, kind, REQUEST_LIMIT)
+        except WireError:
+            continue
+    return None
+
+
+def _check_names(request: Request) -> None:
+    names = (request.id, request.principal, request.kind, request.round)
+    if not request.id or max(map(len, names)) > NAME_LIMIT:
+        raise Refused(Reason.MALFORMED)
+
+
+def open_reply(data: bytes) -> Reply:
+    """Read an encoded envelope's reply."""
+    reply = wire.decode(data, Envelope).open()
+    if isinstance(reply, Offer):
+        raise WireError("not a reply: an offer")
+    return reply

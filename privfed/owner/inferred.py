@@ -1,0 +1,32 @@
+"""Bounds read off the data have left: an unprotected release like any other, recorded once."""
+
+from __future__ import annotations
+
+from privfed.exchange.messages import Release
+from privfed.ledger import Charge, Ledger
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.loss import Loss
+from privfed.questions import wire
+from privfed.tables.schema import Schema
+
+#: What a ledger calls it.
+KIND = "schema.infer"
+
+
+def record_inferred(
+    ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
+) -> None:
+    """Charge and release a schema that was read off the records, unless the ledger has it already.
+
+    The bounds stand in every question and model that follows, whoever read them off the data.
+    """
+    fields = wire.encode(schema.to_dict())
+    digest = wire.digest(fields)
+    request = f"schema {digest}"
+    if ledger.find("server", request) is not None:
+        return
+    loss = Loss.open("the schema's bounds and categories were read off the data")
+    charge = Charge("server", request, KIND, digest, loss, study, client=owner)
+    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
+    release = Release(owner, request, KIND, digest, {})
+    ledger.release(charge, wire.encode(release))

@@ -1,0 +1,191 @@
+"""What stays with a data owner: the durable shelf on which local effects keep what never leaves.
+
+It lies beside the owner's ledger, in a file of its own, and no question with an answer is ever given
+it. An effect comes after its charge is durable in the ledger and is done once, whatever is asked
+again: what it kept and the mark that it is done become durable together.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from privfed.errors import LedgerError
+from privfed.questions import wire
+
+#: Ending of a shelf's file; its ledger lies beside it under the same name.
+ENDING = ".shelf"
+#: Most things on a shelf, and most bytes in all: effects cost no budget, so that storage must bound
+#: what a server can make an owner keep.
+MOST_THINGS = 10_000
+MOST_BYTES = 2**28
+#: Longest name of a thing, in characters.
+NAME_LIMIT = 200
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS owner (dataset TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS things (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS effects (
+    principal TEXT NOT NULL, request TEXT NOT NULL, kind TEXT NOT NULL, done INTEGER NOT NULL,
+    PRIMARY KEY (principal, request)) WITHOUT ROWID""",
+)
+
+
+class Shelf(MutableMapping[str, Any]):
+    """Named plain values of one data owner, kept on disk.
+
+    Values are what :mod:`privfed.questions.wire` writes: numbers, text, lists, mappings, arrays,
+    dataclasses; they are read as plain data, arrays as arrays. The file is opened at first use.
+
+    Args:
+        path: the file, or none for one in memory, as the ledger is.
+        dataset: names the data set; the shelf of another one is refused.
+
+    Raises:
+        LedgerError: by every use, the file cannot be opened or written, or is another owner's.
+    """
+
+    def __init__(self, path: str | Path | None = None, dataset: str = "") -> None:
+        self.path, self.dataset = None if path is None else Path(path), dataset
+        self._lock = threading.RLock()
+        self._opened: sqlite3.Connection | None = None
+
+    @classmethod
+    def beside(cls, ledger: Path | None, dataset: str) -> Shelf:
+        """The shelf that belongs to a ledger's file."""
+        return cls(None if ledger is None else ledger.with_suffix(ENDING), dataset)
+
+    # --- what the owner and local effects see ---------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._rows("SELECT value FROM things WHERE name = ?", name)
+        if not found:
+            raise KeyError(name)
+        return wire.decode_plain(found[0][0])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT:
+            raise ValueError(f"a thing's name is text of 1 to {NAME_LIMIT} characters")
+        self._rows("INSERT OR REPLACE INTO things VALUES (?, ?)", name, wire.encode(value))
+
+    def __delitem__(self, name: str) -> None:
+        if not self._rows("DELETE FROM things WHERE name = ? RETURNING name", name):
+            raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for (name,) in self._rows("SELECT name FROM things ORDER BY name"))
+
+    def __len__(self) -> int:
+        return int(self._rows("SELECT COUNT(*) FROM things")[0][0])
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """How many effects of each kind came to nothing; for the owner alone."""
+        sql = "SELECT kind, COUNT(*) FROM effects WHERE NOT done GROUP BY kind ORDER BY kind"
+        return dict(self._rows(sql))
+
+    def open(self) -> None:
+        """Open the file now, rather than at first use."""
+        with self._lock:
+            self._connection()
+
+    # --- what the gate calls ---------------------------------------------------------------------
+
+    def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> None:
+        """Do the effect of a request once: all of it, with the mark that it is done, or nothing.
+
+        A request that was done before is not done again. An effect that fails keeps nothing and is
+        marked as failed; nobody but the owner learns of it.
+
+        Args:
+            principal: who asked.
+            request: the request's id.
+            kind: its kind.
+            effect: what to do; it reads and writes this shelf.
+
+        Raises:
+            LedgerError: the file cannot be written; nothing has happened.
+        """
+        with self._lock:
+            db = self._connection()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
+                if db.execute(sql, (principal, request)).fetchone() is None:
+                    mark = (principal, request, kind, self._tried(db, effect))
+                    db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise LedgerError(f"{self}: {error}") from None
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    def _tried(self, db: sqlite3.Connection, effect: Callable[[], None]) -> bool:
+        db.execute("SAVEPOINT effect")
+        try:
+            effect()
+            self._check_size()
+        except Exception:
+            db.execute("ROLLBACK TO effect")
+            return False
+        return True
+
+    def _check_size(self) -> None:
+        ((things, size),) = self._rows("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM things")
+        if things > MOST_THINGS or size > MOST_BYTES:
+            raise ValueError("the shelf is full")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    # --- the file --------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return f"shelf {self.path or '(in memory)'}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._connection().execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                raise LedgerError(f"{self}: {error}") from None
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            try:
+                self._opened = self._connect()
+            except (sqlite3.Error, OSError) as error:
+                raise LedgerError(f"{self}: {error}; give a file that can be written") from None
+        return self._opened
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.path is not None:  # what is kept is the owner's alone
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        address = ":memory:" if self.path is None else str(self.path)
+        db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, timeout=60)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT 1 FROM owner)", (self.dataset,)
+        )
+        (owner,) = db.execute("SELECT dataset FROM owner").fetchone()
+        db.execute("COMMIT")
+        if owner != self.dataset:
+            db.close()
+            raise LedgerError(f"{self}: belongs to data set {owner!r}, not {self.dataset!r}")
+        return db

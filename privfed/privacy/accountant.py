@@ -1,0 +1,166 @@
+"""The base of every accountant: it composes losses under one relation and unit, and refuses.
+
+An accountant turns a loss into an exact *amount*, a tuple of fractions that simply add up. Such a
+sum, compared with a fixed ceiling before each release, is a valid filter: the order, the number and
+the size of the charges may depend on earlier releases (Rogers et al. 2016 for pure epsilon,
+Feldman and Zrnic 2021 and Whitehouse et al. 2023 for zCDP).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from privfed.errors import PolicyError
+from privfed.exact import Number, exact, text
+from privfed.privacy.loss import Loss
+
+Amount = tuple[Fraction, ...]
+#: The delta at which a total is stated where no budget names one.
+STATED = Fraction(1, 10**5)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A ceiling: (epsilon, delta); no ceiling is spelled as no budget at all."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if not (_is_fraction(self.epsilon) and _is_fraction(self.delta)):
+            raise PolicyError('a budget needs exact numbers; write Budget.of("0.5", "1e-5")')
+        if not self.epsilon > 0 or not 0 <= self.delta < 1:
+            raise PolicyError("a budget needs epsilon above 0 and delta from 0 to below 1")
+
+    @classmethod
+    def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
+        """Read exact numbers from text; errors say which one is wrong."""
+        return cls(exact(epsilon, "budget epsilon"), exact(delta, "budget delta", zero=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the budget as plain data."""
+        return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is proved of a running total at the moment it is told.
+
+    Two statements, each a theorem by itself: whatever is still asked, the whole exchange keeps the
+    ceiling; and of what has left so far, at a moment that may depend on it, the odometer holds. The
+    smaller of the two is told as what is spent.
+
+    Args:
+        epsilon: what is spent so far, nats, rounded up.
+        delta: at which both are stated.
+        ceiling: the epsilon that a filter certifies for the whole exchange, or none.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    ceiling: Fraction | None = None
+
+
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, Fraction)
+
+
+class Accountant(ABC):
+    """Composes losses by adding exact amounts, component by component."""
+
+    #: What policies call it.
+    name: ClassVar[str]
+    #: What the components of an amount are, such as ``("rho", "delta")``.
+    components: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def amount(self, loss: Loss) -> Amount:
+        """Turn a loss into what it adds.
+
+        Raises:
+            UnsupportedLoss: the loss has no finite statement that this accountant composes.
+        """
+
+    @abstractmethod
+    def ceiling(self, budget: Budget) -> Amount:
+        """The largest total that still guarantees the budget, rounded down."""
+
+    @abstractmethod
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Give (epsilon, delta) of a total, rounded up; ``delta`` is the one asked for."""
+
+    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Give (epsilon, delta) of a running total that no ceiling bounds, at any moment.
+
+        The moment may depend on all releases so far; where that makes a difference to
+        :meth:`guarantee`, an accountant says so by its own method.
+        """
+        return self.guarantee(total, delta)
+
+    def stated(self, total: Amount, budget: Budget | None, *, amended: bool = False) -> Stated:
+        """Say what is proved of a total: every statement, report and risk takes it here.
+
+        A filter certifies the ceiling that it was given before the first charge, and nothing smaller:
+        a server that stops when it likes may stop because of what it saw. A ceiling that was raised
+        later, or that the total exceeds, certifies nothing. Without a ceiling the odometer is told
+        at :data:`STATED`.
+
+        Args:
+            total: the sum of all charges.
+            budget: the ceiling, or none.
+            amended: whether another ceiling was in force when something was charged.
+        """
+        delta = STATED if budget is None else budget.delta
+        if budget is None or amended or not self.fits(total, self.ceiling(budget)):
+            return Stated(*self.odometer(total, delta or STATED))
+        so_far, _ = self.odometer(total, delta)
+        return Stated(min(so_far, budget.epsilon), delta, budget.epsilon)
+
+    def left(self, total: Amount, budget: Budget) -> Fraction:
+        """Give the epsilon, rounded down, that one more study may spend at the budget's delta.
+
+        That is what is left of the ceiling in the accountant's own currency, stated as epsilon; of
+        concentrated losses it is more than the difference of two epsilons.
+        """
+        ceiling = self.ceiling(budget)
+        rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
+        if rest <= 0:
+            return Fraction(0)
+        epsilon = self.guarantee((rest, ceiling[1]), budget.delta)[0]
+        while self._needs(epsilon, budget.delta) > rest:
+            epsilon, shrink = epsilon * (1 - shrink), 2 * shrink
+        return epsilon
+
+    def _needs(self, epsilon: Fraction, delta: Fraction) -> Fraction:
+        """How much of the accountant's own currency a budget of that epsilon takes."""
+        try:
+            return self.ceiling(Budget(epsilon, delta))[0] if epsilon else Fraction(0)
+        except PolicyError:  # so small that no noise is wide enough
+            return Fraction(0)
+
+    @property
+    def nothing(self) -> Amount:
+        """The total before any charge."""
+        return (Fraction(0),) * len(self.components)
+
+    def cost(self, loss: Loss) -> Amount:
+        """What a loss adds to a total: its bounded part; what is open besides is counted apart."""
+        return self.amount(loss) if loss.counted else self.nothing
+
+    def add(self, total: Amount, loss: Loss) -> Amount:
+        """Compose one more loss."""
+        return plus(total, self.cost(loss))
+
+    def fits(self, total: Amount, ceiling: Amount) -> bool:
+        """Whether a total stays within a ceiling in every component."""
+        return all(a <= b for a, b in zip(total, ceiling, strict=True))
+
+
+def plus(total: Amount, more: Amount, times: int = 1) -> Amount:
+    """Add an amount, some number of times over."""
+    return tuple(
+        a + (b if times == 1 else b * times) if b else a for a, b in zip(total, more, strict=True)
+    )

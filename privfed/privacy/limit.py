@@ -1,0 +1,85 @@
+"""Sub-budgets: ceilings on parts of what one data set may spend, nested under its whole budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from privfed.errors import PolicyError
+from privfed.privacy.accountant import Budget
+
+#: What a charge can be told apart by.
+ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
+#: The scope of everything.
+WHOLE = "[]"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A ceiling on what is spent for each value of some aspects of a charge.
+
+    ``Limit(("study", "round"), budget)`` holds every round of every study to the budget;
+    ``Limit(("month",), budget, {"study": "pilot"})`` every month of the pilot.
+
+    A request names its own round and principal: unless the owner's channel tells principals apart,
+    limits per round or principal stop mistakes, not a dishonest asker.
+
+    Args:
+        per: aspects; each combination of their values has the budget for itself.
+        budget: the ceiling.
+        where: aspects that must have a certain value for the limit to apply.
+    """
+
+    per: tuple[str, ...]
+    budget: Budget
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = [aspect for aspect in self.aspects if aspect not in ASPECTS]
+        if unknown or not self.aspects:
+            raise PolicyError(
+                f"a limit is per one or more of {', '.join(ASPECTS)}, not {', '.join(unknown) or 'nothing'}"
+            )
+
+        if self.where.get("model", "local") not in ("local", "central"):
+            raise PolicyError('a limit\'s where says model = "local" or "central"')
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """All aspects that tell its scopes apart, in the order of :data:`ASPECTS`."""
+        named = {*self.per, *self.where}
+        return (*(a for a in ASPECTS if a in named), *sorted(named - set(ASPECTS)))
+
+    def applies(self, aspects: Mapping[str, str]) -> bool:
+        """Whether a charge of these aspects counts against it."""
+        return all(aspects.get(name) == value for name, value in self.where.items())
+
+    def scope(self, aspects: Mapping[str, str]) -> str:
+        """Name the total that a charge of these aspects counts towards."""
+        return scope(self.aspects, aspects)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the limit as plain data."""
+        plain: dict[str, Any] = {"per": list(self.per), **self.budget.to_dict()}
+        return {**plain, "where": dict(self.where)} if self.where else plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Limit:
+        """Read plain data; ``per`` may be one word."""
+        known = {"per", "epsilon", "delta", "where"}
+        unknown = sorted(set(plain) - known)
+        if unknown or "epsilon" not in plain:
+            fault = f"unknown key {unknown[0]!r}" if unknown else 'epsilon = "..." is missing'
+            raise PolicyError(f"{where}, [[limit]]: {fault}; known are {', '.join(sorted(known))}")
+        per = plain.get("per", ())
+        budget = Budget.of(plain["epsilon"], plain.get("delta", 0))
+        return cls((per,) if isinstance(per, str) else tuple(per), budget, plain.get("where", {}))
+
+
+def scope(names: tuple[str, ...], aspects: Mapping[str, str]) -> str:
+    """Name a total: the aspects that tell it apart, with their values."""
+    pairs = [word for name in names for word in (name, aspects.get(name, ""))]
+    return msgspec.json.encode(pairs).decode()

@@ -1,0 +1,108 @@
+"""Neighbouring data sets, and moving a guarantee from one notion of them to another.
+
+Only stated theorems are used (group privacy and the triangle inequality); whatever does not follow
+from them is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from privfed.errors import UnsupportedLoss
+from privfed.exact import round_up
+from privfed.privacy.loss import Law, Loss
+from privfed.questions.part import Relation, Unit
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two data sets are neighbours if they differ in one unit.
+
+    Args:
+        relation: the unit is added or removed, or replaced by another.
+        unit: what differs.
+        cap: most records of one individual or client.
+    """
+
+    relation: Relation = "add-or-remove"
+    unit: Unit = "record"
+    cap: int | None = None
+
+    def steps(self, to: Neighbours) -> int:
+        """How many of these differences lead from one data set to a neighbour of the other kind.
+
+        Replacing is removing and adding: two steps. A person with at most ``cap`` records is that
+        many record steps. A step of one unit says nothing of another unit beyond that.
+
+        Raises:
+            UnsupportedLoss: no number of steps is known to.
+        """
+        steps = 1
+        if self.relation != to.relation:
+            if self.relation == "replace-one":
+                raise UnsupportedLoss(
+                    "replacing never changes the number of units, so a replace-one guarantee says "
+                    "nothing of adding or removing one"
+                )
+            steps = 2
+        if (self.unit, self.cap) == (to.unit, to.cap):
+            return steps
+        if self.unit != "record" or to.unit not in ("individual", "client") or to.cap is None:
+            raise UnsupportedLoss(
+                f"no theorem leads from unit {self.unit!r} to {to.unit!r}"
+                f"{' without a cap of records' if to.cap is None else ''}"
+            )
+        return steps * to.cap
+
+
+def convert(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
+    """Restate a loss for other neighbours, by group privacy.
+
+    Raises:
+        UnsupportedLoss: it does not follow from a theorem.
+    """
+    return group(loss, given.steps(wanted))
+
+
+def group(loss: Loss, steps: int) -> Loss:
+    """The loss for data sets ``steps`` neighbours apart.
+
+    Pure epsilon: steps * epsilon (Dwork et al. 2006). rho-zCDP: steps^2 * rho (Bun and Steinke 2016,
+    Proposition 27). (epsilon, delta): steps * epsilon, with delta * (e^(steps epsilon) - 1) /
+    (e^epsilon - 1) (Vadhan 2017, Lemma 2.2). Approximate zCDP has no such theorem here.
+
+    Raises:
+        UnsupportedLoss: it does not follow from a theorem.
+    """
+    if steps == 1 or not loss.counted:
+        return loss
+    delta, rho = loss.delta, None if loss.rho is None else loss.rho * steps**2
+    epsilon = None if loss.epsilon is None else loss.epsilon * steps
+    if delta:
+        if loss.epsilon is None:
+            raise UnsupportedLoss("approximate zCDP has no group privacy without an epsilon")
+        rho, delta = None, _group_delta(loss.epsilon, delta, steps)
+    return Loss(
+        epsilon, rho, delta, loss.unprotected, laws=tuple(_shifted(law, steps) for law in loss.laws)
+    )
+
+
+def _group_delta(epsilon: Fraction, delta: Fraction, steps: int) -> Fraction:
+    one = float(epsilon)
+    factor = steps if one == 0 else math.expm1(steps * one) / math.expm1(one)
+    grown = round_up(float(delta) * factor)
+    if grown >= 1:
+        raise UnsupportedLoss(f"delta grows to 1 or more over a group of {steps}")
+    return grown
+
+
+def _shifted(law: Law, steps: int) -> Law:
+    """The same noise under ``steps`` times the sensitivity."""
+    name, first, second = law
+    if name == "gaussian":
+        return name, str(int(first) * steps**2), second
+    if name == "randomized-response":
+        return name, first, str(int(second) * steps)
+    return name, str(int(first) * steps), second

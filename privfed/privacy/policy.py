@@ -1,0 +1,315 @@
+"""The data owner's file: what may be asked, how it is protected, and how much may be spent.
+
+Plain data, written by a person. A kind of query that no guard names is refused; a part that no guard
+covers is withheld.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+
+from privfed.errors import PolicyError
+from privfed.exact import Number, exact, text
+from privfed.privacy.accountant import Accountant, Budget
+from privfed.privacy.limit import Limit
+from privfed.privacy.mechanism import Mechanism
+from privfed.questions import wire
+from privfed.questions.part import Relation, Unit
+from privfed.tables.toml_file import naming, read_toml
+
+#: Most cells of one answer; a query that asks for more is refused before anything is built.
+CELLS = 20_000_000
+#: Proposals to spend with a greater denominator are rounded down to this many units per one.
+PROPOSED = 10**12
+
+
+def whole(value: object) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """How one group of parts is protected, jointly.
+
+    Args:
+        mechanism: a plugin's name, or the object itself.
+        parts: the parts of the group; ``"*"`` is every part that no other guard names.
+        spend: what one release costs, in the mechanism's currency (epsilon or rho).
+        cap: most that a request may propose to spend instead; ``spend`` unless given.
+        times: how often the kind may be answered; no limit unless given.
+        options: parameters of the mechanism.
+    """
+
+    mechanism: str | Mechanism
+    parts: tuple[str, ...] = ("*",)
+    spend: Fraction | None = None
+    cap: Fraction | None = None
+    times: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("spend", "cap"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, exact(value, f"guard {name}"))
+        if not _names(self.parts):
+            raise PolicyError('a guard\'s parts are a list of names; write parts = ["..."]')
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts:
+            raise PolicyError('a guard needs parts; write parts = ["*"] for all of them')
+        if not isinstance(self.options, Mapping):
+            raise PolicyError("a guard's options are a table; write options = { name = value }")
+        if self.times is not None and not whole(self.times):
+            raise PolicyError("a guard's times must be at least 1; leave it out for no limit")
+        if self.spend is not None and self.cap is not None and self.cap < self.spend:
+            raise PolicyError("a guard's cap is the most it may spend; write at least its spend")
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: str | Mechanism,
+        *parts: str,
+        spend: Number | None = None,
+        cap: Number | None = None,
+        times: int | None = None,
+        **options: Any,
+    ) -> Guard:
+        """Build a guard from numbers or decimal text; no parts named means every part."""
+        amounts = [None if value is None else exact(value, "spend") for value in (spend, cap)]
+        return cls(mechanism, parts or ("*",), amounts[0], amounts[1], times, options)
+
+    @property
+    def called(self) -> str:
+        """The mechanism's name."""
+        return self.mechanism if isinstance(self.mechanism, str) else self.mechanism.name
+
+    def amount(self, proposed: Fraction | None) -> Fraction:
+        """What a request spends here: its proposal, never above the cap; or the guard's own."""
+        own = self.spend or Fraction(0)
+        if proposed is None:
+            return own
+        if proposed.denominator > PROPOSED:  # odd fractions would make every later sum unwieldy
+            proposed = Fraction(math.floor(proposed * PROPOSED), PROPOSED)
+        return min(proposed, self.cap if self.cap is not None else own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the guard as plain data."""
+        plain: dict[str, Any] = {"mechanism": self.called, "parts": list(self.parts)}
+        for name in ("spend", "cap"):
+            value = getattr(self, name)
+            if value is not None:
+                plain[name] = text(value)
+        if self.times is not None:
+            plain["times"] = self.times
+        if self._options:
+            plain["options"] = self._options
+        return plain
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options, or the parameters of the mechanism object that stands for them."""
+        if isinstance(self.mechanism, str):
+            return dict(self.options)
+        known = vars(self.mechanism).items()
+        return {k: v for k, v in known if isinstance(v, str | int | float)}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a data owner allows.
+
+    Args:
+        guards: for each kind of query, its guards; an empty tuple allows a local effect.
+        unit: what the guarantee protects: ``record``, ``rule``, ``individual`` or ``client``.
+        relation: ``add-or-remove`` or ``replace-one`` of one unit.
+        cap: most records of one unit (``individual``, ``client``).
+        accountant: a plugin's name, or the object itself.
+        budget: the ceiling, or none (then spending is counted and never refused).
+        name: for reports.
+        cells: most cells of one answer.
+        limits: sub-budgets, per study, round, kind, client, principal, month or model.
+    """
+
+    guards: Mapping[str, tuple[Guard, ...]]
+    unit: Unit = "record"
+    relation: Relation = "add-or-remove"
+    cap: int | None = None
+    accountant: str | Accountant = "pure"
+    budget: Budget | None = None
+    name: str = ""
+    cells: int = CELLS
+    limits: tuple[Limit, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise PolicyError(f"unit must be one of {', '.join(get_args(Unit))}, not {self.unit!r}")
+        if self.relation not in get_args(Relation):
+            raise PolicyError(
+                f"relation must be one of {', '.join(get_args(Relation))}, not {self.relation!r}"
+            )
+        if self.cap is not None and not whole(self.cap):
+            raise PolicyError("cap must be a whole number of at least 1 record of one unit")
+        if not whole(self.cells):
+            raise PolicyError("cells must be a whole number of at least 1")
+        if not isinstance(self.accountant, str | Accountant):
+            raise PolicyError('accountant must be a name; write accountant = "pure"')
+        for kind, guards in self.guards.items():
+            _check_overlap(kind, guards)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the policy's plain data, for the ledger."""
+        return wire.digest(wire.encode(self.to_dict()))
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What all policies over one data set share: how losses are counted, and every ceiling."""
+        return terms_of(self.to_dict())
+
+    def renamed(self, name: str) -> Policy:
+        """The same policy under another name."""
+        return replace(self, name=name)
+
+    def union(self, other: Policy) -> Policy:
+        """Allow what either allows; unit, relation, accountant and budgets must agree."""
+        if self.terms != other.terms:
+            raise PolicyError(
+                "two policies join only under one unit, relation, accountant and budget"
+            )
+        for kind in self.guards.keys() & other.guards.keys():
+            if self.guards[kind] != other.guards[kind]:
+                raise PolicyError(f"two policies guard query {kind!r} differently; keep one")
+        return replace(self, guards={**self.guards, **other.guards})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the policy as plain data, the form of its TOML file."""
+        called = self.accountant if isinstance(self.accountant, str) else self.accountant.name
+        plain: dict[str, Any] = {
+            "name": self.name,
+            "unit": self.unit,
+            "relation": self.relation,
+            "accountant": called,
+            "cells": self.cells,
+        }
+        if self.cap is not None:
+            plain["cap"] = self.cap
+        if self.budget is not None:
+            plain["budget"] = self.budget.to_dict()
+        if self.limits:
+            plain["limit"] = [limit.to_dict() for limit in self.limits]
+        plain["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
+        plain["guard"] = [
+            {"query": kind, **guard.to_dict()}
+            for kind in sorted(self.guards)
+            for guard in self.guards[kind]
+        ]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Policy:
+        """Read plain data; a misspelt key is an error that lists the known ones."""
+        known = {
+            "name",
+            "unit",
+            "relation",
+            "cap",
+            "accountant",
+            "budget",
+            "cells",
+            "local",
+            "guard",
+            "limit",
+        }
+        _only(plain, known, where)
+        guards: dict[str, tuple[Guard, ...]] = {
+            str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)
+        }
+        for entry in _list(plain, "guard", "[[guard]] tables", where):
+            kind, guard = _guard(entry, where)
+            guards[kind] = (*guards.get(kind, ()), guard)
+        chosen = {
+            key: plain[key]
+            for key in ("unit", "relation", "cap", "accountant", "name", "cells")
+            if key in plain
+        }
+        limits = tuple(Limit.from_dict(entry, where) for entry in plain.get("limit", ()))
+        return cls(guards, budget=_budget(plain.get("budget"), where), limits=limits, **chosen)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Policy:
+        """Read a policy file."""
+        where = f"policy file {path}"
+        plain = read_toml(path, where, PolicyError)
+        with naming(where):
+            return cls.from_dict(plain, where)
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write a policy file."""
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+
+def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[Any]:
+    value = plain.get(key, [])
+    if not isinstance(value, list | tuple):
+        raise PolicyError(f"{where}: {key} must be a list; write {wanted}")
+    return list(value)
+
+
+def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms of a policy given as plain data."""
+    shared = ("unit", "relation", "cap", "accountant", "budget", "limit")
+    return {key: plain[key] for key in shared if key in plain}
+
+
+def _only(plain: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    if not isinstance(plain, Mapping):
+        raise PolicyError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
+    unknown = sorted(set(plain) - set(known))
+    if unknown:
+        raise PolicyError(
+            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
+
+
+def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
+    _only(
+        entry,
+        {"query", "mechanism", "parts", "spend", "cap", "times", "options"},
+        f"{where}, [[guard]]",
+    )
+    for key in ("query", "mechanism"):
+        if not isinstance(entry.get(key), str):
+            raise PolicyError(f'{where}: every [[guard]] needs {key} = "..."')
+    plain = {key: entry[key] for key in ("spend", "cap", "times", "options") if key in entry}
+    return entry["query"], Guard(entry["mechanism"], entry.get("parts", ("*",)), **plain)
+
+
+def _budget(plain: Mapping[str, Any] | None, where: str) -> Budget | None:
+    if plain is None:
+        return None
+    _only(plain, {"epsilon", "delta"}, f"{where}, [budget]")
+    if "epsilon" not in plain:
+        raise PolicyError(f'{where}: [budget] needs epsilon = "..."')
+    return Budget.of(plain["epsilon"], plain.get("delta", 0))
+
+
+def _check_overlap(kind: str, guards: tuple[Guard, ...]) -> None:
+    named = [part for guard in guards for part in guard.parts]
+    twice = sorted({part for part in named if named.count(part) > 1})
+    if twice:
+        raise PolicyError(
+            f"query {kind!r}: part {twice[0]!r} is guarded twice; give it to one guard"
+        )

@@ -1,0 +1,104 @@
+"""What a policy names in text, built: its accountant, its mechanisms, and the queries it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from privfed import plugins
+from privfed.errors import PluginError, PolicyError
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import Mechanism
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import LocalEffect, Query
+
+
+def accountant_of(policy: Policy) -> Accountant:
+    """Build the accountant that a policy names."""
+    if isinstance(policy.accountant, Accountant):
+        return policy.accountant
+    accountant: Accountant = plugins.load("accountants", policy.accountant)()
+    return accountant
+
+
+def mechanism_of(guard: Guard) -> Mechanism:
+    """Build the mechanism that a guard names; wrong options or no spend are a PolicyError."""
+    mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
+    if mechanism.currency is not None and guard.spend is None:
+        raise PolicyError(
+            f'mechanism {guard.called!r} needs spend = "..." (in {mechanism.currency}) in its guard'
+        )
+    return mechanism
+
+
+def _built(guard: Guard) -> Mechanism:
+    build = plugins.load("mechanisms", guard.called)
+    try:
+        mechanism: Mechanism = build(**guard.options)
+        return mechanism
+    except TypeError:
+        known = ", ".join(guard.options) or "none"
+        raise PolicyError(
+            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins`"
+        ) from None
+
+
+def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None:
+    """How often each kind may be answered, and what dominates one answer, guard by guard.
+
+    Returns:
+        none where the policy does not bound it: a kind without ``times``, a guard without a finite
+        guarantee, or a mechanism that is not installed. Kinds that are always refused, and local
+        effects, tell nothing and are left out.
+    """
+    found: dict[str, tuple[int, tuple[Loss, ...]]] = {}
+    for kind, guards in policy.guards.items():
+        if not guards or any(guard.called == "refuse" for guard in guards):
+            continue
+        times = [guard.times for guard in guards if guard.times is not None]
+        try:
+            losses = [mechanism_of(g).dearest(g.cap or g.spend or Fraction(0)) for g in guards]
+        except (PluginError, PolicyError):
+            return None
+        known = tuple(loss for loss in losses if loss is not None)
+        if not times or len(known) < len(guards):
+            return None
+        found[kind] = min(times), known
+    return found
+
+
+def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
+    """The query classes that the policy names, and no others.
+
+    Raises:
+        PolicyError: one is not installed; or what stays with an owner has a guard, or what leaves
+            has none.
+    """
+    given = {query.kind: query for query in queries}
+    kinds: dict[str, type[Query]] = {}
+    for kind, guards in policy.guards.items():
+        kinds[kind] = given[kind] if kind in given else _installed(kind)
+        _check_local(kind, issubclass(kinds[kind], LocalEffect), bool(guards))
+    return kinds
+
+
+def _installed(kind: str) -> type[Query]:
+    try:
+        query: type[Query] = plugins.load("queries", kind)
+    except PluginError as error:
+        raise PolicyError(f"the policy names a query that is not installed: {error}") from None
+    if query.kind != kind:
+        raise PluginError(f"the query installed as {kind!r} calls itself {query.kind!r}")
+    return query
+
+
+def _check_local(kind: str, local: bool, guarded: bool) -> None:
+    if local and guarded:
+        raise PolicyError(
+            f"query {kind!r} releases nothing, so nothing guards it; write it under local instead"
+        )
+    if not local and not guarded:
+        raise PolicyError(
+            f"query {kind!r} releases something, so it is no local effect; write a [[guard]] for it"
+        )

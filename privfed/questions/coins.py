@@ -1,0 +1,147 @@
+"""Secret coins of single records: a keyed pseudorandom function, over all records at once.
+
+SipHash-2-4 (Aumasson and Bernstein 2012, "SipHash: a fast short-input PRF"), of which no attack
+better than search is known. It is evaluated in three layers, each keyed by the one before:
+
+1. a record's content is hashed to 128 bits under the client's secret;
+2. equal records, which no question can tell apart, are numbered 0, 1, 2, ... and each gets a key of
+   its own from content and number;
+3. a label is hashed under that key to 64 bits.
+
+So a coin is a function of secret, content, number and label alone. One record more or less changes
+nobody else's coin: its equals hold the coins numbered 0 to n - 1 before and 0 to n after, the same
+but for one, and which of them holds which no statistic of the records can show. To whoever lacks the
+secret, coins of different records or labels are independent and uniform, as far as SipHash is a
+pseudorandom function and no two 128-bit hashes are equal by chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from privfed.tables.records import Records
+
+#: How many records are hashed at a time: what a processor's cache holds.
+_BLOCK = 2**14
+#: "somepseudorandomlygeneratedbytes", the function's initial state.
+_START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+
+#: Two words of 64 bits for each record, or one pair for all.
+Keys = tuple[np.ndarray, np.ndarray]
+
+
+def record_keys(records: Records, secret: bytes) -> Keys:
+    """Give each record its own key, two arrays of uint64, shape (records,).
+
+    Args:
+        records: the records; their content is features, target and person.
+        secret: of the client; whoever knows it knows every coin.
+    """
+    words = _content(records)
+    own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
+    hashed = _long_hash((own[:1], own[1:]), words, len(records))
+    number = _number_equals(hashed)
+    return _long_hash(hashed, [number], len(records))
+
+
+def toss(keys: Keys, label: str) -> np.ndarray:
+    """One coin for each record: uint64, uniform over all 2^64 values, shape (records,)."""
+    text = hashlib.blake2b(label.encode(), digest_size=8).digest()
+    word = np.frombuffer(text, "<u8").astype(np.uint64)
+    coins = np.empty(len(keys[0]), np.uint64)
+    for start in range(0, len(coins), _BLOCK):
+        piece = slice(start, start + _BLOCK)
+        (coins[piece],) = siphash((keys[0][piece], keys[1][piece]), [word], 1)
+    return coins
+
+
+def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.ndarray, ...]:
+    """SipHash-2-4 of messages of whole words, all messages side by side.
+
+    Args:
+        keys: uint64, broadcast against the words.
+        words: the message's words, each uint64.
+        outputs: 1 for the 64-bit function, 2 for the 128-bit one (low word first).
+    """
+    wide = outputs == 2
+    shape = np.broadcast_shapes(keys[0].shape, *(word.shape for word in words))
+    state = [np.bitwise_xor(keys[at % 2], np.uint64(start)) for at, start in enumerate(_START)]
+    state = [np.array(np.broadcast_to(part, shape)) for part in state]
+    if wide:
+        state[1] ^= np.uint64(0xEE)
+    length = np.array((8 * len(words) % 256) << 56, np.uint64)
+    for word in (*words, length):
+        state[3] ^= word
+        _rounds(state, 2)
+        state[0] ^= word
+    state[2] ^= np.uint64(0xEE if wide else 0xFF)
+    _rounds(state, 4)
+    first = state[0] ^ state[1] ^ state[2] ^ state[3]
+    if not wide:
+        return (first,)
+    state[1] ^= np.uint64(0xDD)
+    _rounds(state, 4)
+    return first, state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+def _rounds(state: Sequence[np.ndarray], number: int) -> None:
+    """SipRound, in place."""
+    a, b, c, d = state
+    spare = np.empty_like(a)
+    for _ in range(number):
+        a += b
+        c += d
+        _rotate(b, 13, spare)
+        _rotate(d, 16, spare)
+        b ^= a
+        d ^= c
+        _rotate(a, 32, spare)
+        c += b
+        a += d
+        _rotate(b, 17, spare)
+        _rotate(d, 21, spare)
+        b ^= c
+        d ^= a
+        _rotate(c, 32, spare)
+
+
+def _rotate(word: np.ndarray, bits: int, spare: np.ndarray) -> None:
+    np.left_shift(word, np.uint64(bits), out=spare)
+    np.right_shift(word, np.uint64(64 - bits), out=word)
+    np.bitwise_or(word, spare, out=word)
+
+
+def _content(records: Records) -> list[np.ndarray]:
+    """A record's content as words; equal numbers have equal words, be zero negative or not."""
+    numbers = [*records.x.T, *([] if records.y is None else [records.y])]
+    words = [(np.ascontiguousarray(column) + 0.0).view(np.uint64) for column in numbers]
+    if records.individual is not None:
+        words.append(np.ascontiguousarray(records.individual, np.int64).view(np.uint64))
+    return words
+
+
+def _long_hash(keys: Keys, words: Sequence[np.ndarray], records: int) -> Keys:
+    """The 128-bit function over all records, a block at a time; one key may serve all."""
+    low, high = np.empty(records, np.uint64), np.empty(records, np.uint64)
+    for start in range(0, records, _BLOCK):
+        piece = slice(start, start + _BLOCK)
+        own = keys if len(keys[0]) == 1 else (keys[0][piece], keys[1][piece])
+        low[piece], high[piece] = siphash(own, [word[piece] for word in words], 2)
+    return low, high
+
+
+def _number_equals(hashed: Keys) -> np.ndarray:
+    """Number equal records 0, 1, 2, ... in the table's order, uint64, shape (records,)."""
+    order = np.lexsort(hashed)
+    same = np.ones(len(order), bool)
+    for word in hashed:
+        same[1:] &= word[order[1:]] == word[order[:-1]]
+    place = np.arange(len(order))
+    same[:1] = False
+    first = np.maximum.accumulate(np.where(same, 0, place))
+    number = np.empty(len(order), np.uint64)
+    number[order] = place - first
+    return number

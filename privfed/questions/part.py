@@ -1,0 +1,175 @@
+"""Public facts of one named array of an answer, with its derived sensitivity.
+
+A sensitivity says how far the *records* can move the statistic, in whole units of the part's grid.
+It is derived by the query from public values alone; nobody passes one in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from operator import index
+from typing import Literal
+
+import numpy as np
+
+from privfed.errors import PolicyError, QueryError
+
+Relation = Literal["add-or-remove", "replace-one"]
+Unit = Literal["record", "rule", "individual", "client"]
+
+#: One unit of a sum's grid: contributions are floored to it per record, so that sums are exact.
+GRID = Fraction(1, 2**30)
+
+
+class PartType(StrEnum):
+    """What an array of an answer is."""
+
+    COUNTS = "counts"  #: whole numbers of records
+    SUMS = "sums"  #: sums of bounded contributions, on a grid
+    BITS = "bits"  #: one bit or row of bits for each individual of a cohort
+    SCORES = "scores"  #: sums that a selection compares
+    VALUES = "values"  #: order statistics and the like: no finite sensitivity
+    ARTIFACT = "artifact"  #: trees, rules: no finite sensitivity
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether such numbers are sums over records of what each adds."""
+        return self in (PartType.COUNTS, PartType.SUMS, PartType.SCORES)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Norms of the greatest change of a part, in whole grid units: L1 and squared L2."""
+
+    l1: int
+    l2_squared: int
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2_squared"):  # numpy's integers overflow when they are squared
+            object.__setattr__(self, name, _whole(getattr(self, name)))
+        if self.l1 < 0 or self.l2_squared < 0 or self.l2_squared > self.l1**2:
+            raise QueryError("malformed", "a bound needs 0 <= l2_squared <= l1 squared")
+
+    def __add__(self, other: Bound) -> Bound:
+        """The joint bound of two parts: L1 adds up, and so does squared L2."""
+        return Bound(self.l1 + other.l1, self.l2_squared + other.l2_squared)
+
+    def times(self, steps: int) -> Bound:
+        """Group privacy: ``steps`` changes of one record each (triangle inequality)."""
+        return Bound(self.l1 * steps, self.l2_squared * steps**2)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far the records can move a part.
+
+    Args:
+        add_or_remove: one record more or less.
+        replace_one: one record put in another's place; twice the above by the triangle inequality
+            unless the query derives a tighter bound.
+        anything: all data of one individual replaced by any other data (local privacy).
+    """
+
+    add_or_remove: Bound
+    replace_one: Bound | None = None
+    anything: Bound | None = None
+
+    @classmethod
+    def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
+        """Build from add-or-remove norms; squared L2 is at most squared L1."""
+        return cls(Bound(l1, l1**2 if l2_squared is None else l2_squared))
+
+    def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:
+        """Give the bound for a unit of privacy.
+
+        A bound over anything that an individual may hold needs no cap; a client may stand for many
+        individuals, so it is no bound for one.
+
+        Args:
+            unit: what one neighbour has more or less of (or other than).
+            relation: add or remove one unit, or replace it.
+            cap: most records of one unit (``individual`` and ``client``).
+
+        Raises:
+            PolicyError: the unit needs a cap, or a bound that the query does not derive.
+        """
+        record = self.add_or_remove
+        if relation == "replace-one":
+            record = self.replace_one or self.add_or_remove.times(2)
+        if unit in ("record", "rule"):
+            return record
+        if unit == "individual" and self.anything is not None:
+            return self.anything
+        if cap is None:
+            raise PolicyError(
+                f"unit {unit!r} needs cap = the most records of one {unit}; "
+                "without it a person with many records is not covered"
+            )
+        return self._of(record, cap)
+
+    def _of(self, record: Bound, cap: int) -> Bound:
+        """The bound of one unit of at most ``cap`` records, each changed as ``record`` is.
+
+        Replacing a unit of j records by one of k replaces min(j, k) of them and adds or removes the
+        rest: at most ``cap`` changes, each of either kind.
+        """
+        single = self.add_or_remove
+        larger = Bound(max(record.l1, single.l1), max(record.l2_squared, single.l2_squared))
+        return larger.times(cap)
+
+
+def _whole(units: int) -> int:
+    try:
+        return index(units)
+    except TypeError:
+        raise QueryError("malformed", "a bound needs whole numbers of grid units") from None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Public facts of one named array.
+
+    Args:
+        type: what the numbers are.
+        axes: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...).
+        shape: sizes of the axes; -1 marks a size that depends on data (unprotected parts only).
+        sensitivity: the derived bound, or none where no finite one exists.
+        grid: value of one unit; released integers times this are the part's values.
+    """
+
+    type: PartType
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    sensitivity: Sensitivity | None = None
+    grid: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if len(self.axes) != len(self.shape):
+            raise QueryError("malformed", "a part needs one axis name for each size")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the part's numbers are integers on a grid."""
+        return self.type not in (PartType.VALUES, PartType.ARTIFACT)
+
+    @property
+    def size(self) -> int:
+        """Number of cells; data-dependent sizes count as one."""
+        return math.prod(max(size, 1) if size < 0 else size for size in self.shape)
+
+
+def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
+    """Floor each record's contributions to whole grid units.
+
+    Floor and not round: for non-negative contributions, ``sum(floor(v / grid)) <= sum(v) / grid``,
+    so an L1 bound on the values stays an L1 bound on the units. Negative contributions are floored
+    towards zero, for the same reason.
+
+    Returns:
+        float64 holding whole numbers; their sums are exact below 2^53.
+    """
+    scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
+    return scaled

@@ -1,0 +1,205 @@
+"""What a server may ask: frozen public values, and what they can make a client say."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from privfed.questions import coins, wire
+from privfed.questions.part import Part
+from privfed.tables.records import Records
+from privfed.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a query sees at a client.
+
+    Args:
+        records: the owner's records, already clipped to the schema.
+        schema: the public data dictionary.
+        secret: a durable secret of the client; never leaves it.
+        cache: results worth keeping between queries; may vanish at any time.
+    """
+
+    records: Any
+    schema: Schema
+    secret: bytes = b""
+    cache: MutableMapping[Any, Any] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Records:
+        """The records as a table; an error where they are something else."""
+        if not isinstance(self.records, Records):
+            raise TypeError("this query needs tabular records")
+        return self.records
+
+    def rng(self, label: str) -> np.random.Generator:
+        """Give the client's own secret, repeatable stream of randomness for a purpose.
+
+        A stream knows no records: what is drawn in the table's order goes to other records when one
+        is taken away, so that every one of them may change. Use :meth:`coins` for a subsample or a
+        bootstrap; a stream serves what is drawn for fixed places.
+        """
+        seed = hashlib.sha256(self.secret + b"\x00" + label.encode()).digest()
+        return np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
+
+    def coins(self, label: str) -> np.ndarray:
+        """Give each record a secret, repeatable coin for a purpose (a subsample, a bootstrap).
+
+        A coin follows from the client's secret, the label and the record's content (equal records
+        are told apart by a counter), so that one record more or less changes nobody else's: a sum
+        over the records whose coin lies below a threshold has the sensitivity of the whole sum.
+        See :mod:`privfed.questions.coins`.
+
+        Returns:
+            uint64, uniform and independent over records and labels, shape (records,).
+
+        Raises:
+            TypeError: the records are no table, or the client has no secret.
+        """
+        if not self.secret:
+            raise TypeError("coins need a client's secret; without one everybody could toss them")
+        if "coins" not in self.cache:
+            self.cache["coins"] = coins.record_keys(self.table, self.secret)
+        return coins.toss(self.cache["coins"], label)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalView(View):
+    """What a local effect sees at a client: its cache, too, is no other question's.
+
+    Args:
+        shelf: what the client keeps, by name; plain data, durable, and shared by all local effects.
+    """
+
+    shelf: MutableMapping[str, Any] = field(default_factory=dict)
+
+
+class Query(ABC):
+    """A question: a frozen dataclass of public values.
+
+    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the state,
+    so that it can be asked again, of another client, or after a restart.
+    """
+
+    #: What a policy's line names, such as ``"fuzzy_tree.level"``.
+    kind: ClassVar[str]
+    #: Whether counts, sums and scores are sums over the records of what each alone would give. Not
+    #: where records are judged together (an order statistic, a cap by person) or coins are tossed.
+    linear: ClassVar[bool] = True
+
+    @abstractmethod
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """Say, without data, all that can leave.
+
+        Raises:
+            QueryError: the query's own values make no sense (false partition, unknown feature).
+        """
+
+    @abstractmethod
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Compute every part from the records: whole grid units, or floats for values."""
+
+    def reveals(
+        self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
+    ) -> Mapping[str, np.ndarray]:
+        """Mark the cells that would give a record away; a mask for each part that has any.
+
+        Args:
+            exact: what :meth:`evaluate` gave.
+            view: the records again, for what the parts do not show.
+            strict: whether to mark also what could be used to subtract such a cell.
+        """
+        return {}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """Say what it would give about each record alone, in whole grid units, before any noise.
+
+        Who knows all other records can tell by this whether one was there. As it stands it evaluates
+        record by record; a query that can do so faster overrides it, and is held to the same.
+
+        Returns:
+            each part that adds up (counts, sums, scores), shape (records, *the part's own): summed
+            over the records it is what :meth:`evaluate` gives. Nothing where not :attr:`linear`.
+        """
+        if not self.linear:
+            return {}
+        declared = {name: p for name, p in self.parts(view.schema).items() if p.type.adds_up}
+        alone = [
+            self.evaluate(replace(view, records=view.table.take(np.array([row])), cache={}))
+            for row in range(len(view.table))
+        ]
+        return {
+            name: np.array([one[name] for one in alone]).reshape(len(alone), *part.shape)
+            for name, part in declared.items()
+        }
+
+    @cached_property
+    def fields(self) -> bytes:
+        """The query's public values as deterministic bytes, in the types that it declares."""
+        return wire.encode(self.from_fields(wire.encode(self)))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the kind and the public values."""
+        return wire.digest(wire.encode({"kind": self.kind, "fields": self.fields}))
+
+    @classmethod
+    def from_fields(cls, fields: bytes) -> Self:
+        """Read the query's public values; unknown, missing or ill-typed ones are a WireError."""
+        return wire.decode(fields, cls)
+
+
+class LocalEffect(Query):
+    """A request to keep something, of which nothing leaves: neither a part nor whether it worked.
+
+    It costs nothing, is listed in prices and in the ledger, and is allowed by a policy's ``local``
+    list. Its effect comes after its ledger row is durable, and once, however often it is sent.
+    """
+
+    @final
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """Nothing, once the values make sense."""
+        self.check(schema)
+        return {}
+
+    @final
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Nothing."""
+        return {}
+
+    def check(self, schema: Schema) -> None:
+        """Hold the query's own values to the schema, without data.
+
+        Raises:
+            QueryError: they make no sense.
+        """
+
+    @abstractmethod
+    def take_effect(self, view: LocalView) -> None:
+        """Work on the records and the shelf; whatever it raises, only the owner learns of it."""
+
+
+class CohortQuery(Query):
+    """A question to the individuals of a cohort: each asked one gives one column of the answer."""
+
+    linear: ClassVar[bool] = False
+
+    def fits(self, records: Any) -> bool:
+        """Whether it was written for such records, by public facts of theirs alone."""
+        return True
+
+    @abstractmethod
+    def asked(self, people: int) -> np.ndarray:
+        """Who is asked: positions in a cohort of so many individuals, each once; public.
+
+        Raises:
+            QueryError: the question is meant for a cohort of another size.
+        """

@@ -1,0 +1,450 @@
+"""Decision trees as public values: arrays, checked once, walked by all records at once.
+
+One convention: branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``, so a value on a cut goes
+to the higher branch, whole numbers and cut-offs are exact, and ``x < cut`` goes left in a binary
+tree. A split by categories sends the listed ones left. Whatever is neither below a cut nor listed
+(a missing number, an unknown category) goes to the last branch. A record so reaches exactly one
+leaf, and on each level at most one node: cells are crisp and disjoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.questions.cells import DEPTH
+from privfed.questions.part import Bound, Sensitivity
+from privfed.questions.span import Span
+from privfed.tables.schema import Schema
+
+#: Most nodes of a forest and branches of a split, so that a stranger's tree costs no client dearly.
+MOST_NODES, MOST_BRANCHES = 2**22, 256
+#: Most pairs of record and tree that walk side by side: what a processor's cache holds.
+_PAIRS = 2**15
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """What trees and forests share: one row for each node, a child after its parent.
+
+    Args:
+        feature: the feature that a node splits, -1 for a leaf; int64, shape (nodes,).
+        children: the nodes of its branches, then -1; int64, shape (nodes, branches). All -1 for a
+            leaf, two or more for a split.
+        cuts: rising cut points between its branches, then infinity; float64, shape
+            (nodes, branches - 1). All infinite for a leaf and for a split by categories.
+        categories: the codes that go left at a split by categories, which has two branches; bool,
+            shape (nodes, codes). Nothing for other nodes; no columns where no node splits so.
+
+    Raises:
+        QueryError: ``malformed``: the arrays are of another type or shape, a node has two parents
+            or none, comes before its parent or is too deep, a split has too few branches or gaps
+            between them, cuts do not rise or are no numbers.
+    """
+
+    feature: np.ndarray
+    children: np.ndarray
+    cuts: np.ndarray
+    categories: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
+
+    def __post_init__(self) -> None:
+        if _is(self.categories, "b", 2) and not self.categories.size:
+            object.__setattr__(self, "categories", np.zeros((np.size(self.feature), 0), bool))
+        self._check_arrays()
+        self._check_links()
+        self._check_splits()
+        for name in ("feature", "children", "cuts", "categories"):
+            array = np.array(getattr(self, name))
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    def _roots(self) -> np.ndarray:
+        """Where each tree begins."""
+        return np.zeros(1, np.int64)
+
+    def _check_arrays(self) -> None:
+        kinds = {
+            "feature": ("i", 1),
+            "children": ("i", 2),
+            "cuts": ("f", 2),
+            "categories": ("b", 2),
+        }
+        for name, (kind, axes) in kinds.items():
+            _require(_is(getattr(self, name), kind, axes), f"{name} has another type or shape")
+        nodes, branches = self.children.shape
+        _require(0 < nodes <= MOST_NODES, f"nodes must number from 1 to {MOST_NODES}")
+        _require(2 <= branches <= MOST_BRANCHES, f"branches must number from 2 to {MOST_BRANCHES}")
+        _require(self.feature.shape == (nodes,), "each node needs one feature, or -1")
+        _require(self.cuts.shape == (nodes, branches - 1), "branches need one cut between each two")
+        _require(len(self.categories) == nodes, "each node needs one row of categories")
+
+    def _check_links(self) -> None:
+        """Each node but the roots has one parent, and comes after it."""
+        nodes, roots = len(self.feature), self._roots()
+        used = self.children >= 0
+        _require(bool((self.children >= -1).all()), "a child is a node, or -1")
+        _require(bool((self.children < nodes).all()), "a child is no node")
+        below = self.children[used]
+        expected = np.ones(nodes, np.int64)
+        expected[roots] = 0
+        parents = np.bincount(below, minlength=nodes)
+        _require(bool((parents == expected).all()), "every node but a root needs one parent")
+        above = np.broadcast_to(np.arange(nodes)[:, None], used.shape)[used]
+        _require(bool((below > above).all()), "a child comes after its parent")
+        trees = np.searchsorted(roots, [below, above], side="right")
+        _require(bool((trees[0] == trees[1]).all()), "a child lies in its parent's tree")
+
+    def _check_splits(self) -> None:
+        """Branches without gaps, and rising cuts between them or categories, not both."""
+        used = self.children >= 0
+        branches, inner = used.sum(axis=1), self.feature >= 0
+        _require(bool((self.feature >= -1).all()), "a feature is a number from 0, or -1")
+        _require(bool((used[:, :-1] >= used[:, 1:]).all()), "a branch is empty")
+        _require(bool((branches[inner] >= 2).all()), "a split needs two branches or more")
+        _require(not branches[~inner].any(), "a leaf has no branches")
+        listed = self._listing
+        _require(bool((branches[listed] == 2).all()), "a split by categories needs two branches")
+        due = np.arange(self.cuts.shape[1]) < (branches - 1)[:, None]
+        due &= ~listed[:, None]
+        _require(bool((np.isfinite(self.cuts) == due).all()), "a cut is missing, or one too many")
+        _require(bool((due | (self.cuts == np.inf)).all()), "cuts that are not there are infinite")
+        rising = self.cuts[:, 1:] > self.cuts[:, :-1]
+        _require(bool((rising | ~due[:, 1:]).all()), "cuts must rise")
+        _require(bool((self.depths <= DEPTH).all()), f"trees must not be deeper than {DEPTH}")
+
+    def check(self, schema: Schema) -> None:
+        """Hold the splits to a schema.
+
+        Raises:
+            QueryError: ``malformed``: an unknown feature, a number split by categories, an unknown
+                category, or a split that sends all categories one way.
+        """
+        columns = schema.features
+        _require(bool((self.feature < len(columns)).all()), "a split names an unknown feature")
+        counts = np.array([*(len(column.categories) for column in columns), 0])
+        sizes = counts.take(self.feature)
+        listed = self.categories.sum(axis=1)
+        known = self.categories & (np.arange(self.categories.shape[1]) < sizes[:, None])
+        _require(bool((known == self.categories).all()), "a split lists an unknown category")
+        _require(bool((listed[listed > 0] < sizes[listed > 0]).all()), "a branch is empty")
+
+    @cached_property
+    def depths(self) -> np.ndarray:
+        """How far each node lies below its root, shape (nodes,); counts no further than too deep."""
+        depths = np.zeros(len(self.feature), np.int64)
+        level: np.ndarray = self._roots()
+        for depth in range(1, DEPTH + 2):
+            below = self.children[level]
+            level = below[below >= 0]
+            depths[level] = depth
+        return depths
+
+    @property
+    def depth(self) -> int:
+        """The longest way from a root to a leaf."""
+        return int(self.depths.max())
+
+    @cached_property
+    def leaves(self) -> np.ndarray:
+        """The nodes without branches, rising."""
+        return np.flatnonzero(self.feature < 0)
+
+    def blocks(self, x: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
+        """Walk a block of records down a block of trees at a time, so that memory stays bounded.
+
+        Args:
+            x: encoded features, shape (records, features).
+
+        Yields:
+            which records, which trees, and the leaves reached, int64, shape (trees, records) of
+            the block.
+
+        Raises:
+            QueryError: ``malformed``: a split names a feature that ``x`` has not.
+        """
+        x = np.ascontiguousarray(x, dtype=float)
+        _require(self.feature.max() < x.shape[1], "a split names an unknown feature")
+        number = len(self._roots())
+        for start in range(0, len(x), _PAIRS):
+            rows = slice(start, min(start + _PAIRS, len(x)))
+            step = max(1, _PAIRS // (rows.stop - rows.start))
+            for first in range(0, number, step):
+                trees = slice(first, min(first + step, number))
+                yield rows, trees, self._walk(x[rows], trees)
+
+    def _walk(self, x: np.ndarray, trees: slice) -> np.ndarray:
+        """The leaf of each tree that each record reaches; all take their steps together."""
+        feature, following, width = self._steps
+        rows, values = np.arange(len(x)) * x.shape[1], x.ravel()
+        at = np.repeat(self._roots()[trees, None], len(x), axis=1)
+        for _ in range(int(self._heights[trees].max())):
+            branch = self._branch(at, values.take(rows + feature.take(at)))
+            at = following.take(at * width + branch)
+        return at
+
+    @cached_property
+    def _heights(self) -> np.ndarray:
+        """The depth of each tree."""
+        return np.asarray(np.maximum.reduceat(self.depths, self._roots()))
+
+    @cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Each node's feature and, end to end, its branches' nodes; a leaf is followed by itself."""
+        own = np.arange(len(self.feature))[:, None]
+        following = np.where(self.children >= 0, self.children, own)
+        return np.maximum(self.feature, 0), following.ravel(), following.shape[1]
+
+    @cached_property
+    def _last(self) -> np.ndarray:
+        """The last branch of each node."""
+        return np.asarray(np.maximum((self.children >= 0).sum(axis=1) - 1, 0))
+
+    @cached_property
+    def _listing(self) -> np.ndarray:
+        """Whether each node splits by categories."""
+        return np.asarray(self.categories.any(axis=1))
+
+    @cached_property
+    def _cut_columns(self) -> np.ndarray:
+        """The cuts, one row for each of a node's."""
+        return np.ascontiguousarray(self.cuts.T)
+
+    def _branch(self, at: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The branch that each value takes at each node."""
+        branch: np.ndarray = ~(values < self._cut_columns[0].take(at))
+        if len(self._cut_columns) > 1:
+            reached = branch.astype(np.int64)
+            for cuts in self._cut_columns[1:]:
+                reached += ~(values < cuts.take(at))
+            branch = np.minimum(reached, self._last.take(at))
+        if not self.categories.shape[1]:
+            return branch
+        known = (values >= 0) & (values < self.categories.shape[1])
+        codes = np.where(known, values, 0).astype(np.int64)
+        goes_left = known & (codes == values) & self.categories[at, codes]
+        return np.asarray(np.where(self._listing[at], ~goes_left, branch))
+
+
+@dataclass(frozen=True, eq=False)
+class Tree(Nodes):
+    """One tree; its root is node 0.
+
+    Sensitivity: a record reaches exactly one leaf, so of sums over leaves of contributions from 0
+    to u it moves one by at most u: L1 = u, squared L2 = u^2; put in another's place, two:
+    2 u and 2 u^2 (see :meth:`Forest.sensitivity`, of which this is the case of one tree).
+    """
+
+    @classmethod
+    def binary(
+        cls, feature: np.ndarray, cut: np.ndarray, left: np.ndarray, right: np.ndarray
+    ) -> Self:
+        """Build from a row for each node, in which leaves have a negative feature.
+
+        Args:
+            feature: what each node splits.
+            cut: ``x < cut`` goes left; of leaves it is not read.
+            left: the left child; of leaves it is not read.
+            right: the right child.
+
+        Raises:
+            QueryError: see the class.
+        """
+        inner = np.asarray(feature) >= 0
+        children = np.where(inner[:, None], np.column_stack([left, right]), -1)
+        cuts = np.where(inner, cut, np.inf)[:, None]
+        return cls(
+            np.where(inner, feature, -1).astype(np.int64), children.astype(np.int64), cuts + 0.0
+        )
+
+    def reach(self, x: np.ndarray) -> np.ndarray:
+        """The leaf that each record reaches, int64, shape (records,).
+
+        Args:
+            x: encoded features, shape (records, features).
+        """
+        leaves = np.empty(len(x), np.int64)
+        for rows, _, reached in self.blocks(x):
+            leaves[rows] = reached[0]
+        return leaves
+
+    def paths(self) -> tuple[tuple[Span, ...], ...]:
+        """What a record must meet to reach each node, one span a feature, in order of first use."""
+        paths: list[dict[int, Span]] = [{} for _ in self.feature]
+        for node in np.flatnonzero(self.feature >= 0):
+            for child, span in self.branches(int(node)):
+                met = paths[node].get(span.feature)
+                paths[child] = paths[node] | {span.feature: span if met is None else met & span}
+        return tuple(tuple(path.values()) for path in paths)
+
+    def branches(self, node: int) -> list[tuple[int, Span]]:
+        """The children of a node, each with what leads to it."""
+        feature, below = int(self.feature[node]), self.children[node]
+        children = [int(child) for child in below[below >= 0]]
+        listed = np.flatnonzero(self.categories[node])
+        if len(listed):
+            codes = frozenset(listed.tolist())
+            return [
+                (children[0], Span(feature, among=codes)),
+                (children[1], Span(feature, besides=codes)),
+            ]
+        ends = [-np.inf, *self.cuts[node, : len(children) - 1].tolist(), np.inf]
+        return [(child, Span(feature, ends[at], ends[at + 1])) for at, child in enumerate(children)]
+
+    def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
+        """Write the tree, a line for each branch, indented by depth.
+
+        Args:
+            schema: names the features and categories.
+            leaf: says what a leaf means.
+        """
+        if self.feature[0] < 0:
+            return leaf(0)
+        lines: list[str] = []
+        waiting = self.branches(0)[::-1]
+        while waiting:
+            node, span = waiting.pop()
+            text = span.text(schema.features[span.feature])
+            end = f": {leaf(node)}" if self.feature[node] < 0 else ""
+            lines.append("  " * (int(self.depths[node]) - 1) + text + end)
+            if self.feature[node] >= 0:
+                waiting += self.branches(node)[::-1]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Forest(Nodes):
+    """Many trees in one set of arrays; nodes are numbered through.
+
+    Args:
+        roots: where each tree begins, rising from 0; its nodes end where the next one's begin.
+    """
+
+    roots: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    def __post_init__(self) -> None:
+        _require(_is(self.roots, "i", 1) and len(self.roots) > 0, "a forest needs its trees' roots")
+        rising = self.roots[0] == 0 and (np.diff(self.roots) > 0).all()
+        _require(bool(rising) and self.roots[-1] < np.size(self.feature), "roots rise from 0")
+        roots = np.array(self.roots)
+        roots.setflags(write=False)
+        object.__setattr__(self, "roots", roots)
+        super().__post_init__()
+
+    def _roots(self) -> np.ndarray:
+        return self.roots
+
+    def __len__(self) -> int:
+        return len(self.roots)
+
+    @classmethod
+    def of(cls, trees: Sequence[Nodes]) -> Self:
+        """Put trees (or forests) side by side.
+
+        Raises:
+            QueryError: there is none, or there are too many nodes.
+        """
+        _require(len(trees) > 0, "a forest needs at least one tree")
+        starts = np.cumsum([0, *(len(tree.feature) for tree in trees)])
+        branches = max(tree.children.shape[1] for tree in trees)
+        codes = max(tree.categories.shape[1] for tree in trees)
+        children = [
+            np.where(tree.children >= 0, tree.children + start, -1)
+            for tree, start in zip(trees, starts, strict=False)
+        ]
+        return cls(
+            np.concatenate([tree.feature for tree in trees]),
+            np.concatenate([_widened(own, branches, -1) for own in children]),
+            np.concatenate([_widened(tree.cuts, branches - 1, np.inf) for tree in trees]),
+            np.concatenate([_widened(tree.categories, codes, filling=False) for tree in trees]),
+            np.concatenate(
+                [tree._roots() + start for tree, start in zip(trees, starts, strict=False)]
+            ),
+        )
+
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        """The trees one by one, each numbered from 0."""
+        ends = np.append(self.roots[1:], len(self.feature))
+        return tuple(
+            Tree(
+                self.feature[start:end],
+                np.where(self.children[start:end] >= 0, self.children[start:end] - start, -1),
+                self.cuts[start:end],
+                self.categories[start:end],
+            )
+            for start, end in zip(self.roots, ends, strict=True)
+        )
+
+    def sensitivity(self, units: int = 1) -> Sensitivity:
+        """Of sums over the leaves (or over the nodes of one level) of all trees.
+
+        Derivation: a record reaches exactly one leaf of each of the T trees, for a split sends every
+        value to exactly one branch. So where each record contributes from 0 to ``units`` to its
+        leaf, one record more or less moves T sums by at most ``units`` each: L1 = T u and squared
+        L2 = T u^2. One in another's place moves, in each tree, two sums by at most u each, or one
+        sum by at most u: 2 T u and 2 T u^2.
+
+        Args:
+            units: the most that a record contributes to a leaf; 1 where records are counted.
+        """
+        trees = len(self)
+        once = Bound(trees * units, trees * units**2)
+        return Sensitivity(once, replace_one=Bound(2 * trees * units, 2 * trees * units**2))
+
+    def reach(self, x: np.ndarray) -> np.ndarray:
+        """The leaf of each tree that each record reaches, int64, shape (records, trees).
+
+        Args:
+            x: encoded features, shape (records, features).
+        """
+        leaves = np.empty((len(x), len(self)), np.int64)
+        for rows, trees, reached in self.blocks(x):
+            leaves[rows, trees] = reached.T
+        return leaves
+
+    def mean(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The mean over the trees of what each record's leaf holds, shape (records, ...).
+
+        Args:
+            x: encoded features, shape (records, features).
+            values: a value, or a row of values, for each node.
+        """
+        total = np.zeros((len(x), *values.shape[1:]))
+        for rows, _, reached in self.blocks(x):
+            for leaves in reached:
+                total[rows] += values[leaves]
+        return total / len(self)
+
+
+def cuts_of_thresholds(thresholds: np.ndarray) -> np.ndarray:
+    """Cuts that send every number where scikit-learn sends it: left where ``float32(x) <= t``.
+
+    scikit-learn rounds features to float32 first, so its true boundary is half-way between the last
+    float32 that goes left and the next one; there it depends on which of the two is even.
+    """
+    thresholds = np.asarray(thresholds, dtype=float)
+    last = thresholds.astype(np.float32)
+    last = np.where(last > thresholds, np.nextafter(last, np.float32(-np.inf)), last)
+    following = np.nextafter(last, np.float32(np.inf))
+    half: np.ndarray = last.astype(float) / 2 + following.astype(float) / 2
+    return np.where(half.astype(np.float32) == last, np.nextafter(half, np.inf), half)
+
+
+def _require(fine: bool, message: str) -> None:
+    if not fine:
+        raise QueryError("malformed", f"a tree is malformed: {message}")
+
+
+def _is(array: object, kind: str, axes: int) -> bool:
+    types = {"i": np.int64, "f": np.float64, "b": np.bool_}
+    return isinstance(array, np.ndarray) and array.dtype == types[kind] and array.ndim == axes
+
+
+def _widened(array: np.ndarray, width: int, filling: float) -> np.ndarray:
+    missing = width - array.shape[1]
+    return np.pad(array, ((0, 0), (0, missing)), constant_values=filling)

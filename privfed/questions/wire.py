@@ -1,0 +1,166 @@
+"""Deterministic bytes: equal values give equal bytes, so that a digest means something.
+
+Typed MessagePack by msgspec. Decoding builds only the type it was asked for, never a class named in
+the data; sizes are bounded before anything is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from privfed.errors import InputError, WireError
+from privfed.exact import exact, text
+
+T = TypeVar("T")
+#: Largest message that is decoded, in bytes.
+LIMIT = 256 * 2**20
+#: Element types by kind of array: whole numbers and floats in the fewest bytes that hold them all.
+_WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
+_FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
+_KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}
+
+
+def encode(value: object) -> bytes:
+    """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
+
+    Arrays may hold signed integers, floats, uint8 or bool. Each is written in the fewest bytes that
+    lose nothing of any of its values (bools eight to the byte), and read as int64, float64, uint8 or
+    bool.
+    """
+    return _ENCODER.encode(value)
+
+
+def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
+    """Read bytes as a value of one known type.
+
+    Raises:
+        WireError: too large, truncated, or not of that type; the message holds no value.
+    """
+    if len(data) > limit:
+        raise WireError(f"message of {len(data)} bytes is over the limit of {limit}")
+    try:
+        return msgspec.msgpack.decode(data, type=type_, dec_hook=_decode_hook)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise WireError(f"not a {type_.__name__}: {type(error).__name__}") from None
+
+
+def convert(plain: object, type_: type[T]) -> T:
+    """Turn plain decoded data into a value of one known type.
+
+    Raises:
+        WireError: a field is missing, unknown or of another type; the message holds no value.
+    """
+    try:
+        return msgspec.convert(plain, type_, dec_hook=_decode_hook)
+    except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
+        raise WireError(f"not a {type_.__name__}: {type(error).__name__}") from None
+
+
+def decode_plain(data: bytes) -> Any:
+    """Read bytes as plain data (numbers, text, lists, mappings); arrays are arrays again.
+
+    Raises:
+        WireError: they are no such bytes; the message holds no value.
+    """
+    try:
+        return _with_arrays(msgspec.msgpack.decode(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise WireError(f"not plain data: {type(error).__name__}") from None
+
+
+def _with_arrays(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_arrays(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"kind", "shape", "data"}:
+        return convert(value, np.ndarray)
+    return {name: _with_arrays(inner) for name, inner in value.items()}
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of bytes, as hexadecimal text."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _encode_hook(value: object) -> Any:
+    if isinstance(value, np.ndarray):
+        kind = _kind(value)
+        plain = np.ascontiguousarray(value, dtype=_KINDS[kind])
+        data = np.packbits(plain) if kind == "b" else plain
+        return {"kind": kind, "shape": list(value.shape), "data": data.tobytes()}
+    if isinstance(value, np.integer | np.floating | np.bool_):
+        return value.item()
+    if isinstance(value, Fraction):
+        return text(value)
+    raise TypeError(f"{type(value).__name__} has no wire form")
+
+
+def _kind(array: np.ndarray) -> str:
+    """The narrowest kind that holds an array's values: it depends on them alone, not on its type."""
+    if array.dtype == bool or array.dtype == np.uint8:
+        return array.dtype.kind
+    if array.dtype.kind == "f":
+        return "f4" if _single(array) else "f8"
+    if array.dtype.kind != "i":
+        raise TypeError(
+            f"arrays of {array.dtype} have no wire form; use signed integers, floats, uint8 or bool"
+        )
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    fits = (
+        kind
+        for kind, type_ in _WHOLE.items()
+        if np.iinfo(type_).min <= low and high <= np.iinfo(type_).max
+    )
+    return next(fits)
+
+
+def _single(array: np.ndarray) -> bool:
+    """Whether 32 bits hold every float of an array exactly."""
+    if array.dtype.itemsize <= 4:
+        return True
+    for part in (array.reshape(-1)[:64], array):  # nearly always told by the first few
+        with np.errstate(over="ignore"):
+            if not np.array_equal(part.astype(np.float32), part, equal_nan=True):
+                return False
+    return True
+
+
+def _decode_hook(type_: type, plain: Any) -> Any:
+    if type_ is np.ndarray:
+        return _array(plain)
+    if type_ is Fraction:
+        if not isinstance(plain, str) or len(plain) > 4096:
+            raise ValueError("a fraction is written as text")
+        try:
+            return exact(plain, zero=True)
+        except InputError:
+            raise ValueError("a fraction is written as text") from None
+    raise NotImplementedError
+
+
+def _array(plain: Any) -> np.ndarray:
+    if not isinstance(plain, dict) or set(plain) != {"kind", "shape", "data"}:
+        raise ValueError("an array needs kind, shape and data")
+    kind, shape, data = plain["kind"], plain["shape"], plain["data"]
+    if kind not in _KINDS or not isinstance(data, bytes) or not isinstance(shape, list):
+        raise ValueError("an array needs a known kind")
+    if len(shape) > 8 or not all(isinstance(size, int) and 0 <= size < 2**40 for size in shape):
+        raise ValueError("an array needs sizes")
+    count, dtype = math.prod(shape), _KINDS[kind]
+    if len(data) != ((count + 7) // 8 if kind == "b" else count * dtype.itemsize):
+        raise ValueError("an array's data must fill its shape")
+    if kind == "b":
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count)
+        return bits.astype(bool).reshape(shape)
+    wide = {"i": np.int64, "f": np.float64}.get(kind[0], dtype)
+    return np.frombuffer(data, dtype).astype(wide, copy=False).reshape(shape)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_encode_hook, order="deterministic")

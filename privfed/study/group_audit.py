@@ -1,0 +1,326 @@
+"""A guard audited on its real group: all parts and cells that it protects, as a gate builds them.
+
+A record moves the group in several ways that its bounds allow: one part alone, all parts at once,
+with opposite signs, spread over cells, and in the second of two questions. The cells that move are
+those of the least noise, and those whose noise goes with theirs are watched beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from privfed.attacks.audit import Move, audit_moves
+from privfed.attacks.finding import Finding
+from privfed.attacks.scores import Truths
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
+from privfed.privacy.noise import Noise, TestNoise
+from privfed.questions.part import Bound, PartType
+from privfed.study.mechanism_audit import WIDE, Group, audit, claim_of, is_gaussian
+
+#: Most cells of one part that are run; of a wider one the first along each axis.
+CELLS = 256
+#: Most cells that are drawn in one audit, which bounds its time: wider groups are run less often.
+DRAWN = 2**25
+#: Fewest and most runs in which the noise of each cell is measured before anything is moved.
+PILOT = (32, 512)
+#: Most cells that are watched beside those that move.
+WATCHED = 16
+#: Share of alpha for the audit on one cell: faults of scale are small, those of a group are not.
+ALONE_ALPHA = 0.75
+#: Parts that are moved alone, at most.
+ALONE = 4
+
+
+def audit_guarded(
+    build: Callable[[], Mechanism],
+    group: Group,
+    spend: Fraction,
+    *,
+    delta: float = 0.0,
+    trials: tuple[int, int] = (40_000, 10_000),
+    alpha: float = 0.05,
+    noise: Noise | None = None,
+) -> Finding:
+    """Audit a mechanism twice: on one cell with the owner's own noise, and on its real group.
+
+    One cell that moves as far as all parts together tells most about the scale of the noise and
+    about its source; the group tells whether every part and cell gets noise of its own.
+
+    Args:
+        build: gives a mechanism as the policy names it, anew.
+        group: the parts that it protects together, with their bounds.
+        spend: what one release spends, in the mechanism's currency.
+        delta: where a claim in rho is stated.
+        trials: outputs on one cell, which is fast, and on the group.
+        alpha: how often an innocent mechanism may be convicted, by either of the two.
+        noise: the owner's source of noise; secure unless given.
+
+    Returns:
+        the finding that proves more.
+    """
+    mechanism = build()
+    alone = audit(
+        mechanism,
+        spend,
+        delta=delta,
+        steps=steps_of(mechanism, group),
+        trials=trials[0],
+        alpha=ALONE_ALPHA * alpha,
+        noise=noise,
+    )
+    whole = audit_group(
+        build,
+        group,
+        spend,
+        delta=delta,
+        trials=trials[1],
+        alpha=(1 - ALONE_ALPHA) * alpha,
+        noise=noise,
+    )
+    worse = max(alone, whole, key=lambda finding: finding.value)
+    worse.detail.update(confidence=1 - alpha, trials=sum(trials))
+    worse.detail["proven"] = {"one cell": alone.value, "the group": whole.value}
+    return worse
+
+
+def steps_of(mechanism: Mechanism, group: Group) -> int:
+    """How far a record moves one cell that stands for a whole group, in grid units.
+
+    Of bits: how many of them one unit can change.
+    """
+    bound = joint(group)
+    numbers = all(bounded.part.type != PartType.BITS for bounded in group.values())
+    euclidean = mechanism.currency == "rho" and numbers
+    return math.isqrt(bound.l2_squared) if euclidean else bound.l1
+
+
+def audit_group(
+    build: Callable[[], Mechanism],
+    group: Group,
+    spend: Fraction,
+    *,
+    delta: float = 0.0,
+    trials: int = 40_000,
+    alpha: float = 0.05,
+    noise: Noise | None = None,
+) -> Finding:
+    """Audit a mechanism on a group of parts, at its own claim.
+
+    Args:
+        build: gives a mechanism as the policy names it, anew.
+        group: the parts with their bounds.
+        spend: what one release spends, in the mechanism's currency.
+        delta: where a claim in rho is stated.
+        trials: outputs in all; fewer for wide groups.
+        alpha: how often an innocent mechanism may be convicted.
+        noise: where noise comes from; unless given, a fast source of the same laws, for here it is
+            the mechanism that is on trial.
+
+    Returns:
+        a finding whose detail names the move, the event and how many cells were run.
+    """
+    priced = build().price(group, spend)
+    if is_gaussian(priced):
+        group = widened(group)
+        priced = build().price(group, spend)
+    claim = claim_of(priced, delta)
+    narrow = {name: narrowed(bounded) for name, bounded in group.items()}
+    bench = Bench(build, narrow, spend, noise or TestNoise(secrets.randbits(64)))
+    runs = max(100, min(trials, DRAWN // bench.size))
+    found = audit_moves(bench.moves(), claim, runs, alpha, priced.mechanism.name)
+    cells = sum(bounded.part.size for bounded in group.values())
+    found.detail.update(parts=list(group), cells=cells, cells_run=bench.size)
+    return found
+
+
+def widened(group: Group) -> Group:
+    """The group with bounds so wide that its discrete noise is nearly continuous, on every grid."""
+    grids = {bounded.part.grid for bounded in group.values()}
+    norms = [joint(_of_grid(group, grid)).l2_squared for grid in grids]
+    steps = -(-WIDE // max(1, math.isqrt(min(filter(None, norms), default=1))))
+    return {
+        name: replace(bounded, bound=None if bounded.bound is None else bounded.bound.times(steps))
+        for name, bounded in group.items()
+    }
+
+
+def _of_grid(group: Group, grid: Fraction) -> Group:
+    return {name: bounded for name, bounded in group.items() if bounded.part.grid == grid}
+
+
+def narrowed(bounded: BoundedPart) -> BoundedPart:
+    """The part with at most :data:`CELLS` cells; the bound stays, for fewer cells move no further."""
+    shape = list(bounded.part.shape)
+    while math.prod(shape) > CELLS:
+        longest = int(np.argmax(shape))
+        shape[longest] = (shape[longest] + 1) // 2
+    return replace(bounded, part=replace(bounded.part, shape=tuple(shape)))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A mechanism on the bench with one group; its answers are laid out as one row of cells.
+
+    Args:
+        build: gives a mechanism anew.
+        group: the parts with their bounds.
+        spend: what one release spends.
+        noise: where noise comes from.
+    """
+
+    build: Callable[[], Mechanism]
+    group: Group
+    spend: Fraction
+    noise: Noise
+
+    @cached_property
+    def priced(self) -> Protection:
+        """The mechanism at work that answers, but where each answer is to come from a new one."""
+        return self.build().price(self.group, self.spend)
+
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where each part lies in a row."""
+        ends = np.cumsum([0, *(bounded.part.size for bounded in self.group.values())]).tolist()
+        return dict(zip(self.group, map(slice, ends[:-1], ends[1:]), strict=True))
+
+    @property
+    def size(self) -> int:
+        """Cells of a row."""
+        return sum(bounded.part.size for bounded in self.group.values())
+
+    def answer(self, priced: Protection, exact: Mapping[str, np.ndarray]) -> np.ndarray:
+        """One protected answer, shape (cells,); a suppressed cell holds zero."""
+        told = priced.protect(exact, self.noise)
+        return np.concatenate([np.asarray(told[name].data).ravel() for name in self.group])
+
+    def exact(self, row: np.ndarray) -> dict[str, np.ndarray]:
+        """The parts of a row, in their shapes and types."""
+        return {
+            name: row[self.places[name]]
+            .astype(bool if bounded.part.type == PartType.BITS else np.int64)
+            .reshape(bounded.part.shape)
+            for name, bounded in self.group.items()
+        }
+
+    def answers(self, row: np.ndarray, seen: np.ndarray, runs: int) -> np.ndarray:
+        """Independent answers about one row, shape (runs, cells seen)."""
+        exact, found = self.exact(row), np.empty((runs, len(seen)))
+        for run in range(runs):
+            found[run] = self.answer(self.priced, exact)[seen]
+        return found
+
+    def twice(self, first: np.ndarray, row: np.ndarray, seen: np.ndarray, runs: int) -> np.ndarray:
+        """Answers about two rows, each by a mechanism of its own, shape (runs, 2 * cells seen)."""
+        exact, found = [self.exact(each) for each in (first, row)], np.empty((runs, 2 * len(seen)))
+        for run in range(runs):
+            anew = [replace(self.priced, mechanism=self.build()) for _ in exact]
+            both = [self.answer(p, each)[seen] for p, each in zip(anew, exact, strict=True)]
+            found[run] = np.concatenate(both)
+        return found
+
+    @cached_property
+    def noises(self) -> np.ndarray:
+        """Noise alone, measured in a few runs, shape (runs, cells)."""
+        least, most = PILOT
+        runs = min(most, max(least, 2**20 // self.size))
+        return self.answers(np.zeros(self.size), np.arange(self.size), runs)
+
+    def thinnest(self, name: str) -> np.ndarray:
+        """The cells of a part, those of the least noise first."""
+        place = self.places[name]
+        spread = self.noises[:, place].std(axis=0)
+        return np.asarray(place.start + np.argsort(spread, kind="stable"))
+
+    def beside(self, moved: np.ndarray) -> np.ndarray:
+        """The cells that move, and those whose noise goes most closely with theirs."""
+        centred = self.noises - self.noises.mean(axis=0)
+        scaled = centred / np.maximum(np.sqrt((centred**2).sum(axis=0)), 1e-300)
+        shared = np.abs(scaled[:, moved[:WATCHED]].T @ scaled).max(axis=0)
+        shared[moved] = -1.0
+        others = np.argsort(-shared, kind="stable")[: min(WATCHED, self.size - len(moved))]
+        return np.sort(np.concatenate([moved, others]))
+
+    def moves(self) -> list[Move]:
+        """What one record may do to the group, within the bounds of every part."""
+        able = [name for name, bounded in self.group.items() if bounded.bound and bounded.bound.l1]
+        single = {name: self._shift(name, _concentrated) for name in able}
+        spread = {name: self._shift(name, _spread) for name in able}
+        moves = [
+            self._move("all parts at once", list(single.values())),
+            self._move("all parts, each spread over cells", list(spread.values())),
+            self._move("all parts, with opposite signs", _opposed(list(spread.values()))),
+            self._repeated("in the second of two questions", list(single.values())),
+        ]
+        if len(able) > 1:
+            moves += [self._move(f"{name} alone", [single[name]]) for name in able[:ALONE]]
+        if all(np.array_equal(single[name], spread[name]) for name in able):
+            del moves[1]
+        return moves
+
+    def _shift(self, name: str, sizes: Callable[[Bound, int], np.ndarray]) -> np.ndarray:
+        """By how much a part's cells move, as a row."""
+        bounded, row = self.group[name], np.zeros(self.size)
+        assert bounded.bound is not None
+        if bounded.part.type == PartType.BITS:
+            sizes = _turned
+        steps = sizes(bounded.bound, bounded.part.size)
+        row[self.thinnest(name)[: len(steps)]] = steps
+        return row
+
+    def _rows(self, shifts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Both inputs, none below zero, and the cells to watch."""
+        shift = np.sum(shifts, axis=0)
+        absent = np.maximum(-shift, 0)
+        return absent + shift, absent, self.beside(np.flatnonzero(shift))
+
+    def _move(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
+        present, absent, seen = self._rows(shifts)
+        return Move(
+            name,
+            lambda runs: self.answers(present, seen, runs),
+            lambda runs: self.answers(absent, seen, runs),
+            Truths(present[seen], absent[seen]),
+        )
+
+    def _repeated(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
+        """A record that the first question does not see: noise that comes again gives it away."""
+        present, absent, seen = self._rows(shifts)
+        return Move(
+            name,
+            lambda runs: self.twice(absent, present, seen, runs),
+            lambda runs: self.twice(absent, absent, seen, runs),
+            Truths(*(np.concatenate([absent[seen], row[seen]]) for row in (present, absent))),
+        )
+
+
+def _concentrated(bound: Bound, cells: int) -> np.ndarray:
+    """All in one cell, within both norms."""
+    return np.array([min(bound.l1, math.isqrt(bound.l2_squared))])
+
+
+def _spread(bound: Bound, cells: int) -> np.ndarray:
+    """Over as many cells as both norms can be met with."""
+    number = max(1, min(cells, bound.l1**2 // max(1, bound.l2_squared)))
+    step = min(bound.l1 // number, math.isqrt(bound.l2_squared // number))
+    return np.full(number, step) if step else _concentrated(bound, cells)
+
+
+def _turned(bound: Bound, cells: int) -> np.ndarray:
+    """Bits, as many as one unit can turn."""
+    return np.ones(min(cells, bound.l1))
+
+
+def _opposed(shifts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same shifts with every second cell that moves going down."""
+    row = np.sum(shifts, axis=0)
+    moved = np.flatnonzero(row)
+    row[moved[1::2]] *= -1
+    return [row]

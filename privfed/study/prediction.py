@@ -1,0 +1,84 @@
+"""A saved model put to a table: what ``privfed predict`` does."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError
+from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.learners.saved import load
+from privfed.owner.shelf import Shelf
+from privfed.study.output import write_text
+from privfed.tables.sources import read_table
+from privfed.tables.toml_file import naming
+
+
+def predict(
+    model: Path, table: Path, client: str | None = None, shelf: Path | None = None
+) -> pd.DataFrame:
+    """Predict each row of a CSV file by a saved model.
+
+    Args:
+        model: a study's ``model.json``, or what ``privfed.learners.save`` wrote.
+        table: the file; columns that the model's schema does not list are not used.
+        client: whose model predicts, where each client has one of its own.
+        shelf: that client's shelf, beside its ledger, on which its own model lies.
+
+    Returns:
+        one row for each of the table's: what is predicted, under the target's name, and a
+        classifier's probabilities, each under ``probability of`` its class.
+
+    Raises:
+        InputError: no such file, no model, a table without the schema's columns, or a client that
+            took no part.
+    """
+    learnt = load(model)
+    if shelf is not None:
+        _take_home(learnt, client, shelf)
+    with naming(f"data file {table}"):
+        frame = read_table(table)
+        if frame.empty:
+            raise InputError("holds no records; give at least one")
+        return _predicted(learnt, frame, client)
+
+
+def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None:
+    if not isinstance(model, PersonalLearner) or client is None:
+        raise InputError(
+            "--shelf goes with --client and a model of which each client has its own; leave it out"
+        )
+    if not shelf.is_file():
+        raise InputError(f"--shelf {shelf}: there is no such file; it lies beside the ledger")
+    with closing(Shelf(shelf, client)) as own:
+        model.take_home(client, own)
+
+
+def _predicted(model: FederatedLearner, frame: pd.DataFrame, client: str | None) -> pd.DataFrame:
+    target = model.schema_.target
+    found = pd.DataFrame(
+        {"predicted" if target is None else target.name: model.predict(frame, client=client)}
+    )
+    if not hasattr(model, "predict_proba"):
+        return found
+    chances = np.asarray(model.predict_proba(frame, client=client))
+    names = [f"probability of {name}" for name in np.asarray(model.classes_)]
+    return found.join(pd.DataFrame(chances, columns=names))
+
+
+def write_predictions(predicted: pd.DataFrame, out: Path, *, overwrite: bool) -> None:
+    """Write predictions as a CSV file, in one step.
+
+    Raises:
+        InputError: there is such a file, or it cannot be written.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"--out {out}: is there already; name a new file, or add --overwrite")
+    try:
+        write_text(out, predicted.to_csv(index=False))
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"--out {out}: cannot be written ({why})") from None

@@ -1,0 +1,227 @@
+"""Cross-validation and a grid of parameters over a federation: simulations, both of them.
+
+Each fold learns anew as if it were alone, under a whole budget of its own, and is scored with the
+truth of records that the clients hold. Over real data every fold and every setting would be releases
+whose losses add up, and every score a question of its own, with a price like any other. So what
+comes out here is for simulated or public data, and not publishable for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+
+from privfed.errors import InputError, NobodyAnswered
+from privfed.exact import Number
+from privfed.federation.local import LocalDisclosure
+from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
+from privfed.study.metrics import measure
+from privfed.tables.division import FEWEST, by_column
+from privfed.tables.schema import Schema
+
+NOTE = (
+    "a simulation scored with the truth, not publishable for real data: over those, the folds' "
+    "losses would add up, and each score would be a question with a price"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """A table dealt into parts, client by client; each part is held out once.
+
+    Args:
+        frame: one row a record.
+        schema: the public data dictionary, with the target.
+        client: the column that names each record's data owner.
+        individual: the column that names the person behind each record; nobody is then learnt from
+            and tested on in one fold.
+        count: how many parts.
+        seed: deals the records.
+
+    Raises:
+        InputError: fewer than two parts, no target, or a client whose records do not suffice.
+    """
+
+    frame: pd.DataFrame
+    schema: Schema
+    client: str
+    individual: str | None = None
+    count: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 2:
+            raise InputError(f"folds: count must be a whole number of at least 2, not {self.count}")
+        if self.schema.target is None:
+            raise InputError("folds: the schema needs a target to score predictions by")
+        parts = self.parts
+        for name, own in pd.Series(parts).groupby(by_column(self.frame, self.client)):
+            if own.nunique() < self.count or (len(own) - own.value_counts()).min() < FEWEST:
+                raise InputError(
+                    f"folds: client {name!r} has too few records for {self.count} folds; take fewer"
+                )
+
+    @property
+    def parts(self) -> np.ndarray:
+        """The part of each record, shape (records,); a person's records are in one."""
+        rng = np.random.default_rng(self.seed)
+        owners = by_column(self.frame, self.client)
+        people = np.arange(len(self.frame)) if self.individual is None else self._people()
+        parts = np.zeros(len(self.frame), dtype=np.int64)
+        for name in dict.fromkeys(owners):
+            own = owners == name
+            persons, person = np.unique(people[own], return_inverse=True)
+            parts[own] = (rng.permutation(len(persons)) % self.count)[person]
+        return parts
+
+    def _people(self) -> np.ndarray:
+        if self.individual not in self.frame.columns:
+            raise InputError(f"folds: no column {self.individual!r} for the individuals")
+        return pd.factorize(self.frame[self.individual])[0]
+
+    def __iter__(self) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+        """What is learnt from and what is held out, fold by fold."""
+        parts = self.parts
+        for part in range(self.count):
+            yield self.frame[parts != part], self.frame[parts == part]
+
+
+def cross_validate(
+    learner: FederatedLearner,
+    folds: Folds,
+    *,
+    epsilon: Number | None = None,
+    delta: Number = "1e-5",
+    noise: int | None = None,
+) -> pd.DataFrame:
+    """Learn on all parts but one and score on that one, for each part.
+
+    Args:
+        learner: a regressor or a classifier; it is cloned, never fitted.
+        folds: the parts.
+        epsilon: of each fold's private policy; none learns under the published one.
+        delta: of each fold's private policy.
+        noise: seed of test noise; none draws secure noise.
+
+    Returns:
+        one row a fold: fold, score (R squared or accuracy), measure, value, baseline (the measure
+        of a constant answer), records held out, seconds, stopped (why nothing was learnt; the score
+        is then NaN), and simulation, which is true; ``attrs["note"]`` says what that means.
+    """
+    rows = []
+    for number, (train, test) in enumerate(folds):
+        seed = None if noise is None else noise + number
+        before = perf_counter()
+        row = _fold(learner, folds, (train, test), _Way(epsilon, delta, seed))
+        rows.append({"fold": number, **row, "seconds": perf_counter() - before})
+    return _marked(pd.DataFrame(rows))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Under which policy, and with which noise, one fold learns."""
+
+    epsilon: Number | None
+    delta: Number
+    seed: int | None
+
+
+def _fold(
+    learner: FederatedLearner,
+    folds: Folds,
+    parts: tuple[pd.DataFrame, pd.DataFrame],
+    way: _Way,
+) -> dict[str, Any]:
+    (train, test), schema = parts, folds.schema
+    assert schema.target is not None
+    fresh = clone(learner)
+    if not isinstance(fresh, FederatedRegressor | FederatedClassifier):
+        raise InputError(f"{type(fresh).__name__} is neither a regressor nor a classifier")
+    federation = LocalDisclosure.from_frame(
+        train,
+        target=schema.target.name,
+        client=folds.client,
+        individual=folds.individual,
+        schema=schema,
+        policy=fresh.published()
+        if way.epsilon is None
+        else fresh.private(way.epsilon, way.delta, schema=schema),
+        seed=way.seed,
+        queries=fresh.queries,
+    )
+    kept: dict[str, Any] = {"score": np.nan, "records": len(test), "stopped": ""}
+    try:
+        model = fresh.fit(federation)
+        told = measure(model, train, test, schema)
+        kept |= {name: told[name] for name in ("measure", "value", "baseline")}
+        kept["score"] = model.score(test, test[schema.target.name])
+    except NobodyAnswered as silence:
+        kept["stopped"] = str(silence)
+    finally:
+        federation.close()
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What a grid of parameters came to.
+
+    Args:
+        table: one row a setting, best first: its parameters, score (the mean over the folds),
+            deviation (of the folds' scores), stopped (folds without a model), simulation.
+        learner: the best setting's learner, unfitted.
+    """
+
+    table: pd.DataFrame
+    learner: FederatedLearner
+
+
+def grid_search(
+    learner: FederatedLearner,
+    grid: Mapping[str, Sequence[Any]],
+    folds: Folds,
+    *,
+    epsilon: Number | None = None,
+    delta: Number = "1e-5",
+    noise: int | None = None,
+) -> Search:
+    """Cross-validate every combination of parameters on the same parts, and rank them.
+
+    Taking the best of many is a release of its own: over real data its price comes on top.
+
+    Args:
+        learner: what the parameters are set on; cloned, never fitted.
+        grid: by parameter, the values to try.
+        folds, epsilon, delta, noise: see :func:`cross_validate`.
+
+    Raises:
+        InputError: a parameter that the learner does not have, or a value that it refuses.
+    """
+    known = learner.get_params()
+    for name in (name for name in grid if name not in known):
+        raise InputError(f"grid: no parameter {name!r}; there are {', '.join(sorted(known))}")
+    rows, settings = [], list(ParameterGrid(dict(grid)))
+    for chosen in settings:
+        own = clone(learner).set_params(**chosen)
+        scores = cross_validate(own, folds, epsilon=epsilon, delta=delta, noise=noise)
+        score, deviation = scores["score"].mean(skipna=False), scores["score"].std(ddof=1)
+        stopped = int((scores["stopped"] != "").sum())
+        rows.append({**chosen, "score": score, "deviation": deviation, "stopped": stopped})
+    table = pd.DataFrame(rows)
+    order = table["score"].sort_values(ascending=False, kind="stable", na_position="last").index
+    best = clone(learner).set_params(**settings[int(order[0])])
+    return Search(_marked(table.loc[order].reset_index(drop=True)), best)
+
+
+def _marked(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its mark, which a file written from it keeps."""
+    marked = table.assign(simulation=True)
+    marked.attrs["note"] = NOTE
+    return marked

@@ -1,0 +1,191 @@
+"""A data owner's records, encoded and clipped to the public schema: what a query evaluates.
+
+Clipping happens here, once, per record and NaN included, so that no query can meet a value outside
+the bounds on which its sensitivity stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import SchemaError
+from privfed.tables.schema import Column, Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Encoded records of one data owner.
+
+    Args:
+        schema: the public data dictionary.
+        x: features, shape (records, features); category codes are whole numbers.
+        y: target, shape (records,), or none.
+        individual: code of the person behind each record, int64, shape (records,), or none; a name
+            gives the same code in every table, whoever else is in it.
+        clipped: how many cells lay outside the bounds (for the owner alone).
+    """
+
+    schema: Schema
+    x: np.ndarray
+    y: np.ndarray | None = None
+    individual: np.ndarray | None = None
+    clipped: int = 0
+
+    def __post_init__(self) -> None:
+        schema = self.schema
+        x = np.asarray(self.x, dtype=float)
+        if x.ndim != 2 or x.shape[1] != len(schema.features):
+            raise SchemaError(f"records need {len(schema.features)} features, one column each")
+        object.__setattr__(self, "x", _clip(x, schema.lower, schema.upper))
+        if self.y is not None:
+            if schema.target is None:
+                raise SchemaError("records have a target that the schema does not name")
+            bounds = (np.array(bound) for bound in schema.target.bounds)
+            object.__setattr__(self, "y", _clip(np.asarray(self.y, dtype=float), *bounds))
+        if self.individual is not None:
+            object.__setattr__(self, "individual", person_codes(np.asarray(self.individual)))
+        for name in ("y", "individual"):
+            array = getattr(self, name)
+            if array is not None and np.shape(array) != (len(x),):
+                raise SchemaError(f"records need one {name} each, in one dimension")
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+    @property
+    def target(self) -> np.ndarray:
+        """The target, shape (records,); an error where the schema has none."""
+        if self.y is None:
+            raise SchemaError("these records have no target")
+        return self.y
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, schema: Schema, individual: str | None = None, owner: str = ""
+    ) -> Records:
+        """Encode a table.
+
+        Raises:
+            SchemaError: a column is missing or listed twice, holds text where numbers are due, an
+                unknown category, or a missing value without a public ``fill``.
+        """
+        where = f"client {owner!r}: " if owner else ""
+        encoded = [
+            _encode(_pick(frame, column.name, where), column, where) for column in schema.columns
+        ]
+        outside = sum(count for _, count in encoded)
+        arrays = [array for array, _ in encoded]
+        features = len(schema.features)
+        x = np.column_stack(arrays[:features]) if len(frame) else np.empty((0, features))
+        y = arrays[features] if schema.target is not None else None
+        return cls(schema, x, y, _people(frame, individual, where), outside)
+
+    def capped(self, cap: int) -> Records:
+        """Keep at most ``cap`` records of each person, the first in the table's order.
+
+        Raises:
+            SchemaError: the records do not say whose they are.
+        """
+        if self.individual is None:
+            raise SchemaError(
+                "unit 'individual' needs the person behind each record; name the column with individual="
+            )
+        rank = pd.Series(self.individual).groupby(self.individual).cumcount().to_numpy()
+        return self.take(np.flatnonzero(rank < cap))
+
+    def take(self, index: np.ndarray) -> Records:
+        """Give the records at the positions ``index``."""
+        y = None if self.y is None else self.y[index]
+        person = None if self.individual is None else self.individual[index]
+        return Records(self.schema, self.x[index], y, person, self.clipped)
+
+
+def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    middle = np.where(np.isnan(values), (lower + upper) / 2, values)
+    clipped: np.ndarray = np.clip(middle, lower, upper)
+    clipped.setflags(write=False)
+    return clipped
+
+
+def _pick(frame: pd.DataFrame, name: str, where: str) -> pd.Series[Any]:
+    if name not in frame.columns:
+        known = ", ".join(str(column) for column in frame.columns)
+        raise SchemaError(f"{where}no column {name!r} in the table; its columns are {known}")
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise SchemaError(f"{where}column {name!r} stands twice in the table; keep one")
+    return column
+
+
+def _encode(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
+    """Give the encoded cells and how many of them lay outside the bounds."""
+    missing = int(series.isna().sum())
+    if missing and column.fill is None:
+        raise SchemaError(
+            f"{where}column {column.name!r} has {missing} missing values; "
+            "write fill = ... for it in the schema, or leave those records out"
+        )
+    if column.numeric:
+        return _encode_numbers(series, column, where)
+    return _encode_categories(series, column, where), 0
+
+
+def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
+    numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
+    text = int((np.isnan(numbers) & series.notna().to_numpy()).sum())
+    if text:
+        raise SchemaError(
+            f"{where}column {column.name!r} is numeric but {text} of its cells hold text; "
+            'clean them, or declare kind = "category" in the schema'
+        )
+    if column.fill is not None:
+        numbers = np.where(np.isnan(numbers), float(column.fill), numbers)
+    lower, upper = column.bounds
+    return numbers, int(((numbers < lower) | (numbers > upper)).sum())
+
+
+def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np.ndarray:
+    filled = series if column.fill is None else series.fillna(column.fill)
+    codes = pd.Index(column.categories).get_indexer(pd.Index(filled.map(label)))
+    unseen = int((codes < 0).sum())
+    if unseen and column.fill is None:
+        raise SchemaError(
+            f"{where}column {column.name!r} has {unseen} cells with a category that the schema does "
+            "not list; add it to categories, or write fill = ... for such cells"
+        )
+    fallback = column.categories.index(str(column.fill)) if column.fill is not None else 0
+    return np.where(codes < 0, fallback, codes).astype(float)
+
+
+def label(value: object) -> str:
+    """Write a category as the schema does: 1.0 and 1 are both '1'."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarray | None:
+    if individual is None:
+        return None
+    people = _pick(frame, individual, where)
+    if people.isna().any():
+        raise SchemaError(f"{where}column {individual!r} leaves some records without a person")
+    return person_codes(people.to_numpy())
+
+
+def person_codes(people: np.ndarray) -> np.ndarray:
+    """Whole numbers for persons: numbers stay, names are hashed; int64, of the same shape.
+
+    No code depends on who else is in the table, so that one person more or less changes nobody's.
+    """
+    if people.dtype.kind in "iu":
+        return people.astype(np.int64)
+    places, names = pd.factorize(people.ravel())
+    hashed = [hashlib.blake2b(label(name).encode(), digest_size=8).digest() for name in names]
+    codes = np.frombuffer(b"".join(hashed), "<i8").astype(np.int64)
+    return codes[places].reshape(people.shape)

@@ -1,0 +1,256 @@
+"""The public data dictionary: what the columns are, before anyone looks at a record.
+
+Bounds come from here and never silently from data: a bound read off records is itself a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from privfed.errors import SchemaError
+from privfed.tables.toml_file import naming, read_toml
+
+Kind = Literal["number", "integer", "category"]
+KINDS = ("number", "integer", "category")
+
+
+#: Largest bound of a column, so that no square or width overflows.
+LARGEST = 1e100
+
+
+@dataclass(frozen=True)
+class Column:
+    """One public column: its kind and its bounds, or its categories.
+
+    Args:
+        name: the column's name in every client's table.
+        kind: ``number``, ``integer`` or ``category``.
+        lower: smallest value a record can contribute (numeric kinds).
+        upper: largest value a record can contribute (numeric kinds).
+        categories: the public list of values (``category``), in order.
+        fill: what stands for a missing value; without it a missing value is an error.
+        description: one line for reports.
+    """
+
+    name: str
+    kind: Kind = "number"
+    lower: float | None = None
+    upper: float | None = None
+    categories: tuple[str, ...] = ()
+    fill: float | str | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name or not isinstance(self.name, str):
+            raise SchemaError('a column has no name; write name = "..."')
+        if self.kind not in KINDS:
+            raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
+        if self.kind == "category":
+            self._check_categories()
+        else:
+            self._check_bounds()
+
+    def _check_categories(self) -> None:
+        if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
+            raise SchemaError(
+                f'column {self.name!r}: list at least two different categories = ["...", "..."]'
+            )
+        if self.fill is not None and self.fill not in self.categories:
+            raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
+
+    def _check_bounds(self) -> None:
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None:
+            raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
+        if not (_number(lower) and _number(upper) and (self.fill is None or _number(self.fill))):
+            raise SchemaError(f"column {self.name!r}: lower, upper and fill are numbers, no text")
+        if not lower < upper:
+            raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
+        if not max(abs(lower), abs(upper)) <= LARGEST:
+            raise SchemaError(
+                f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
+            )
+        if self.fill is not None and not lower <= float(self.fill) <= upper:
+            raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column holds numbers."""
+        return self.kind != "category"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of the encoded values: the bounds, or the range of category codes."""
+        if self.numeric:
+            assert self.lower is not None and self.upper is not None
+            return float(self.lower), float(self.upper)
+        return 0.0, float(len(self.categories) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the column as plain data, defaults left out."""
+        plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.numeric:
+            plain |= {"lower": self.lower, "upper": self.upper}
+        else:
+            plain["categories"] = list(self.categories)
+        if self.fill is not None:
+            plain["fill"] = self.fill
+        if self.description:
+            plain["description"] = self.description
+        return plain
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of every client's table, and which of them is the target.
+
+    Args:
+        features: the inputs, in the order of the encoded matrix.
+        target: the column to predict, or none.
+        name: a name for reports.
+        inferred: whether the bounds were read off data (an unprotected release); files say so too,
+            until somebody puts public bounds in their place and removes that line.
+    """
+
+    features: tuple[Column, ...]
+    target: Column | None = None
+    name: str = ""
+    inferred: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise SchemaError("a schema needs at least one feature")
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"column {twice[0]!r} is listed twice; keep one")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Features, then the target."""
+        return self.features if self.target is None else (*self.features, self.target)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features' names, in order."""
+        return tuple(column.name for column in self.features)
+
+    @property
+    def lower(self) -> np.ndarray:
+        """Lower bounds of the encoded features, shape (features,)."""
+        return np.array([column.bounds[0] for column in self.features], dtype=float)
+
+    @property
+    def upper(self) -> np.ndarray:
+        """Upper bounds of the encoded features, shape (features,)."""
+        return np.array([column.bounds[1] for column in self.features], dtype=float)
+
+    def column(self, name: str) -> Column:
+        """Find a column by name; the error lists the known ones."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the schema as plain data, the form of its TOML file."""
+        plain: dict[str, Any] = {"name": self.name}
+        if self.target is not None:
+            plain["target"] = self.target.name
+        if self.inferred:
+            plain["inferred"] = True
+        plain["column"] = [column.to_dict() for column in self.columns]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], where: str = "schema") -> Schema:
+        """Read plain data; a misspelt key is an error that lists the known ones."""
+        _only(plain, {"name", "target", "inferred", "column"}, where)
+        inferred = plain.get("inferred", False)
+        if not isinstance(inferred, bool):
+            raise SchemaError(f"{where}: inferred is true or left out")
+        entries = plain.get("column", ())
+        if not isinstance(entries, list | tuple):
+            raise SchemaError(f"{where}: write each column as a table of its own, [[column]]")
+        columns = tuple(_column(entry, where) for entry in entries)
+        target = plain.get("target")
+        chosen = [column for column in columns if column.name == target]
+        if target is not None and not chosen:
+            raise SchemaError(f"{where}: target {target!r} has no [[column]] of its own")
+        features = tuple(column for column in columns if column.name != target)
+        named = str(plain.get("name", ""))
+        return cls(features, chosen[0] if chosen else None, named, inferred)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Schema:
+        """Read a schema file."""
+        where = f"schema file {path}"
+        plain = read_toml(path, where, SchemaError)
+        with naming(where):
+            return cls.from_dict(plain, where)
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write a schema file."""
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    @classmethod
+    def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
+        """Read bounds and categories off the data: convenient, and an unprotected release."""
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise SchemaError(f"column {twice[0]!r} stands twice in the table; keep one")
+        columns = [_inferred(frame[column], str(column)) for column in frame.columns]
+        features = tuple(column for column in columns if column.name != target)
+        chosen = [column for column in columns if column.name == target]
+        if target is not None and not chosen:
+            known = ", ".join(str(column) for column in frame.columns)
+            raise SchemaError(f"no column {target!r} for the target; the columns are {known}")
+        return cls(features, chosen[0] if chosen else None, name, inferred=True)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
+    if not isinstance(plain, Mapping):
+        raise SchemaError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
+    unknown = sorted(set(plain) - known)
+    if unknown:
+        raise SchemaError(
+            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
+
+
+def _column(entry: Mapping[str, Any], where: str) -> Column:
+    _only(entry, set(Column.__dataclass_fields__), where)
+    if "name" not in entry:
+        raise SchemaError(f'{where}: every [[column]] needs name = "..."')
+    plain = dict(entry)
+    listed = plain.get("categories", ())
+    if not isinstance(listed, list | tuple):
+        raise SchemaError(f"{where}: column {entry['name']!r}: categories are a list of texts")
+    plain["categories"] = tuple(str(value) for value in listed)
+    return Column(**plain)
+
+
+def _inferred(series: pd.Series[Any], name: str) -> Column:
+    if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
+        values: Iterable[str] = sorted({str(value) for value in series.dropna()})
+        return Column(name, "category", categories=tuple(values))
+    finite = series[np.isfinite(series.to_numpy(dtype=float))]
+    if finite.empty:
+        raise SchemaError(f"column {name!r} holds no finite number; leave it out")
+    lower, upper = float(finite.min()), float(finite.max())
+    if lower == upper:
+        raise SchemaError(f"column {name!r} is constant; leave it out, or give a public schema")
+    kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
+    return Column(name, kind, lower, upper)

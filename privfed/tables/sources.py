@@ -1,0 +1,190 @@
+"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name.
+
+Loading checks what a person can get wrong and says so in one line, without any raw value.
+"""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.error import URLError
+
+import pandas as pd
+from sklearn import datasets
+
+from privfed.errors import InputError
+from privfed.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """One table before it is divided among clients.
+
+    Args:
+        name: for reports.
+        frame: one row a record; features, target, and perhaps a client's and a person's column.
+        target: the column to predict.
+        schema: the public data dictionary, or none where nobody wrote one.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    target: str
+    schema: Schema | None = None
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the sets that need no network and no file, each with a public schema."""
+    return tuple(_LOADERS)
+
+
+def load(source: str, target: str | None = None, folder: Path | None = None) -> Dataset:
+    """Load a table by what a study writes as its source.
+
+    Args:
+        source: a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
+        target: the column to predict; a bundled set has its own.
+        folder: where relative paths start.
+
+    Raises:
+        InputError: no such source, an unreadable file, or a target that cannot be predicted.
+    """
+    if source.startswith("openml:"):
+        return load_openml(source.removeprefix("openml:"), target)
+    if source.endswith(".csv"):
+        return load_csv((folder or Path()) / source, target)
+    return load_bundled(source, target)
+
+
+def no_source(name: str) -> NoReturn:
+    """Say what a source can be."""
+    raise InputError(
+        f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in .csv, "
+        "or openml:NAME"
+    )
+
+
+def load_bundled(name: str, target: str | None = None) -> Dataset:
+    """Load one of scikit-learn's bundled sets with its public schema."""
+    if name not in _LOADERS:
+        no_source(name)
+    schema = public_schema(name)
+    assert schema.target is not None
+    if target not in (None, schema.target.name):
+        raise InputError(f"data set {name!r} predicts {schema.target.name!r}; leave target out")
+    frame = _LOADERS[name]()
+    return Dataset(name, frame[[c.name for c in schema.columns]], schema.target.name, schema)
+
+
+def public_schema(name: str) -> Schema:
+    """Give the public schema of a bundled set; its bounds are round public knowledge."""
+    if name not in _LOADERS:
+        raise InputError(f"no public schema {name!r}; there are {', '.join(_LOADERS)}")
+    with as_file(files("privfed.tables") / "schemas" / f"{name}.toml") as path:
+        return Schema.from_toml(path)
+
+
+def load_csv(path: str | Path, target: str | None = None) -> Dataset:
+    """Load a CSV file with a header row; the last column is the target unless one is named."""
+    where = f"data file {path}"
+    header = _header(Path(path), where)
+    frame = _rows(Path(path), where)
+    chosen = header[-1] if target is None else target
+    return Dataset(Path(path).stem, _checked(frame, chosen, where), chosen)
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a CSV file with a header row, whatever its columns."""
+    where = f"data file {path}"
+    _header(Path(path), where, least=1)
+    return _rows(Path(path), where)
+
+
+def columns(path: str | Path) -> list[str]:
+    """Names of a CSV file's columns; no record is read."""
+    return _header(Path(path), f"data file {path}")
+
+
+def load_openml(name: str, target: str | None = None) -> Dataset:
+    """Fetch a data set by name from OpenML: the one loader that needs a network."""
+    where = f"OpenML data set {name!r}"
+    try:
+        fetched = datasets.fetch_openml(name=name, as_frame=True, parser="auto")
+    except (URLError, OSError, TimeoutError):
+        raise InputError(f"{where}: OpenML cannot be reached; use a .csv file instead") from None
+    except ValueError:
+        raise InputError(f"{where}: OpenML knows no such set; look its name up there") from None
+    chosen = target or str(fetched.target.name)
+    return Dataset(name, _checked(fetched.frame, chosen, where), chosen)
+
+
+def _header(path: Path, where: str, least: int = 2) -> list[str]:
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            header = next(csv.reader(lines), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise InputError(f"{where}: cannot be read; give a UTF-8 CSV file") from None
+    if len(header) < least:
+        raise InputError(f"{where}: needs a header row of at least {least} columns split by commas")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise InputError(f"{where}: column {twice[0]!r} stands twice in the header; keep one")
+    return header
+
+
+def _rows(path: Path, where: str) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, index_col=False)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning):
+        raise InputError(f"{where}: its rows do not fit its header; repair the file") from None
+
+
+def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
+    if target not in frame.columns:
+        known = ", ".join(str(name) for name in frame.columns)
+        raise InputError(f"{where}: no column {target!r} for the target; its columns are {known}")
+    if frame.empty:
+        raise InputError(f"{where}: holds no records; give at least two for each client")
+    if frame[target].nunique() < 2:
+        raise InputError(
+            f"{where}: target {target!r} is constant, so there is nothing to predict; "
+            "choose another target"
+        )
+    return frame
+
+
+def _labelled(load_it: Callable[..., Any], target: str) -> pd.DataFrame:
+    """A classification set with the classes' names in place of their codes."""
+    loaded = load_it(as_frame=True)
+    labels = [str(name) for name in loaded.target_names]
+    frame: pd.DataFrame = loaded.data
+    return frame.assign(**{target: [labels[code] for code in loaded.target]})
+
+
+def _diabetes() -> pd.DataFrame:
+    loaded = datasets.load_diabetes(as_frame=True, scaled=False)
+    frame: pd.DataFrame = loaded.data
+    return frame.assign(sex=frame["sex"].astype(int), progression=loaded.target)
+
+
+def _linnerud() -> pd.DataFrame:
+    loaded = datasets.load_linnerud(as_frame=True)
+    frame: pd.DataFrame = pd.concat([loaded.data, loaded.target], axis=1)
+    return frame
+
+
+_LOADERS: Mapping[str, Callable[[], pd.DataFrame]] = {
+    "diabetes": _diabetes,
+    "breast_cancer": lambda: _labelled(datasets.load_breast_cancer, "diagnosis"),
+    "iris": lambda: _labelled(datasets.load_iris, "species"),
+    "wine": lambda: _labelled(datasets.load_wine, "cultivar"),
+    "digits": lambda: _labelled(datasets.load_digits, "digit"),
+    "linnerud": _linnerud,
+}

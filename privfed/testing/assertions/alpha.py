@@ -1,0 +1,72 @@
+"""One false-alarm rate for a whole suite, split over its statistical assertions.
+
+A suite of m tests gives each of them alpha / m, and the i-th assertion of a test gets 1 / (i (i + 1))
+of that: whatever is asserted, in whatever order, the shares add up to no more than alpha.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from privfed.errors import InputError
+
+#: What an assertion outside a suite gets.
+ALONE = 1e-3
+#: What a suite gets unless it says otherwise.
+SUITE = 0.05
+
+
+@dataclass
+class Purse:
+    """What one test may spend.
+
+    Args:
+        alpha: in all.
+        spent: how many assertions have taken their share.
+    """
+
+    alpha: float
+    spent: int = 0
+
+    def take(self) -> float:
+        """The next assertion's share."""
+        self.spent += 1
+        return self.alpha / (self.spent * (self.spent + 1))
+
+
+_purse: ContextVar[Purse | None] = ContextVar("alpha of the running test", default=None)
+
+
+@contextmanager
+def spending(alpha: float) -> Iterator[Purse]:
+    """Within it, assertions share this false-alarm rate."""
+    purse = Purse(checked(alpha))
+    token = _purse.set(purse)
+    try:
+        yield purse
+    finally:
+        _purse.reset(token)
+
+
+def share(alpha: float | None) -> float:
+    """The rate for one assertion: what was passed, the running test's next share, or ``ALONE``."""
+    if alpha is not None:
+        return checked(alpha)
+    purse = _purse.get()
+    return ALONE if purse is None else purse.take()
+
+
+def checked(alpha: float) -> float:
+    """The rate, if it is one.
+
+    Raises:
+        InputError: it does not lie between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise InputError(
+            f"alpha must lie between 0 and 1, and is {alpha!r}; write for example 1e-3"
+        )
+    return alpha

@@ -1,0 +1,237 @@
+"""Asserts that the outputs of any callable do not contradict its claimed epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.attacks.audit import SELECTION, audit_outputs
+from privfed.attacks.finding import Finding
+from privfed.attacks.guessing import Claim
+from privfed.errors import InputError
+from privfed.testing.assertions.alpha import share
+from privfed.testing.left.walk import flatten
+
+#: Most columns of an output that the audit looks at one by one.
+COLUMNS = 30
+#: A column with no more different values than this is looked at value by value.
+LEVELS = 12
+#: Least epsilon of the planted fault, where next to nothing is claimed.
+LEAST = 0.5
+#: Grid of the planted fault's noise.
+_GRID = 2.0**20
+#: Seed of the planted fault.
+_SEED = 0xA0D17
+#: Two data sets that differ in one unit.
+Pair = tuple[Any, Any]
+
+
+class ClaimRefuted(AssertionError):
+    """Outputs prove more than the claimed epsilon."""
+
+
+def assert_dp(  # noqa: PLR0913 - by name where a test says it
+    run: Callable[..., object],
+    neighbours: Any,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    unit: str = "record",
+    trials: int = 4000,
+    gaussian: bool = False,
+    batched: bool = False,
+    alpha: float | None = None,
+) -> None:
+    """Assert that what ``run`` lets out does not contradict (epsilon, delta)-differential privacy.
+
+    ``run`` is called again and again on two neighbouring data sets, with fresh noise each time; an
+    event is chosen on a fifth of the outputs and judged on the rest (:mod:`privfed.attacks.audit`).
+    Values, their lowest bits, the direction in which outputs differ, how many there are, texts, and
+    whether an exception is raised are all looked at. A passed audit proves nothing; a failed one
+    convicts, wrongly at most with probability alpha.
+
+    A planted fault, Laplace noise of twice the claimed epsilon, must be convicted with as many
+    trials; otherwise the assertion fails, for it could not have noticed one.
+
+    Args:
+        run: what is tested: takes data and gives what leaves; it must draw fresh noise each time.
+        neighbours: a pair of data sets that differ in one unit; a list of such pairs; or one table,
+            of which the unit that lies farthest from the others, and the first, are left out.
+        epsilon: what is claimed, in nats.
+        delta: what is claimed.
+        unit: of the claim: ``"record"``, or the column that names individuals or clients.
+        trials: how often it is run for each pair, half of it on each data set.
+        gaussian: whether the noise is Gaussian, so that a far sharper test may be used; it means
+            nothing for other noise.
+        batched: whether ``run(data, n)`` gives the outputs of n runs at once, one a row.
+        alpha: how often it may convict an innocent one; the running test's share unless given.
+
+    Raises:
+        ClaimRefuted: the outputs prove a greater epsilon; an AssertionError.
+        AssertionError: too few trials to notice a fault, or outputs that do not depend on anything.
+        InputError: an argument makes no sense.
+    """
+    __tracebackhide__ = True
+    if not (epsilon >= 0 and 0 <= delta < 1 and trials >= 100):
+        raise InputError("write epsilon >= 0, 0 <= delta < 1, and at least 100 trials")
+    pairs = list(_pairs(neighbours, unit))
+    rate = share(alpha) / len(pairs)
+    _check_power(epsilon, delta, trials, rate)
+    looked = 0
+    for place, (one, other) in enumerate(pairs):
+        arms = _arms(run, one, other, trials, batched)
+        if arms is not None:
+            looked += 1
+            found = _audited(arms, epsilon, delta, rate, gaussian)
+            if found.value > epsilon:
+                raise ClaimRefuted(_message(found, epsilon, delta, unit, place, rate))
+    if not looked:
+        raise AssertionError(
+            "run gives one and the same constant on all neighbours, so that there is nothing to "
+            "audit; pass neighbours that differ in what it reads"
+        )
+
+
+def _audited(
+    arms: tuple[np.ndarray, np.ndarray],
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    gaussian: bool = False,
+) -> Finding:
+    return audit_outputs(*arms, Claim(epsilon, delta, gaussian), alpha=alpha)
+
+
+def _message(
+    found: Finding, epsilon: float, delta: float, unit: str, place: int, rate: float
+) -> str:
+    detail = found.detail
+    return (
+        f"epsilon {epsilon:g} at delta {delta:g} a {unit} is claimed, and {detail['trials']} outputs "
+        f"on pair {place} of neighbours prove at least {found.value:.3g} (wrongly with probability "
+        f"{rate:.0e}); the event is a {detail.get('event')} beyond {detail.get('threshold'):.6g}. "
+        "Check the sensitivity, what is shared between releases, and where the noise comes from"
+    )
+
+
+def _pairs(neighbours: Any, unit: str) -> Iterator[Pair]:
+    if isinstance(neighbours, pd.DataFrame | np.ndarray):
+        yield from _left_out(neighbours, unit)
+        return
+    listed = [neighbours] if isinstance(neighbours, tuple) else list(neighbours)
+    if not listed or not all(isinstance(one, tuple) and len(one) == 2 for one in listed):
+        raise InputError(
+            "neighbours are a pair (with, without), a list of pairs, or a table to leave a unit out of"
+        )
+    yield from listed
+
+
+def _left_out(table: Any, unit: str) -> Iterator[Pair]:
+    """The table with and without its farthest unit, and with and without its first."""
+    numbers = pd.DataFrame(table).select_dtypes("number").to_numpy(dtype=float)
+    far = np.zeros(len(table))
+    if numbers.size:
+        spread = np.maximum(np.nanstd(numbers, axis=0), 1e-300)
+        far = np.nansum(np.abs(numbers - np.nanmedian(numbers, axis=0)) / spread, axis=1)
+    for record in dict.fromkeys((int(np.argmax(far)), 0)):
+        gone = np.arange(len(table)) == record
+        if unit != "record":
+            if not isinstance(table, pd.DataFrame) or unit not in table.columns:
+                raise InputError(f'unit is "record" or a column of the table, and is {unit!r}')
+            gone = (table[unit] == table[unit].iloc[record]).to_numpy()
+        yield table, table[~gone]
+
+
+def _arms(
+    run: Callable[..., object], one: Any, other: Any, trials: int, batched: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Outputs on both data sets as numbers, shape (runs, columns); none if all are one constant."""
+    runs = trials // 2
+    shapes: dict[object, int] = {}
+    rows = [_outputs(run, data, runs, batched, shapes) for data in (one, other)]
+    width = max(len(row) for arm in rows for row in arm)
+    arms = [np.array([np.pad(row, (0, width - len(row))) for row in arm]) for arm in rows]
+    both = np.concatenate(arms)
+    varied = np.flatnonzero((both != both[0]).any(axis=0))
+    if not len(varied):
+        return None
+    chosen = _chosen(arms[0][:, varied], arms[1][:, varied])
+    return chosen[0], chosen[1]
+
+
+def _outputs(
+    run: Callable[..., object], data: Any, runs: int, batched: bool, shapes: dict[object, int]
+) -> list[np.ndarray]:
+    if batched:
+        outputs: Any = run(data, runs)
+        if len(outputs) != runs:
+            raise InputError(f"run gave {len(outputs)} outputs where {runs} were asked for")
+        return [_row(output, shapes) for output in outputs]
+    found = []
+    for _ in range(runs):
+        try:
+            left = run(data)
+        except Exception as error:  # noqa: BLE001  # that it fails may depend on the data
+            left = f"raised {type(error).__name__}"
+        found.append(_row(left, shapes))
+    return found
+
+
+def _row(left: object, shapes: dict[object, int]) -> np.ndarray:
+    """An output as numbers: which shape it has, by order of appearance, and what is in it."""
+    if isinstance(left, np.ndarray | np.generic) and np.asarray(left).dtype.kind in "fiub":
+        plain = np.asarray(left, dtype=float).ravel()
+        return _finite(np.append(0.0, plain))
+    numbers, shape = [np.empty(0)], []
+    for leaf in flatten(left):
+        if isinstance(leaf.value, np.ndarray):
+            numbers.append(leaf.value.ravel().astype(float))
+            shape.append((leaf.path, leaf.value.size))
+        elif not any(letter.isdigit() for letter in str(leaf.value)):
+            shape.append((leaf.path, leaf.value))  # type: ignore[arg-type]
+    code = float(shapes.setdefault(tuple(shape), len(shapes)))
+    return _finite(np.concatenate([np.array([code]), *numbers]))
+
+
+def _finite(numbers: np.ndarray) -> np.ndarray:
+    """Numbers that are none as numbers far away, so that they make an event as well."""
+    return np.asarray(np.nan_to_num(numbers, nan=-1e300, posinf=1e300, neginf=-1e300))
+
+
+def _chosen(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns that differ most on the part that chooses, few-valued ones value by value."""
+    cut = max(1, int(len(one) * SELECTION))
+    mine, theirs = one[:cut], other[:cut]
+    spread = np.sqrt(mine.var(axis=0) + theirs.var(axis=0))
+    gap = np.abs(mine.mean(axis=0) - theirs.mean(axis=0)) / np.maximum(spread, 1e-12)
+    columns = np.argsort(-gap, kind="stable")[:COLUMNS]
+    parts = [[arm[:, columns]] for arm in (one, other)]
+    for column in columns[:COLUMNS]:
+        levels = np.unique(np.concatenate([mine[:, column], theirs[:, column]]))
+        if 2 < len(levels) <= LEVELS:
+            for part, arm in zip(parts, (one, other), strict=True):
+                part.append((arm[:, [column]] == levels).astype(float))
+    merged = [np.column_stack(part) for part in parts]
+    if merged[0].shape[1] > COLUMNS:
+        ahead = np.abs(merged[0][:cut].mean(axis=0) - merged[1][:cut].mean(axis=0))
+        scale = np.maximum(merged[0][:cut].std(axis=0) + merged[1][:cut].std(axis=0), 1e-12)
+        kept = np.argsort(-ahead / scale, kind="stable")[:COLUMNS]
+        merged = [arm[:, kept] for arm in merged]
+    return merged[0], merged[1]
+
+
+def _check_power(epsilon: float, delta: float, trials: int, alpha: float) -> None:
+    """Whether a fault of twice the claim would be convicted with so many trials."""
+    rng = np.random.default_rng(_SEED)
+    true = max(2 * epsilon, LEAST)
+    # on a grid, for in floats its low bits would convict it however few the trials
+    noise = np.rint(rng.laplace(0, 1 / true, (2, trials // 2, 1)) * _GRID) / _GRID
+    found = _audited((1 + noise[0], noise[1]), epsilon, delta, alpha)
+    if found.value <= epsilon:
+        raise AssertionError(
+            f"{trials} trials are too few to tell epsilon {true:g} from the claimed {epsilon:g} at "
+            f"alpha {alpha:.0e}; pass more trials, or batched=True where run can draw many at once"
+        )

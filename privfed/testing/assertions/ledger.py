@@ -1,0 +1,131 @@
+"""Asserts that whatever left has been accounted for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.testing.left.leaf import Leaf, fits
+from privfed.testing.left.walk import flatten
+
+#: How many findings a message tells of.
+SHOWN = 4
+#: A number that no ledger holds.
+PLANTED = 0.7350918906249998
+#: Whether the elements of a leaf are accounted for, one bit each.
+Accounted = Callable[[Leaf], np.ndarray]
+
+
+class NotAccountedFor(AssertionError):
+    """Something left without an entry in the ledger."""
+
+
+def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> None:
+    """Assert that every number that left has an entry in the ledger.
+
+    Args:
+        left: whatever left, in any nesting.
+        ledger: a ledger of privfed, or several by owner, a federation or a transcript: every number
+            must stand in what they recorded as released, to the last bit. Or, for other code, what
+            each path was charged: a mapping of patterns of paths to finite epsilons, such as
+            ``{"left['sums']*": 0.5}``.
+        allow: patterns of paths that need no entry, for what is public.
+
+    Raises:
+        NotAccountedFor: numbers without an entry, or with one that states no finite cost; an
+            AssertionError.
+        AssertionError: nothing left at all, or a planted number was taken for one with an entry.
+        InputError: the ledger is none of these.
+    """
+    __tracebackhide__ = True
+    accounted = _reader(ledger)
+    leaves = [leaf for leaf in flatten(left) if isinstance(leaf.value, np.ndarray)]
+    if not leaves:
+        raise AssertionError("no number left at all, so that there is nothing to account for")
+    if accounted(Leaf("planted", np.array([PLANTED]))).any():
+        raise AssertionError(
+            "a planted number was taken for one with an entry: a pattern of the ledger fits every "
+            "path; name the paths that were charged"
+        )
+    missing = list(_missing(leaves, accounted, allow))
+    if missing:
+        shown = "\n".join(
+            f"- {path}: {count} of {size} there" for path, count, size in missing[:SHOWN]
+        )
+        raise NotAccountedFor(
+            f"numbers left without an entry in the ledger, at {len(missing)} paths:\n{shown}\n"
+            "  charge them before the data are read, or leave them out"
+        )
+
+
+def _missing(
+    leaves: Sequence[Leaf], accounted: Accounted, allow: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    for whole in leaves:
+        leaf = whole.less(allow)
+        if leaf is not None:
+            without = np.flatnonzero(~accounted(leaf))
+            if len(without):
+                yield leaf.element(int(without[0])), len(without), len(accounted(leaf))
+
+
+def _reader(ledger: Any) -> Accounted:
+    recorded = list(_recorded(ledger))
+    if recorded:
+        return _by_value(recorded)
+    if isinstance(ledger, Mapping) and all(isinstance(key, str) for key in ledger):
+        return _by_path(ledger)
+    raise InputError(
+        "a ledger is one of privfed's (or a federation, a transcript, a mapping of them by owner), or "
+        "a mapping of patterns of paths to epsilons, such as {\"left['sums']*\": 0.5}"
+    )
+
+
+def _recorded(ledger: Any) -> Iterator[object]:
+    """What a ledger of privfed recorded as released."""
+    if isinstance(ledger, Mapping) and any(hasattr(one, "disclosed") for one in ledger.values()):
+        for one in ledger.values():
+            yield from _recorded(one)
+    elif hasattr(ledger, "disclosed"):
+        yield [entry for _, entry in ledger.disclosed()]
+    elif hasattr(ledger, "transcript"):
+        yield ledger.transcript()
+    elif hasattr(ledger, "entries") and hasattr(ledger, "clients"):
+        yield ledger
+
+
+def _by_value(recorded: Sequence[object]) -> Accounted:
+    parts = [leaf.value.ravel() for leaf in flatten(recorded) if isinstance(leaf.value, np.ndarray)]
+    known = np.unique(np.concatenate([np.empty(0), *(part.astype(float) for part in parts)]))
+    return lambda leaf: np.isin(np.asarray(leaf.value).ravel().astype(float), known)
+
+
+def _elements(leaf: Leaf) -> set[str]:
+    return {leaf.element(place) for place in range(np.asarray(leaf.value).size)}
+
+
+def _by_path(ledger: Mapping[str, Any]) -> Accounted:
+    for pattern, cost in ledger.items():
+        if not isinstance(cost, int | float | Fraction | Decimal) or not 0 <= cost < math.inf:
+            raise NotAccountedFor(
+                f"the entry for {pattern!r} states no finite cost ({cost!r}); what is unprotected "
+                "must not leave, or be left out by allow="
+            )
+
+    def accounted(leaf: Leaf) -> np.ndarray:
+        size = np.asarray(leaf.value).size
+        if fits(leaf.path, list(ledger)):
+            return np.ones(size, dtype=bool)
+        rest = leaf.less(list(ledger))
+        if rest is None or leaf.labels is None:
+            return np.full(size, rest is None)
+        without = _elements(rest)
+        return np.array([leaf.element(place) not in without for place in range(size)])
+
+    return accounted

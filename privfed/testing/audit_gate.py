@@ -1,0 +1,157 @@
+"""An audit of a whole gate in one run: canary units under coins of their own, asked for once.
+
+A mechanism may be right and the gate wrong: it may hold too many records of one person, answer a
+retry anew, or charge each client for a person who is at several. So the gate itself is asked, by
+bytes, over records that hold canaries; each canary is in or out by a fair coin of the auditor's own,
+and the answers are held against what the ledger says was spent. The unit that the policy's guarantee
+names is the unit that is in or out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.attacks.bounds import gaussian_epsilon
+from privfed.attacks.finding import Finding
+from privfed.attacks.one_run import audit_one_run
+from privfed.errors import InputError
+from privfed.exchange.messages import Release, ReleasedPart, Request
+from privfed.ledger import Ledger
+from privfed.owner.gate import Gate, open_reply
+from privfed.privacy.noise import Noise, SecureNoise
+from privfed.privacy.policy import Policy
+from privfed.questions import wire
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+from privfed.testing.queries import Histogram
+
+#: Puts a gate before a client's records.
+MakeGate = Callable[[str, Records, Policy, Noise], Gate]
+#: Units that can be canaries of one gate.
+UNITS = ("record", "individual")
+#: How often the one question is sent: a retry must give nothing new.
+SENDINGS = 2
+
+
+def plain_gate(owner: str, records: Records, policy: Policy, noise: Noise) -> Gate:
+    """A gate as every owner has it, its ledger in memory."""
+    return Gate(owner, records, policy, Ledger(None, owner), noise=noise, queries=(Histogram,))
+
+
+def canary_policy(policy: Policy, kind: str) -> Policy:
+    """A policy's own terms and its guards of one kind, put to the question that canaries answer."""
+    if kind not in policy.guards:
+        raise InputError(
+            f"the policy guards no {kind!r}; choose one of {', '.join(policy.guards) or 'none'}"
+        )
+    guards = tuple(replace(guard, parts=("*",)) for guard in policy.guards[kind][:1])
+    return replace(policy, guards={Histogram.kind: guards}, limits=())
+
+
+def audit_gate(  # noqa: PLR0913 - by name after the first few
+    policy: Policy,
+    kind: str = Histogram.kind,
+    *,
+    canaries: int = 4000,
+    records: int | None = None,
+    clients: int = 1,
+    gate: MakeGate = plain_gate,
+    noise: Callable[[int], Noise] = lambda client: SecureNoise(),
+    alpha: float = 0.05,
+    seed: int = 0,
+) -> Finding:
+    """Ask a gate about canaries, and hold its answers against its ledger.
+
+    Every canary has a cell of its own in one histogram, so that nobody's answer is disturbed by
+    another's. Under ``replace-one`` it has two, and the coin says in which one it is.
+
+    Args:
+        policy: the owner's policy; its unit must be a record or an individual.
+        kind: the kind of question whose first guard protects the canaries' counts.
+        canaries: number of canaries, each with its own coin.
+        records: records of a canary; unless given one where the unit is a record, and one more than
+            the cap where it is an individual. With more of them than the unit stands for, it is the
+            claim for a whole person that is audited.
+        clients: number of clients at which each canary has its records.
+        gate: makes a gate; a test of this audit plants its fault here.
+        noise: gives a client's source of noise; never what the coins come from.
+        alpha: how often an innocent gate may be convicted.
+        seed: of the coins.
+
+    Returns:
+        a finding whose value is the epsilon that the answers prove at least, out of the most that a
+        client's ledger says was spent.
+    """
+    if policy.unit not in UNITS or canaries < 1 or clients < 1:
+        raise InputError("canaries are records or individuals, at least one, at one client or more")
+    asked = canary_policy(policy, kind)
+    each = (1 if policy.unit == "record" else (policy.cap or 1) + 1) if records is None else records
+    coins = np.random.default_rng([seed, canaries]).random(canaries) < 0.5
+    paired = policy.relation == "replace-one"
+    bins = canaries * (2 if paired else 1)
+    table, question = _canaries(coins, each, paired), _question(bins)
+    gates = [gate(f"client {i}", table, asked, noise(i)) for i in range(clients)]
+    answers = [answer for asked_gate in gates for answer in _answers(asked_gate, question)]
+    counts = np.sum([answer.units for answer in answers], axis=0).astype(float)
+    claimed, gaussian = _claim(gates, answers, asked)
+    found = audit_one_run(
+        coins,
+        counts[0::2] - counts[1::2] if paired else counts,
+        claimed,
+        delta=_delta(asked) if gaussian else 0.0,
+        alpha=alpha,
+        noise="independent gaussian" if gaussian else "any",
+        centre=0.0 if paired else None,
+        name=f"gate, unit {policy.unit}",
+    )
+    found.detail.update(records=each, clients=clients, relation=policy.relation, cap=policy.cap)
+    return replace(found, releases=(kind,))
+
+
+def _canaries(coins: np.ndarray, each: int, paired: bool) -> Records:
+    """The records of those who are in, each in its canary's own place."""
+    who = np.arange(len(coins))
+    places = 2 * who + ~coins if paired else who[coins]
+    people = who if paired else who[coins]
+    bins = len(coins) * (2 if paired else 1)
+    schema = Schema((Column("place", lower=0, upper=bins),))
+    x = np.repeat(places, each)[:, None] + 0.5
+    return Records(schema, x, individual=np.repeat(people, each))
+
+
+def _question(bins: int) -> Histogram:
+    return Histogram(0, tuple(float(edge) for edge in range(bins + 1)))
+
+
+def _answers(gate: Gate, question: Histogram) -> list[ReleasedPart]:
+    """What a gate answers to one request that is sent again and again."""
+    request = Request.of("canaries", question, principal="audit")
+    found = []
+    for _ in range(SENDINGS):
+        told = open_reply(gate.serve(wire.encode(request)))
+        if not isinstance(told, Release):
+            raise InputError(f"the gate did not answer: {told}")
+        found.append(told.parts["counts"])
+    return found
+
+
+def _claim(gates: list[Gate], answers: list[ReleasedPart], policy: Policy) -> tuple[float, bool]:
+    """What the ledgers say was spent, nats, and whether all noise is Gaussian."""
+    spent = [gate.ledger.spent(gate.accountant).total for gate in gates]
+    gaussian = all(part.noise is not None and part.noise.law == "gaussian" for part in answers)
+    if gaussian and gates[0].accountant.components[0] == "rho":
+        rho = max(float(total[0]) for total in spent)
+        return gaussian_epsilon((2 * rho) ** 0.5, _delta(policy)), True
+    delta = policy.budget.delta if policy.budget else Fraction(0)
+    stated = [
+        gate.accountant.guarantee(total, delta)[0] for gate, total in zip(gates, spent, strict=True)
+    ]
+    return float(max(stated)), False
+
+
+def _delta(policy: Policy) -> float:
+    return float(policy.budget.delta) if policy.budget and policy.budget.delta else 1e-5

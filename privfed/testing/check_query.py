@@ -1,0 +1,434 @@
+"""Conformance of a query: what it declares of its answers is true of every two neighbouring tables.
+
+Neighbours are searched for, not sampled alone: by hypothesis (which shrinks what it finds), between
+corners of the schema, and by climbing from the corners towards whatever moves an answer most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings, target
+from hypothesis import strategies as st
+
+from privfed.errors import QueryError, WireError
+from privfed.questions import wire
+from privfed.questions.part import Bound, Part
+from privfed.questions.query import CohortQuery, Query, View
+from privfed.tables.schema import Schema
+from privfed.testing.conformance import Check, run_checks
+from privfed.testing.hostile_fields import hostile_fields
+from privfed.testing.rows import Rows, table_rows
+
+#: The client's secret under which neighbours are compared: the same for both.
+SECRET = b"a client's durable secret"
+#: Most cells that a stranger's question is answered with here.
+MOST_CELLS = 2**20
+#: How many records a table is made of to be longer than any piece it may be summed in.
+LONG = 20_000
+#: How many equal records a crowd has.
+CROWD = 30
+#: Where floats end being whole numbers.
+LARGEST = 2.0**53
+#: Columns and values of a column that a climb tries, and how often it goes round.
+COLUMNS, VALUES, ROUNDS = 8, 8, 2
+
+Answer = Mapping[str, np.ndarray]
+Table = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A query on the bench.
+
+    Args:
+        query: what is asked.
+        schema: of whom.
+        rows: where tables come from.
+        examples: how many pairs of neighbours hypothesis tries, for each relation.
+    """
+
+    query: Query
+    schema: Schema
+    rows: Rows
+    examples: int
+
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """What the query declares."""
+        return self.query.parts(self.schema)
+
+    @cached_property
+    def bounded(self) -> Mapping[str, Part]:
+        """The parts with a sensitivity."""
+        return {name: part for name, part in self.parts.items() if part.sensitivity is not None}
+
+    @property
+    def crowds(self) -> list[list[Any]]:
+        """Tables of many equal records: where records are judged together, one more moves them all."""
+        return [[corner] * CROWD for corner in self.rows.corners[:3]]
+
+    def view(self, table: Table) -> View:
+        """What the query sees of a table."""
+        return View(self.rows.build(table), self.schema, SECRET)
+
+    def answer(self, table: Table) -> Answer:
+        """The exact answer, held to its declared shapes."""
+        return checked(self.query.evaluate(self.view(table)), self.parts)
+
+    def search(self, strategy: st.SearchStrategy[Any], hold: Callable[[Any], None]) -> None:
+        """Hold a property for whatever hypothesis draws; the same each time."""
+
+        @settings(
+            max_examples=self.examples,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=(Phase.generate, Phase.target, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(strategy)
+        def property_(drawn: Any) -> None:
+            hold(drawn)
+
+        property_()
+
+    def tables(self) -> st.SearchStrategy[list[Any]]:
+        """Tables from no rows up, some of them of many equal rows."""
+        few = st.lists(self.rows.row, max_size=8)
+        equal = st.builds(lambda row, times: [row] * times, self.rows.row, st.integers(1, 40))
+        return st.one_of(few, equal, st.builds(lambda one, other: one + other, few, equal))
+
+
+def check_query(
+    query: Query,
+    schema: Schema,
+    *,
+    rows: Rows | None = None,
+    examples: int = 60,
+    skip: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run every check on a query, over tables of a schema.
+
+    Args:
+        query: the question, with public values that make sense.
+        schema: the public data dictionary of the tables that it is put to.
+        rows: where tables come from, for records that are no table; see :class:`Rows`.
+        examples: pairs of neighbours that hypothesis tries, for each relation.
+        skip: checks that do not apply, each with the reason.
+
+    Returns:
+        The names of the checks that ran.
+
+    Raises:
+        AssertionError: a check failed; the message names it, the part, and by how much.
+    """
+    bench = Bench(query, schema, rows or table_rows(schema, query), examples)
+    return run_checks(CHECKS, bench, skip)
+
+
+def check_fields(bench: Bench) -> None:
+    """Read from its own bytes the question has the same bytes, and declares the same twice."""
+    again = type(bench.query).from_fields(bench.query.fields)
+    assert wire.encode(again) == bench.query.fields == again.fields
+    declared = {name: (part.type, part.axes, part.shape) for name, part in bench.parts.items()}
+    for query in (bench.query, again):
+        assert dict(query.parts(bench.schema)) == dict(bench.parts), "another declaration"
+    assert declared or not bench.query.evaluate(bench.view([])), "an answer without a declaration"
+
+
+def check_shapes(bench: Bench) -> None:
+    """Every part comes in its declared shape, in whole units, from no records up."""
+    corners = list(bench.rows.corners)
+    for table in ([], *([corner] for corner in corners), corners, *bench.crowds):
+        bench.answer(table)
+
+
+def check_repeats(bench: Bench) -> None:
+    """Asked again it gives the same, from the cache and without it."""
+    table = list(bench.rows.corners)
+    view = bench.view(table)
+    first, again = (dict(bench.query.evaluate(view)) for _ in range(2))
+    fresh = bench.query.evaluate(bench.view(table))
+    for name in bench.parts:
+        for other in (again, fresh):
+            assert np.array_equal(first[name], other[name]), f"{name}: another answer"
+
+
+def check_order(bench: Bench) -> None:
+    """The order of the table does not matter, where a sensitivity is declared."""
+
+    def hold(table: list[Any]) -> None:
+        before = bench.answer(table)
+        for other in (table[::-1], table[1:] + table[:1]):
+            after = bench.answer(other)
+            for name in bench.bounded:
+                assert np.array_equal(before[name], after[name]), f"{name}: the order shows"
+
+    if bench.bounded:
+        bench.search(bench.tables(), hold)
+
+
+def check_add_or_remove(bench: Bench) -> None:
+    """One record more or less moves no part beyond its bounds."""
+
+    def hold(drawn: tuple[list[Any], Any]) -> None:
+        table, row = drawn
+        target(assert_within(bench, table, [row, *table], "add_or_remove"))
+
+    if bench.bounded:
+        bench.search(st.tuples(bench.tables(), bench.rows.row), hold)
+
+
+def check_replace_one(bench: Bench) -> None:
+    """One record in another's place moves no part beyond its bounds."""
+
+    def hold(drawn: tuple[list[Any], Any, Any]) -> None:
+        table, row, other = drawn
+        instead = bench.rows.instead(row, other)
+        target(assert_within(bench, [row, *table], [instead, *table], "replace_one"))
+
+    if bench.bounded:
+        bench.search(st.tuples(bench.tables(), bench.rows.row, bench.rows.row), hold)
+
+
+def check_anything(bench: Bench) -> None:
+    """All rows of one person replaced by any others move no part beyond its bounds for that."""
+    person = bench.rows.person
+    local = [
+        part for part in bench.bounded.values() if part.sensitivity and part.sensitivity.anything
+    ]
+    if person is None or not local:
+        return
+
+    def hold(drawn: tuple[list[Any], list[Any], Any]) -> None:
+        table, others, whose = drawn
+        kept = [row for row in table if person(row) != person(whose)]
+        theirs = [row for row in others if person(row) == person(whose)]
+        assert_within(bench, [*table, whose], [*kept, *theirs], "anything")
+
+    tables = bench.tables()
+    bench.search(st.tuples(tables, tables, bench.rows.row), hold)
+
+
+def check_extremes(bench: Bench) -> None:
+    """Records planted where they move most keep to the bounds, added or put in each other's place."""
+    if not bench.bounded:
+        return
+    for base in ([], *(bench.crowds[:1] if bench.query.linear else bench.crowds)):
+        seen = Moves(bench, base)
+        for row in bench.rows.corners:
+            for other in bench.rows.corners:
+                seen.replaced(row, other)
+        for name in bench.bounded:
+            for norm in ("l1", "l2_squared"):
+                most = seen.climb(name, norm)
+                seen.climb(name, norm, instead_of=most)
+
+
+def check_sums(bench: Bench) -> None:
+    """Counts and sums add up: over parts of a table, and over one too long for any piece."""
+    adding = [name for name, part in bench.parts.items() if part.type.adds_up]
+    if not bench.query.linear or not adding:
+        return
+
+    def hold(drawn: tuple[list[Any], list[Any]]) -> None:
+        one, other = drawn
+        whole, first, rest = (bench.answer(table) for table in (one + other, one, other))
+        for name in adding:
+            assert np.array_equal(whole[name], first[name] + rest[name]), f"{name}: no sum"
+
+    bench.search(st.tuples(bench.tables(), bench.tables()), hold)
+    corners = list(bench.rows.corners)
+    times = LONG // len(corners) + 1
+    short, long = bench.answer(corners), bench.answer(corners * times)
+    for name in adding:
+        assert np.array_equal(long[name], short[name] * times), f"{name}: no sum in a long table"
+
+
+def check_contribution(bench: Bench) -> None:
+    """What it says of single records is what it gives of each alone."""
+    adding = {name for name, part in bench.parts.items() if part.type.adds_up}
+
+    def hold(table: list[Any]) -> None:
+        view = bench.view(table)
+        said, alone = bench.query.contribution(view), Query.contribution(bench.query, view)
+        expected = adding if bench.query.linear else set()
+        assert said.keys() == alone.keys() == expected, "other parts than those that add up"
+        for name in said:
+            assert said[name].shape == (len(table), *bench.parts[name].shape), f"{name}: shape"
+            assert np.array_equal(said[name], alone[name]), f"{name}: another contribution"
+
+    if adding:
+        bench.search(bench.tables(), hold)
+
+
+def check_hostile_fields(bench: Bench) -> None:
+    """Whatever a stranger sends is refused before a record is read, or answered within its bounds."""
+    for fields in hostile_fields(bench.query):
+        query = opened(type(bench.query), fields, bench)
+        if query is not None:
+            asked = replace(bench, query=query)
+            try:
+                for row in bench.rows.corners:
+                    assert_within(asked, [], [row], "add_or_remove")
+                asked.answer(list(bench.rows.corners))
+            except AssertionError:
+                raise
+            except Exception as error:
+                raise AssertionError(
+                    f"{_told(query)} is accepted and then fails: {error!r}"
+                ) from error
+
+
+def opened(kind: type[Query], fields: bytes, bench: Bench) -> Query | None:
+    """A stranger's question as a gate would open it; none where it is refused."""
+    try:
+        query = kind.from_fields(fields)
+        if wire.encode(query) != fields:
+            return None
+        parts = query.parts(bench.schema)
+        if isinstance(query, CohortQuery):
+            records = bench.rows.build([])
+            query.asked(len(records))
+            if not query.fits(records):
+                return None
+    except (WireError, QueryError):
+        return None
+    except Exception as error:
+        raise AssertionError(f"fields are refused by {error!r}, not by a QueryError") from error
+    return query if sum(part.size for part in parts.values()) <= MOST_CELLS else None
+
+
+class Moves:
+    """How far single records move the answer over one table, each worked out once and held to bounds.
+
+    Args:
+        bench: the query.
+        base: the table that they are added to.
+    """
+
+    def __init__(self, bench: Bench, base: Table) -> None:
+        self.bench, self.base = bench, list(base)
+        self._without = bench.answer(self.base)
+        self._with: dict[Any, Answer] = {}
+
+    def answer(self, row: Any) -> Answer:
+        """The answer with one record more."""
+        if repr(row) not in self._with:
+            self._with[repr(row)] = self.bench.answer([row, *self.base])
+        return self._with[repr(row)]
+
+    def added(self, row: Any) -> Mapping[str, Bound]:
+        """What a record more moves."""
+        return within(self.bench, self._without, self.answer(row), "add_or_remove")
+
+    def replaced(self, row: Any, other: Any) -> Mapping[str, Bound]:
+        """What one record in another's place moves."""
+        instead = self.bench.rows.instead(row, other)
+        return within(self.bench, self.answer(row), self.answer(instead), "replace_one")
+
+    def climb(self, part: str, norm: str, instead_of: Any = None) -> Any:
+        """The row that moves a part most, added or instead of another one, one column at a time."""
+
+        def height(row: Any) -> int:
+            moves = self.added(row) if instead_of is None else self.replaced(instead_of, row)
+            return int(getattr(moves[part], norm))
+
+        best = max(self.bench.rows.corners, key=height)
+        rng = np.random.default_rng(0)
+        choices = self.bench.rows.choices
+        for _ in range(ROUNDS if choices else 0):
+            for column in rng.permutation(len(choices))[:COLUMNS]:
+                tried = rng.permutation(len(choices[column]))[:VALUES]
+                others = [
+                    (*best[:column], choices[column][at], *best[column + 1 :]) for at in tried
+                ]
+                best = max([best, *others], key=height)
+        return best
+
+
+def assert_within(bench: Bench, one: Table, other: Table, relation: str) -> float:
+    """Two neighbouring tables' answers lie within their bounds; gives the greatest share of an L1."""
+    changes = within(bench, bench.answer(one), bench.answer(other), relation)
+    bounds = {name: declared(part, relation) for name, part in bench.bounded.items()}
+    shares = [changes[name].l1 / bound.l1 for name, bound in bounds.items() if bound and bound.l1]
+    return max(shares, default=0.0)
+
+
+def within(bench: Bench, one: Answer, other: Answer, relation: str) -> Mapping[str, Bound]:
+    """How far each bounded part moves between two answers, held to its declared bounds.
+
+    Bounds of several parts add up, so that parts within theirs are within their joint one as well.
+    """
+    changes = {name: moved(one[name], other[name]) for name in bench.bounded}
+    for name, change in changes.items():
+        bound = declared(bench.bounded[name], relation)
+        if bound is None:
+            continue
+        for norm, (far, most) in {
+            "L1": (change.l1, bound.l1),
+            "squared L2": (change.l2_squared, bound.l2_squared),
+        }.items():
+            assert far <= most, (
+                f"{name}, {relation.replace('_', ' ')}: {norm} moves by {far} units where {most} "
+                f"are declared, {_told(bench.query)}"
+            )
+    return changes
+
+
+def declared(part: Part, relation: str) -> Bound | None:
+    """What a part declares for a relation; none where it declares nothing for it."""
+    assert part.sensitivity is not None
+    if relation == "anything":
+        return part.sensitivity.anything
+    if relation == "replace_one":
+        return part.sensitivity.under("record", "replace-one", None)
+    return part.sensitivity.add_or_remove
+
+
+def moved(one: np.ndarray, other: np.ndarray) -> Bound:
+    """L1 and squared L2 of a change, in exact integers."""
+    steps = (np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)).ravel()
+    whole = [abs(int(step)) for step in steps[steps != 0]]
+    return Bound(sum(whole), sum(step**2 for step in whole))
+
+
+def checked(answer: Answer, parts: Mapping[str, Part]) -> Answer:
+    """An answer, held to its declaration."""
+    assert answer.keys() == parts.keys(), f"gives {sorted(answer)}, declares {sorted(parts)}"
+    for name, part in parts.items():
+        array = np.asarray(answer[name])
+        fits = array.ndim == len(part.shape) and all(
+            size in (-1, found) for size, found in zip(part.shape, array.shape, strict=True)
+        )
+        assert fits, f"{name}: has shape {array.shape}, declares {part.shape}"
+        if part.exact:
+            assert np.isfinite(array).all(), f"{name}: not every cell is a finite number"
+            assert (np.trunc(array) == array).all(), f"{name}: not every cell is whole units"
+            assert np.abs(array, dtype=float).max(initial=0) <= LARGEST, f"{name}: beyond 2^53"
+    return answer
+
+
+def _told(query: Query) -> str:
+    text = repr(query)
+    return text if len(text) < 500 else f"{text[:500]}..."
+
+
+CHECKS: tuple[Check[Bench], ...] = (
+    check_fields,
+    check_shapes,
+    check_repeats,
+    check_order,
+    check_add_or_remove,
+    check_replace_one,
+    check_anything,
+    check_extremes,
+    check_sums,
+    check_contribution,
+    check_hostile_fields,
+)

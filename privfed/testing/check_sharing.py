@@ -1,0 +1,150 @@
+"""Conformance of any function that shares something of a table: nothing raw, nothing of few.
+
+The function may belong to any framework; all that is asked of it is to take a table and to give what
+leaves.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.testing.assertions.no_raw import assert_no_raw
+from privfed.testing.assertions.support import assert_support
+from privfed.testing.conformance import Check, run_checks
+from privfed.testing.left.walk import flatten
+
+#: How much of a number the order of records may move: what rounding loses in a sum.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """A function on the bench.
+
+    Args:
+        run: takes a table and gives what leaves.
+        table: the records; those of ``sentinels`` are recognised best.
+        k: how many records each number must depend on.
+    """
+
+    run: Callable[[pd.DataFrame], object]
+    table: pd.DataFrame
+    k: int
+
+
+def check_sharing(
+    run: Callable[[pd.DataFrame], object],
+    table: pd.DataFrame,
+    k: int = 5,
+    *,
+    skip: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run every check on a function that shares something of a table.
+
+    Args:
+        run: takes a table and gives what leaves, in any form.
+        table: the records, such as ``sentinels(schema_or_frame, 60)``.
+        k: how many records each number must depend on, unless it is noised.
+        skip: checks that do not apply, each with the reason.
+
+    Returns:
+        The names of the checks that ran.
+
+    Raises:
+        AssertionError: a check failed; the message names it.
+    """
+    return run_checks(CHECKS, Sharing(run, table, k), skip)
+
+
+def check_nothing_raw(bench: Sharing) -> None:
+    """No raw value leaves, nor a function of few."""
+    assert_no_raw(bench.run(bench.table), bench.table, k=bench.k)
+
+
+def check_one_record(bench: Sharing) -> None:
+    """A client with one record gives it away no more than others: it refuses, or noise hides it."""
+    one = bench.table.iloc[[0]]
+    try:
+        left = bench.run(one)
+    except Exception:  # noqa: BLE001  # any refusal will do; what it says is looked at elsewhere
+        return
+    assert_no_raw(left, one, k=bench.k, may_be_empty=True)
+
+
+def check_support(bench: Sharing) -> None:
+    """Every number depends on enough records, or is noised."""
+    assert_support(bench.run, bench.table, bench.k)
+
+
+def check_errors(bench: Sharing) -> None:
+    """An error over a broken table holds no raw value of it."""
+    for broken in _broken(bench.table):
+        try:
+            bench.run(broken)
+        except Exception as error:  # noqa: BLE001  # whatever it raises is looked at
+            assert_no_raw(error, bench.table, k=bench.k, may_be_empty=True)
+
+
+def _broken(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The table with a missing column, a text among the numbers, and missing values."""
+    spoilt, missing = table.astype(object), table.astype(object)
+    spoilt.iloc[len(table) // 2, 0] = "unreadable"
+    missing.iloc[len(table) // 2, :] = None
+    return [table.iloc[:, 1:], spoilt, missing.infer_objects()]
+
+
+def check_logs(bench: Sharing) -> None:
+    """Nothing raw is printed or logged on the way."""
+    records: list[logging.LogRecord] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    root, keeper = logging.getLogger(), Keeper(level=0)
+    level, printed = root.level, io.StringIO()
+    root.addHandler(keeper)
+    root.setLevel(logging.DEBUG)
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):
+            bench.run(bench.table)
+    finally:
+        root.setLevel(level)
+        root.removeHandler(keeper)
+    assert_no_raw([records, printed.getvalue()], bench.table, k=bench.k, may_be_empty=True)
+
+
+def check_order(bench: Sharing) -> None:
+    """The order of the records does not matter, but for rounding and noise."""
+    first, again = _numbers(bench, bench.table), _numbers(bench, bench.table)
+    turned = _numbers(bench, bench.table.iloc[::-1])
+    assert first.shape == turned.shape, "another order gives another number of numbers"
+    still = first == again if first.shape == again.shape else np.zeros(first.shape, bool)
+    scale = np.maximum(np.abs(first), 1.0) * ROUNDING
+    assert (np.abs(first - turned)[still] <= scale[still]).all(), (
+        "another order gives other numbers"
+    )
+
+
+def _numbers(bench: Sharing, table: Any) -> np.ndarray:
+    leaves = [leaf.value for leaf in flatten(bench.run(table))]
+    arrays = [one.ravel().astype(float) for one in leaves if isinstance(one, np.ndarray)]
+    return np.asarray(np.nan_to_num(np.concatenate([np.empty(0), *arrays])))
+
+
+CHECKS: tuple[Check[Sharing], ...] = (
+    check_nothing_raw,
+    check_one_record,
+    check_support,
+    check_errors,
+    check_logs,
+    check_order,
+)

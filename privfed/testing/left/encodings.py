@@ -1,0 +1,170 @@
+"""Takes bytes apart: archives, compression, NumPy files, pickles, MessagePack, text.
+
+Every decoder is tried in turn; the first that fits says what the bytes are. Nothing in them is ever
+run, and nothing grows beyond ``LARGEST`` bytes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from privfed.testing.left.pickles import is_pickle, opcodes_hold
+
+#: Most bytes that anything is unpacked to.
+LARGEST = 1 << 30
+#: Most places inside foreign bytes at which a compressed stream is tried.
+PLACES = 4000
+#: How many bytes of a stream are tried before all of it is.
+PROBED = 1024
+#: Largest bytes of which MessagePack is tried as a whole.
+PACKED = 1 << 26
+_STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+#: What was found: how it was encoded, and what it is.
+Decoded = Iterator[tuple[str, object]]
+
+
+def decoded(data: bytes) -> Decoded:
+    """What bytes hold, by the first decoder that fits; nothing where none does."""
+    for decoder in _DECODERS:
+        found = list(_safely(decoder, data))
+        if found:
+            yield from found
+            return
+
+
+def streams_inside(data: bytes) -> Decoded:
+    """Compressed streams and NumPy files that begin somewhere inside bytes."""
+    tried, view = 0, memoryview(data)  # slices of bytes would be copies
+    for mark in (*_STREAMS, b"\x93NUMPY"):
+        place = data.find(mark, 1)
+        while place >= 0 and tried < PLACES:
+            tried += 1
+            name = f"bytes from {place}"
+            probed = list(_safely(_deflated, view[place : place + PROBED]))
+            if mark[0] != 0x93 and not probed:  # a failed try would copy all that follows
+                place = data.find(mark, place + 1)
+                continue
+            for how, found in _safely(_numpy if mark[0] == 0x93 else _deflated, view[place:]):
+                yield f"{name}, {how}", found
+            place = data.find(mark, place + 1)
+
+
+def _safely(decoder: Callable[[Any], Decoded], data: bytes | memoryview) -> Decoded:
+    """What a decoder finds; whatever goes wrong inside means that the bytes are something else."""
+    try:
+        yield from decoder(data)
+    except Exception:  # noqa: BLE001  # a malformed file raises anything
+        return
+
+
+def _numpy(data: bytes | memoryview) -> Decoded:
+    if data[:6] == b"\x93NUMPY":
+        stream = io.BytesIO(data)
+        major, minor = np.lib.format.read_magic(stream)
+        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
+        shape, fortran, dtype = read(stream)
+        rest = memoryview(data)[stream.tell() :]
+        if dtype.hasobject:
+            yield "NumPy file", bytes(rest)
+            return
+        count = int(np.prod(shape, dtype=np.int64))
+        flat = np.frombuffer(rest, dtype, count=count)
+        yield "NumPy file", flat.reshape(shape, order="F" if fortran else "C")
+        if flat.nbytes < len(rest):
+            yield "NumPy file, rest", bytes(rest[flat.nbytes :])
+
+
+def _zip(data: bytes) -> Decoded:
+    if data[:2] == b"PK":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist():
+                if not info.is_dir() and info.file_size <= LARGEST:
+                    yield f"zip entry {info.filename!r}", archive.read(info)
+
+
+def _tar(data: bytes) -> Decoded:
+    if data[257:262] == b"ustar":
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                if file is not None and member.size <= LARGEST:
+                    yield f"tar entry {member.name!r}", file.read()
+
+
+def _deflated(data: bytes | memoryview) -> Decoded:
+    """A zlib or gzip stream, whole or cut short; anything may follow it."""
+    if data[:3] == b"\x1f\x8b\x08":
+        yield "gzip", zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, LARGEST)
+    elif len(data) > 5 and data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0:
+        yield "zlib", zlib.decompressobj().decompress(data, LARGEST)
+
+
+def _gzip_members(data: bytes) -> Decoded:
+    """Several gzip members in a row are one file."""
+    if data[:3] == b"\x1f\x8b\x08":
+        with gzip.open(io.BytesIO(data)) as file:
+            yield "gzip", file.read(LARGEST)
+
+
+def _raw_deflate(data: bytes) -> Decoded:
+    """A stream without a header; only one that ends where the bytes end counts."""
+    if 8 < len(data) <= PACKED:
+        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        found = stream.decompress(data, LARGEST)
+        if stream.eof and not stream.unused_data and len(found) > len(data) // 2:
+            yield "deflate", found
+
+
+def _others(data: bytes) -> Decoded:
+    if data[:3] == b"BZh":
+        yield "bz2", bz2.BZ2Decompressor().decompress(data, LARGEST)
+    elif data[:6] == b"\xfd7zXZ\x00" or data[:3] == b"\x5d\x00\x00":
+        yield "lzma", lzma.LZMADecompressor().decompress(data, LARGEST)
+
+
+def _pickle(data: bytes) -> Decoded:
+    if is_pickle(data):
+        for found in opcodes_hold(data):
+            yield "pickle", found
+
+
+def _text(data: bytes) -> Decoded:
+    coding = "utf-16" if data[:2] in _UTF16 else "utf-8"
+    head = data[:4096]
+    if coding == "utf-8" and sum(byte < 9 or 13 < byte < 32 for byte in head):
+        return
+    text = data.decode(coding)
+    yield "text", text
+
+
+def _msgpack(data: bytes) -> Decoded:
+    """MessagePack whose whole is a container; other bytes are hardly ever one by chance."""
+    if data and len(data) <= PACKED and (0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF):
+        yield "MessagePack", msgspec.msgpack.decode(data)
+
+
+_DECODERS = (
+    _numpy,
+    _zip,
+    _tar,
+    _gzip_members,
+    _deflated,
+    _others,
+    _pickle,
+    _text,
+    _msgpack,
+    _raw_deflate,
+)

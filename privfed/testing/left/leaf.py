@@ -1,0 +1,66 @@
+"""One array, text or string of bytes that left, and the path to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+#: Most numbers of which each is looked at by its own name.
+NAMED = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """Something that left and that holds no further objects.
+
+    Args:
+        path: where it was, from ``left`` down, as one would write it in Python.
+        value: numbers of any shape (never copied), a text, or bytes.
+        labels: names of the elements along the last axis of ``value``; without them, positions.
+    """
+
+    path: str
+    value: np.ndarray | str | bytes
+    labels: Sequence[str] | None = None
+
+    def element(self, position: int) -> str:
+        """The path to one number, by its position in the flattened array."""
+        if not isinstance(self.value, np.ndarray) or self.value.size == 1:
+            return self.path if self.labels is None else f"{self.path}{self.labels[0]}"
+        index = np.unravel_index(position, self.value.shape)
+        if self.labels is None:
+            return f"{self.path}[{', '.join(str(int(place)) for place in index)}]"
+        rows = "".join(f"[{int(place)}]" for place in index[:-1])
+        return f"{self.path}{rows}{self.labels[int(index[-1])]}"
+
+    def less(self, patterns: Sequence[str]) -> Leaf | None:
+        """What is left of it without the paths that fit one of the patterns; none if nothing is.
+
+        Of numbers with names of their own each is looked at by itself.
+        """
+        if not patterns:
+            return self
+        if fits(self.path, patterns):
+            return None
+        if self.labels is None or not isinstance(self.value, np.ndarray) or self.value.ndim != 1:
+            return self
+        if len(self.labels) > NAMED:
+            return self
+        kept = [
+            place for place in range(self.value.size) if not fits(self.element(place), patterns)
+        ]
+        return Leaf(self.path, self.value[kept], [self.labels[at] for at in kept]) if kept else None
+
+
+def fits(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a path is one of some patterns, in which a star stands for anything."""
+    return any(_compiled(pattern).fullmatch(path) for pattern in patterns)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

@@ -1,0 +1,204 @@
+"""What other libraries' objects hold, without importing a library that nobody else imported.
+
+Each reader takes an object that its library made, by the names of the object's classes, and gives
+plainer things: arrays, mappings, texts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+#: Named things inside an object: how one reaches each, and what it is.
+Parts = Iterator[tuple[str, object]]
+
+
+def reader_of(thing: object) -> Callable[[Any], Parts] | None:
+    """The reader for an object, by its classes' qualified names; none for what nobody knows."""
+    for cls in type(thing).__mro__:
+        module = cls.__module__.split(".")[0]
+        reader = READERS.get(f"{module}.{cls.__qualname__}")
+        if reader is not None:
+            return reader
+    return None
+
+
+def _frame(frame: Any) -> Parts:
+    """A table: its numeric columns as one array, the others each by itself, index and names."""
+    kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
+    numeric = [place for place, kind in enumerate(kinds) if kind in "fiub"]
+    if len(numeric) > 1:
+        yield ".iloc[:, numeric]", _plain(frame.iloc[:, numeric])
+    for place in range(frame.shape[1]):
+        if len(numeric) < 2 or place not in numeric:
+            yield from _series_values(f".iloc[:, {place}]", frame.iloc[:, place])
+    yield ".columns", list(frame.columns)
+    yield from _index(frame.index)
+    if frame.attrs:
+        yield ".attrs", {name: value for name, value in frame.attrs.items() if name != "sentinels"}
+
+
+def _plain(frame: Any) -> np.ndarray:
+    """Numbers of one type, missing ones as NaN."""
+    if frame.isna().any(axis=None):
+        return np.asarray(frame.to_numpy(dtype=float, na_value=np.nan))
+    array = np.asarray(frame.to_numpy())
+    return array if array.dtype != object else np.asarray(frame.to_numpy(dtype=float))
+
+
+def _series(series: Any) -> Parts:
+    yield from _series_values(".values", series)
+    yield ".name", series.name
+    yield from _index(series.index)
+
+
+def _series_values(path: str, series: Any) -> Parts:
+    if hasattr(series, "cat"):
+        yield f"{path} codes", np.asarray(series.cat.codes)
+        yield f"{path} categories", list(series.cat.categories)
+    elif getattr(series.dtype, "kind", "O") in "fiub":
+        yield path, _plain(series.to_frame()).ravel()
+    elif getattr(series.dtype, "kind", "O") == "M":
+        plain = series.dt.tz_localize(None) if getattr(series.dtype, "tz", None) else series
+        yield path, np.asarray(plain.to_numpy(dtype="datetime64[ns]"))
+    else:
+        yield path, list(series)
+
+
+def _index(index: Any) -> Parts:
+    """An index that only counts the rows says nothing."""
+    if type(index).__name__ != "RangeIndex":
+        yield ".index", list(index)
+        yield ".index.names", list(index.names)
+
+
+def _index_alone(index: Any) -> Parts:
+    yield "", list(index)
+
+
+def _categorical(categorical: Any) -> Parts:
+    yield ".codes", np.asarray(categorical.codes)
+    yield ".categories", list(categorical.categories)
+
+
+def _extension(array: Any) -> Parts:
+    yield "", list(array)
+
+
+def _tensor(tensor: Any) -> Parts:
+    plain = tensor.detach().cpu()
+    if plain.is_sparse or plain.layout != plain.new_empty(0).layout:
+        plain = plain.to_dense()
+    kind = str(plain.dtype)
+    yield "", np.asarray(plain.float() if "bfloat16" in kind or "float8" in kind else plain)
+
+
+def _log_record(record: logging.LogRecord) -> Parts:
+    """What a handler writes, and what was passed along; no line numbers, clocks or processes."""
+    usual = vars(logging.LogRecord("", 0, "", 0, "", (), None))
+    yield ".getMessage()", _message(record)
+    yield ".args", record.args
+    yield ".exc_text", record.exc_text
+    if record.exc_info and record.exc_info[1] is not None:
+        yield ".exc_info", record.exc_info[1]
+    yield "", {name: value for name, value in vars(record).items() if name not in usual}
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError):  # arguments that do not fit their text
+        return str(record.msg)
+
+
+def _caplog(caplog: Any) -> Parts:
+    yield ".records", list(caplog.records)
+
+
+def _warning(warning: Any) -> Parts:
+    yield ".message", warning.message
+
+
+def _exception_info(info: Any) -> Parts:
+    yield ".value", info.value
+
+
+def _exception(error: BaseException) -> Parts:
+    """Its text and everything that was raised with it; never the frames that it passed through."""
+    yield ", its text", str(error)
+    yield ".args", list(error.args)
+    state = {name: value for name, value in vars(error).items() if name != "__notes__"}
+    yield "", state
+    yield ".__notes__", getattr(error, "__notes__", [])
+    yield ".__cause__", error.__cause__
+    yield ".__context__", error.__context__
+    yield ".exceptions", list(getattr(error, "exceptions", ()))
+
+
+def _response(response: Any) -> Parts:
+    """A reply over HTTP: its body as bytes, its headers and address."""
+    yield ".content", response.content
+    yield ".headers", dict(response.headers)
+    yield ".url", str(getattr(response, "url", ""))
+
+
+def _request(request: Any) -> Parts:
+    for name in ("url", "full_url", "headers", "body", "data", "content"):
+        value = getattr(request, name, None)
+        if not callable(value):
+            yield f".{name}", dict(value) if name == "headers" and value is not None else value
+
+
+def _transcript_entry(entry: Any) -> Parts:
+    """What a data owner of privfed released; the question is the asking side's own."""
+    yield ".release", entry.release
+
+
+def _release(release: Any) -> Parts:
+    """The parts; ids and digests of requests are the asking side's own."""
+    yield ".parts", release.parts
+
+
+def _released_part(part: Any) -> Parts:
+    values = part.values
+    kept = np.asarray(values.data)
+    if part.type == "artifact" and kept.dtype.kind in "ui":
+        yield ".values", kept.astype(np.uint8).tobytes()
+    else:
+        yield ".values", kept
+
+
+def _random_state(state: object) -> Parts:
+    """A generator's state is long random numbers, and no record's."""
+    return iter(())
+
+
+READERS: dict[str, Callable[[Any], Parts]] = {
+    "pandas.DataFrame": _frame,
+    "pandas.Series": _series,
+    "pandas.Index": _index_alone,
+    "pandas.Categorical": _categorical,
+    "pandas.ExtensionArray": _extension,
+    "torch.Tensor": _tensor,
+    "torch._C.TensorBase": _tensor,
+    "logging.LogRecord": _log_record,
+    "_pytest.LogCaptureFixture": _caplog,
+    "_pytest.ExceptionInfo": _exception_info,
+    "warnings.WarningMessage": _warning,
+    "builtins.BaseException": _exception,
+    "requests.Response": _response,
+    "httpx.Response": _response,
+    "requests.Request": _request,
+    "requests.PreparedRequest": _request,
+    "httpx.Request": _request,
+    "urllib.Request": _request,
+    "privfed.Disclosed": _transcript_entry,
+    "privfed.Release": _release,
+    "privfed.ReleasedPart": _released_part,
+    "numpy.Generator": _random_state,
+    "numpy.RandomState": _random_state,
+    "numpy.BitGenerator": _random_state,
+}

@@ -1,0 +1,352 @@
+"""Takes any nesting of objects apart, down to arrays, texts and bytes.
+
+Arrays are handed on as they are. Numbers that lie side by side in one container (a list, the values
+of a dictionary, the fields of a record) are handed on together, in order, for a record that leaked
+is known by its neighbours. Generators are consumed; files are read from their paths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from numbers import Number
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from privfed.testing.left.encodings import decoded, streams_inside
+from privfed.testing.left.leaf import Leaf
+from privfed.testing.left.library_objects import reader_of
+from privfed.testing.left.texts import encoded_in, numbers_in
+
+#: How deep objects may nest, encodings counted.
+DEPTH = 60
+#: How many encodings may lie one in another.
+NESTED = 6
+#: Least bytes that are taken for something else than text or a number.
+SHORT = 4
+_PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
+_NO_DATA = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperType, property)
+
+
+def flatten(left: object, path: str = "left") -> Iterator[Leaf]:
+    """Everything that an object holds, with the path to it.
+
+    Args:
+        left: containers, arrays, tables, tensors, models, texts, bytes, pickles, paths of files,
+            log records, exceptions, replies over HTTP, messages of other frameworks, in any nesting.
+        path: what to call it.
+
+    Returns:
+        arrays of numbers (in any type and shape), texts, and bytes.
+    """
+    return _Walk().leaves(path, left)
+
+
+class _Walk:
+    """One pass over an object; an object that stands in it twice is read once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, object] = {}
+
+    def leaves(self, path: str, thing: object, depth: int = 0, nested: int = 0) -> Iterator[Leaf]:
+        """The leaves of one thing."""
+        if thing is None or depth > DEPTH or isinstance(thing, _NO_DATA):
+            return
+        if isinstance(thing, str):
+            yield from self._text(path, thing, depth, nested)
+        elif isinstance(thing, bytes | bytearray | memoryview):
+            yield from self._bytes(path, bytes(thing), depth, nested)
+        elif isinstance(thing, np.ndarray):
+            yield from self._array(path, thing, depth, nested)
+        elif (plain := numbers_of(thing)) is not None:
+            yield Leaf(path, np.array(plain, dtype=float))
+        elif isinstance(thing, np.generic):
+            yield from self._array(path, np.asanyarray(thing), depth, nested)
+        elif id(thing) not in self._seen:
+            self._seen[id(thing)] = thing  # kept alive, so that no other object gets its id
+            yield from self._object(path, thing, depth, nested)
+
+    def _object(self, path: str, thing: Any, depth: int, nested: int) -> Iterator[Leaf]:
+        reader = reader_of(thing)
+        if reader is not None:
+            yield from self._named(path, reader(thing), depth, nested)
+        elif isinstance(thing, Mapping):
+            yield from self._mapping(path, thing, depth, nested)
+        elif isinstance(thing, PurePath):
+            yield from self._file(path, Path(thing), depth, nested)
+        elif isinstance(thing, io.IOBase) or hasattr(thing, "getvalue"):
+            yield from self._stream(path, thing, depth, nested)
+        elif hasattr(thing, "tocoo"):
+            coo = thing.tocoo()
+            yield from self._named(path, [(".data", coo.data)], depth, nested)
+        elif isinstance(thing, Sequence | set | frozenset | Iterator) or _lists(thing):
+            yield from self._items(path, thing, depth, nested)
+        elif hasattr(thing, "__array__"):
+            yield from self._named(path, [("", np.asarray(thing))], depth, nested)
+        else:
+            yield from self._named(path, _state(thing), depth, nested)
+
+    def _named(
+        self, path: str, parts: Iterable[tuple[str, object]], depth: int, nested: int
+    ) -> Iterator[Leaf]:
+        """Named parts of an object: numbers side by side, the rest one by one."""
+        yield from self._gathered(
+            ((f"{path}{name}", name, part) for name, part in parts), path, depth, nested
+        )
+
+    def _gathered(
+        self, parts: Iterable[tuple[str, str, object]], path: str, depth: int, nested: int
+    ) -> Iterator[Leaf]:
+        numbers: list[float] = []
+        labels: list[str] = []
+        texts: list[str] = []
+        for whole, label, part in parts:
+            plain = None if isinstance(part, np.ndarray) else numbers_of(part)
+            if plain is not None:
+                numbers += plain
+                labels += [label] * len(plain)
+            elif isinstance(part, str) and len(part) < 16:
+                texts.append(part)
+            else:
+                yield from self.leaves(whole, part, depth + 1, nested)
+        if numbers:
+            yield Leaf(path, np.array(numbers, dtype=float), labels)
+        if texts:
+            yield from self._text(path, "\n".join(texts), depth, nested)
+
+    def _mapping(
+        self, path: str, mapping: Mapping[Any, object], depth: int, nested: int
+    ) -> Iterator[Leaf]:
+        items = list(mapping.items())
+        names = [_key(key, place) for place, (key, _) in enumerate(items)]
+        parts = (
+            (f"{path}{name}", name, value) for name, (_, value) in zip(names, items, strict=True)
+        )
+        yield from self._gathered(parts, path, depth, nested)
+        yield from self._items(f"{path}, its keys", [key for key, _ in items], depth, nested)
+
+    def _items(self, path: str, items: Iterable[object], depth: int, nested: int) -> Iterator[Leaf]:
+        listed = items if isinstance(items, list | tuple) else list(items)
+        kinds = set(map(type, listed))
+        if listed and kinds <= {int, float, bool}:
+            yield from self._array(path, _floats(listed), depth, nested)
+            return
+        if kinds == {str}:
+            yield from self._text(path, "\n".join(listed), depth, nested)  # type: ignore[arg-type]
+            return
+        table = _as_table(listed, kinds)
+        if table is not None:
+            yield table_leaf(path, *table)
+            if table[1] is None:
+                return
+        parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
+        yield from self._gathered(parts, path, depth, nested)
+
+    def _array(self, path: str, array: np.ndarray, depth: int, nested: int) -> Iterator[Leaf]:
+        if isinstance(array, np.ma.MaskedArray):
+            array = array.data  # what is masked is still there
+        kind = array.dtype.kind
+        if array.size == 0:
+            return
+        if kind in "fiub":
+            yield Leaf(path, np.asarray(array))
+            if array.dtype.itemsize == 1 and kind != "b" and array.size > SHORT:
+                yield from self._bytes(f"{path} as bytes", array.tobytes(), depth, nested)
+        elif kind == "c":
+            yield Leaf(f"{path}.real", array.real)
+            yield Leaf(f"{path}.imag", array.imag)
+        elif kind in "mM":
+            yield Leaf(path, _seconds(array))
+        elif kind == "V" and array.dtype.names:
+            for name in array.dtype.names:
+                yield from self._array(f"{path}[{name!r}]", array[name], depth + 1, nested)
+        elif kind in "SV":
+            yield from self._bytes(path, array.tobytes(), depth, nested)
+        else:
+            yield from self._items(path, array.ravel().tolist(), depth + 1, nested)
+
+    def _text(self, path: str, text: str, depth: int, nested: int) -> Iterator[Leaf]:
+        if not text:
+            return
+        yield Leaf(path, text)
+        yield from numbers_in(path, text)
+        if nested < NESTED:
+            for how, found in encoded_in(text):
+                yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
+
+    def _bytes(self, path: str, data: bytes, depth: int, nested: int) -> Iterator[Leaf]:
+        whole = False
+        if len(data) > SHORT and nested < NESTED:
+            for how, found in decoded(data):
+                for leaf in self.leaves(f"{path} as {how}", found, depth + 1, nested + 1):
+                    whole = how != "pickle"
+                    yield leaf
+            if not whole:
+                for how, found in streams_inside(data):
+                    yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
+        if data and not whole:
+            yield Leaf(path, data)
+
+    def _file(self, path: str, file: Path, depth: int, nested: int) -> Iterator[Leaf]:
+        if file.is_dir():
+            for inside in sorted(file.rglob("*")):
+                if inside.is_file():
+                    name = f"{path} {str(inside.relative_to(file))!r}"
+                    yield from self._bytes(name, inside.read_bytes(), depth, nested)
+        elif file.is_file():
+            yield from self._bytes(f"{path}, its content", file.read_bytes(), depth, nested)
+        yield from self._text(f"{path}, its name", file.name, depth, nested)
+
+    def _stream(self, path: str, stream: Any, depth: int, nested: int) -> Iterator[Leaf]:
+        """All that a file object holds, wherever it stands; its position is left alone."""
+        if hasattr(stream, "getvalue"):
+            yield from self.leaves(f"{path}.getvalue()", stream.getvalue(), depth + 1, nested)
+        elif isinstance(getattr(stream, "name", None), str) and Path(stream.name).is_file():
+            if not stream.closed and stream.writable():
+                stream.flush()
+            yield from self._file(path, Path(stream.name), depth, nested)
+
+
+def table_leaf(path: str, values: np.ndarray, labels: list[str] | None) -> Leaf:
+    """A list of rows as one array, so that its columns can be compared too."""
+    return Leaf(f"{path}[rows]" if labels else path, values, labels)
+
+
+def _as_table(
+    items: Sequence[object], kinds: set[type]
+) -> tuple[np.ndarray, list[str] | None] | None:
+    """Rows of equally many numbers as a matrix; of records, the fields that are always numbers."""
+    if len(items) < 2 or len(kinds) != 1:
+        return None
+    first: Any = items[0]
+    rows: Any = items
+    if isinstance(first, list | tuple) and not hasattr(first, "_fields"):
+        flat = set(map(type, chain.from_iterable(rows)))
+        if flat and flat <= {int, float, bool} and len(set(map(len, rows))) == 1:
+            return _floats([*chain.from_iterable(rows)]).reshape(len(rows), -1), None
+    if isinstance(first, dict) and all(row.keys() == first.keys() for row in rows):
+        numeric = [key for key in first if all(type(row[key]) in (int, float) for row in rows)]
+        if len(numeric) > 1 or numeric:
+            values = _floats([row[key] for row in rows for key in numeric])
+            return values.reshape(len(rows), -1), [_key(key, at) for at, key in enumerate(numeric)]
+    return None
+
+
+def _floats(numbers: Iterable[Any]) -> np.ndarray:
+    """Python's numbers as floats; whole numbers too great for one become infinite."""
+    listed = list(numbers)
+    try:
+        return np.array(listed, dtype=float)
+    except OverflowError:
+        return np.array([numbers_of(one) for one in listed], dtype=float).ravel()
+
+
+def numbers_of(thing: object) -> list[float] | None:
+    """A single number, moment or length of time as floats (a complex one as two); else none."""
+    if isinstance(thing, Enum):
+        thing = thing.value
+    if isinstance(thing, _PLAIN):
+        try:
+            return [float(thing)]
+        except OverflowError:
+            return [float("inf")]
+    if isinstance(thing, Decimal | Fraction):
+        return [float(thing)]
+    if isinstance(thing, complex | np.complexfloating):
+        return [float(thing.real), float(thing.imag)]
+    if isinstance(thing, datetime):
+        moment = thing if thing.tzinfo else thing.replace(tzinfo=UTC)
+        return [moment.timestamp()] if str(thing) != "NaT" else [float("nan")]
+    if isinstance(thing, date):
+        return [datetime(thing.year, thing.month, thing.day, tzinfo=UTC).timestamp()]
+    if isinstance(thing, clock):
+        return [((thing.hour * 60 + thing.minute) * 60 + thing.second) + thing.microsecond / 1e6]
+    if isinstance(thing, timedelta):
+        return [thing.total_seconds()]
+    if isinstance(thing, np.datetime64 | np.timedelta64):
+        return [float(value) for value in _seconds(np.array([thing]))]
+    if isinstance(thing, Number) and hasattr(thing, "__float__"):
+        return [float(thing)]
+    return None
+
+
+def _seconds(moments: np.ndarray) -> np.ndarray:
+    """Moments as seconds since 1970, or lengths of time as seconds; missing ones as NaN."""
+    if np.datetime_data(moments.dtype)[0] in ("Y", "M", "generic"):
+        moments = moments.astype(f"{moments.dtype.kind}8[s]")
+    unit = np.array(1, dtype="m8[s]") / np.array(1, dtype=f"m8[{_unit(moments)}]")
+    whole = moments.astype(np.int64) / float(unit)
+    return np.where(np.isnat(moments), np.nan, whole)
+
+
+def _unit(moments: np.ndarray) -> str:
+    unit, count = np.datetime_data(moments.dtype)
+    return f"{count}{unit}"
+
+
+def _key(key: object, place: int) -> str:
+    """How a path names a key: a number may itself be a datum, and is named by its place."""
+    return f"[{key!r}]" if isinstance(key, str | bool) else f"[key number {place}]"
+
+
+def _lists(thing: Any) -> bool:
+    """Whether something can be listed as a container can: sized, and iterable."""
+    return (
+        hasattr(thing, "__iter__") and hasattr(thing, "__len__") and not hasattr(thing, "__array__")
+    )
+
+
+def _state(thing: Any) -> Iterator[tuple[str, object]]:
+    """What an object of no known kind holds: fields, slots, closures, and what a pickle would hold."""
+    if isinstance(thing, types.MethodType):
+        yield ".__self__", thing.__self__
+        thing = thing.__func__
+    if isinstance(thing, types.FunctionType):
+        yield ".__defaults__", [thing.__defaults__, thing.__kwdefaults__]
+        yield ".__closure__", [_content(cell) for cell in thing.__closure__ or ()]
+    if isinstance(thing, partial):
+        yield ".args", [thing.args, thing.keywords]
+    fields = getattr(thing, "__dict__", None)
+    names = (
+        [field.name for field in dataclasses.fields(thing)]
+        if dataclasses.is_dataclass(thing)
+        else []
+    )
+    for name in dict.fromkeys([*(fields or ()), *names, *_slots(thing)]):
+        yield f".{name}", fields[name] if fields and name in fields else getattr(thing, name, None)
+    if not fields and not names:
+        yield from _pickled(thing)
+
+
+def _content(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that was never given a value
+        return None
+
+
+def _slots(thing: object) -> list[str]:
+    listed = [vars(cls).get("__slots__", ()) for cls in type(thing).__mro__]
+    flat = chain.from_iterable([one] if isinstance(one, str) else one for one in listed)
+    return [name for name in flat if name not in ("__dict__", "__weakref__")]
+
+
+def _pickled(thing: object) -> Iterator[tuple[str, object]]:
+    """What a pickle of an object without fields would hold: its state, never loaded anew."""
+    try:
+        reduced = thing.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001  # what cannot be pickled refuses in its own way
+        return
+    if isinstance(reduced, tuple):
+        yield ", pickled", [part for part in reduced[1:] if part is not None]

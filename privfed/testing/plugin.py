@@ -1,0 +1,175 @@
+"""The pytest plugin: one alpha for the suite, a marker for what a test claims, and a fixture.
+
+It is loaded by name wherever privfed is installed, and imports nothing heavy before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pytest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+_ALPHA = "privfed_alpha"
+_COUNT = pytest.StashKey[int]()
+_MARKER = (
+    "privacy(epsilon, delta=0, unit='record', trials=4000, seed=None, gaussian=False): "
+    "what the test claims; leakcheck.assert_dp holds it against outputs"
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a test's marker claims.
+
+    Args:
+        epsilon: in nats.
+        delta: of the claim.
+        unit: ``"record"``, or the column that names individuals or clients.
+        trials: of the audit.
+        seed: of whatever the test draws; from the test's name unless given.
+        gaussian: whether the noise is Gaussian.
+    """
+
+    epsilon: float | None = None
+    delta: float = 0.0
+    unit: str = "record"
+    trials: int = 4000
+    seed: int | None = None
+    gaussian: bool = False
+
+
+class LeakCheck:
+    """The assertions of ``privfed.testing``, with the marker's claim and a seed of the test's own.
+
+    Args:
+        claim: what the marker says.
+        seed: repeatable, and different from test to test.
+    """
+
+    def __init__(self, claim: Claim, seed: int) -> None:
+        self.claim, self.seed = claim, seed
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A generator of the test's seed, anew each time."""
+        import numpy as np
+
+        return np.random.default_rng(self.seed)
+
+    def sentinels(self, schema_or_frame: Any, n: int) -> pd.DataFrame:
+        """See :func:`privfed.testing.sentinels`; of the test's seed."""
+        from privfed.testing import sentinels
+
+        return sentinels(schema_or_frame, n, seed=self.seed)
+
+    def assert_no_raw(self, left: object, raw: object, **options: Any) -> None:
+        """See :func:`privfed.testing.assert_no_raw`."""
+        __tracebackhide__ = True
+        from privfed.testing import assert_no_raw
+
+        assert_no_raw(left, raw, **options)
+
+    def assert_support(self, run: Any, raw: Any, k: int = 5, **options: Any) -> None:
+        """See :func:`privfed.testing.assert_support`."""
+        __tracebackhide__ = True
+        from privfed.testing import assert_support
+
+        assert_support(run, raw, k, **{"seed": self.seed, **options})
+
+    def assert_dp(self, run: Any, neighbours: Any, **options: Any) -> None:
+        """See :func:`privfed.testing.assert_dp`; epsilon, delta, unit and trials are the marker's."""
+        __tracebackhide__ = True
+        from privfed.testing import assert_dp
+
+        claimed = {
+            "epsilon": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "unit": self.claim.unit,
+            "trials": self.claim.trials,
+            "gaussian": self.claim.gaussian,
+        }
+        chosen = {**claimed, **options}
+        if chosen["epsilon"] is None:
+            raise pytest.UsageError(
+                "assert_dp needs a claim; write @pytest.mark.privacy(epsilon=1.0) or pass epsilon="
+            )
+        assert_dp(run, neighbours, **chosen)
+
+    def assert_ledger(self, left: object, ledger: Any, **options: Any) -> None:
+        """See :func:`privfed.testing.assert_ledger`."""
+        __tracebackhide__ = True
+        from privfed.testing import assert_ledger
+
+        assert_ledger(left, ledger, **options)
+
+    def assert_refuses_over_budget(self, ask: Any, times: int, **options: Any) -> None:
+        """See :func:`privfed.testing.assert_refuses_over_budget`."""
+        __tracebackhide__ = True
+        from privfed.testing import assert_refuses_over_budget
+
+        assert_refuses_over_budget(ask, times, **options)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the suite's alpha, as an option and as a setting."""
+    text = "how often privfed's assertions may fail without a fault, over the whole suite (0.05)"
+    parser.addini(_ALPHA, text, default="0.05")
+    parser.getgroup("privfed").addoption("--privfed-alpha", dest=_ALPHA, default=None, help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Count the tests, before any are deselected: each gets an equal share."""
+    config.stash[_COUNT] = max(1, len(items))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Give the running test its share of alpha."""
+    from privfed.testing.assertions.alpha import spending
+
+    with spending(_suite_alpha(item.config) / item.config.stash.get(_COUNT, 1)):
+        return (yield)
+
+
+def _suite_alpha(config: pytest.Config) -> float:
+    text = config.getoption(_ALPHA) or config.getini(_ALPHA)
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = 0.0
+    if not 0 < alpha < 1:
+        raise pytest.UsageError(f"{_ALPHA} must lie between 0 and 1, and is {text!r}; write 0.05")
+    return alpha
+
+
+@pytest.fixture
+def leakcheck(request: pytest.FixtureRequest) -> LeakCheck:
+    """privfed's assertions, with what the test's ``privacy`` marker claims."""
+    claim = _claim(request.node.get_closest_marker("privacy"))
+    named = crc32(request.node.nodeid.encode())
+    return LeakCheck(claim, named if claim.seed is None else claim.seed)
+
+
+def _claim(marker: pytest.Mark | None) -> Claim:
+    if marker is None:
+        return Claim()
+    known = [one.name for one in fields(Claim)]
+    unknown = sorted(set(marker.kwargs) - set(known))
+    if unknown or len(marker.args) > 1:
+        raise pytest.UsageError(
+            f"the privacy marker knows {', '.join(known)}; not {unknown or 'more'}"
+        )
+    return Claim(*marker.args, **marker.kwargs)

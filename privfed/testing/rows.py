@@ -1,0 +1,123 @@
+"""Rows that data sets are made of, for checks over neighbouring ones: awkward values by preference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import strategies as st
+
+from privfed.questions import wire
+from privfed.questions.query import Query
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+
+#: Persons that rows of a table belong to, and most values of a column to try.
+PERSONS, MOST_VALUES = 4, 40
+#: Values that no column holds: beyond all bounds, or no number.
+BEYOND = (float("nan"), float("inf"), float("-inf"), 1e300, -1e300)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where data sets come from: single rows, and how rows become a client's records.
+
+    Args:
+        row: draws a row; neighbouring data sets differ in one.
+        corners: rows between which the answers are likely to differ most, the first three above all.
+        build: makes records of some rows, none included; their order is the table's.
+        person: whose row it is, where slots of persons are fixed; none where they are not.
+        instead: makes the row that takes a row's place out of another one, where not every row may.
+        choices: of rows that are tuples, values to try in each place, in search of extremes.
+    """
+
+    row: st.SearchStrategy[Any]
+    corners: Sequence[Any]
+    build: Callable[[Sequence[Any]], Any]
+    person: Callable[[Any], Hashable] | None = None
+    instead: Callable[[Any, Any], Any] = lambda row, other: other
+    choices: Sequence[Sequence[float]] = field(default=())
+
+
+def table_rows(schema: Schema, query: Query | None = None) -> Rows:
+    """Rows of a table: features, then the target if there is one, then the person's number.
+
+    Values lie on the bounds, beside them, between and far beyond them, are missing, or are numbers
+    that the query itself names (edges, cut-offs) and their neighbours.
+    """
+    named = () if query is None else named_numbers(query)
+    choices = [values_of(column, named) for column in schema.columns]
+    places = [
+        st.one_of(st.sampled_from(own), _between(column))
+        for own, column in zip(choices, schema.columns, strict=True)
+    ]
+    whose = st.integers(0, PERSONS - 1).map(float)
+
+    def build(rows: Sequence[tuple[float, ...]]) -> Records:
+        table = np.array(rows, dtype=float).reshape(-1, len(schema.columns) + 1)
+        features = len(schema.features)
+        y = None if schema.target is None else table[:, features]
+        return Records(schema, table[:, :features], y, table[:, -1].astype(np.int64))
+
+    corners = corners_of(schema)
+    return Rows(
+        st.one_of(st.tuples(*places, whose), st.sampled_from(corners)),
+        corners,
+        build,
+        person=lambda row: row[-1],
+        choices=choices,
+    )
+
+
+def corners_of(schema: Schema) -> list[tuple[float, ...]]:
+    """Rows on the bounds: all low, all high, in the middle, in turns, missing, far beyond."""
+    low, high = np.array([column.bounds for column in schema.columns]).T
+    odd = np.arange(len(low)) % 2 == 1
+    last = np.arange(len(low)) == len(low) - 1
+    rows = [
+        *(low, high, (low + high) / 2, np.where(odd, low, high), np.where(odd, high, low)),
+        *(np.where(last, low, high), np.where(last, high, low)),
+        *(np.full(len(low), value) for value in (BEYOND[0], BEYOND[3])),
+    ]
+    return [(*map(float, row), float(number % PERSONS)) for number, row in enumerate(rows)]
+
+
+def values_of(column: Column, named: Iterable[float] = ()) -> list[float]:
+    """Values of a column to try: awkward ones, and those that are named and lie within its bounds."""
+    low, high = column.bounds
+    if not column.numeric:
+        return [*np.arange(min(high, MOST_VALUES) + 1).tolist(), high, high + 1, -1.0, *BEYOND]
+    inside = [value for value in named if low <= value <= high][:MOST_VALUES]
+    beside = [float(np.nextafter(value, -np.inf)) for value in inside]
+    quarters = np.linspace(low, high, 5).tolist()
+    ends = [float(np.nextafter(low, high)), float(np.nextafter(high, low))]
+    whole = [low + 1, high - 1] if column.kind == "integer" else []
+    return [*quarters, *ends, *whole, *inside, *beside, *BEYOND]
+
+
+def named_numbers(query: Query) -> list[float]:
+    """The numbers among a query's public values, each once."""
+    found: list[float] = []
+    waiting = [msgspec.msgpack.decode(query.fields)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict) and set(value) == {"kind", "shape", "data"}:
+            array = wire.convert(value, np.ndarray)
+            found += array.astype(float).ravel().tolist() if array.dtype.kind == "f" else []
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append(float(value))
+    return sorted({value for value in found if np.isfinite(value)})
+
+
+def _between(column: Column) -> st.SearchStrategy[float]:
+    low, high = column.bounds
+    if column.kind == "number":
+        return st.floats(low, high)
+    return st.integers(int(np.ceil(low)), int(np.floor(high))).map(float)

@@ -1,0 +1,87 @@
+"""The attack on quantile sketches: everything under `published`, and what suppression leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed import Column, LocalDisclosure, Policy, Schema
+from privfed.attacks.finding import Finding
+from privfed.attacks.sketches import SketchedValues, unmixing
+from privfed.learners import FedForestClassifier
+from privfed.tables.records import Records
+
+SCHEMA = Schema(
+    tuple(Column(name, "number", 0, 100) for name in "ab"), Column("y", "integer", 0, 1)
+)
+
+
+def table(records: int = 240) -> pd.DataFrame:
+    """Two columns of values that hardly ever repeat, three clients."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.uniform(0, 100, (records, 2)), columns=list("ab"))
+    return frame.assign(
+        y=(frame["a"] + rng.normal(0, 20, records) > 50).astype(int),
+        client=rng.choice(["A", "B", "C"], records),
+    )
+
+
+def attack(policy: Policy | None = None, **ways: Any) -> list[Finding]:
+    """What the attack finds in the transcript of a small forest."""
+    learner = FedForestClassifier(**({"trees": 25, "random_state": 0} | ways))
+    frame = table()
+    fed = LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
+    )
+    learner.fit(fed)
+    truth = {str(name): Records.from_frame(own, SCHEMA) for name, own in frame.groupby("client")}
+    return SketchedValues().run(fed.transcript(), truth, SCHEMA)
+
+
+def shares(findings: list[Finding]) -> list[float]:
+    """Found cells as shares."""
+    return [finding.share or 0.0 for finding in findings]
+
+
+def test_published_sketches_are_the_raw_data() -> None:
+    """Order statistics of a few trees hold every cell, and by chance few would match."""
+    findings = attack()
+    assert min(shares(findings)) > 0.99
+    assert all(finding.severity == "breach" for finding in findings)
+    assert all((finding.baseline or 0) < 0.1 * (finding.of or 0) for finding in findings)
+
+
+def test_least_squares_undoes_interpolation() -> None:
+    """Interpolated quantiles of one tree hide cells verbatim, and equations give them back."""
+    verbatim, solved = attack(trees=4, interpolate=True, sampling="all", max_depth=7, min_leaf=1)
+    assert shares([solved])[0] > 0.95
+    assert shares([solved])[0] > shares([verbatim])[0] + 0.1
+
+
+def test_suppression_hands_over_less_of_one_tree() -> None:
+    """Under `nullified` a tree tells fewer cells, and still some: it is no guarantee."""
+    learner = FedForestClassifier()
+    open_, few = (shares(attack(policy, trees=1)) for policy in (None, learner.nullified()))
+    assert 0 < few[0] < open_[0] - 0.2
+
+
+def test_without_truth_or_sketches_there_is_nothing_to_say() -> None:
+    """No findings."""
+    learner = FedForestClassifier(trees=2, max_depth=1)
+    fed = LocalDisclosure.from_frame(
+        table(60), "y", client="client", schema=SCHEMA, policy=learner.published(), seed=0
+    )
+    learner.fit(fed)
+    assert SketchedValues().run(fed.transcript(), None, SCHEMA) == []
+    assert not SketchedValues().attackable(fed.transcript().of(kind="forest.bins"))
+
+
+@pytest.mark.parametrize(("records", "levels"), [(2, 2), (5, 5), (7, 9), (11, 10)])
+def test_unmixing_inverts_interpolated_quantiles(records: int, levels: int) -> None:
+    """With at least as many levels as records less one, numpy's quantiles give the values back."""
+    values = np.sort(np.random.default_rng(records).normal(size=records))
+    told = np.quantile(values, np.arange(levels + 1) / levels)
+    assert np.allclose(unmixing(records, levels) @ told, values)

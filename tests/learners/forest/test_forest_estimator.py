@@ -1,0 +1,441 @@
+"""FedForest as an estimator: what it learns, what it writes, and what it makes of bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from privfed import Column, LocalDisclosure, Policy, Schema
+from privfed.errors import InputError, NobodyAnswered, SchemaError
+from privfed.exchange.ungated import UngatedDisclosure
+from privfed.learners import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest import growth
+from privfed.learners.forest.estimator import features_of
+from privfed.learners.forest.trees import LEAF
+from privfed.testing.check_learner import CHECKS, check_learner
+
+FEATURES = (
+    Column("a", "number", -5, 5),
+    Column("b", "number", -5, 5),
+    Column("kind", "category", categories=("u", "v", "w", "never")),
+)
+NUMERIC = Schema(FEATURES, Column("y", "number", -12, 12))
+THREE = Schema(FEATURES, Column("y", "category", categories=("low", "middle", "high")))
+QUICK: dict[str, Any] = {"trees": 15, "max_depth": 6, "random_state": 0}
+
+
+def table(records: int = 900, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
+    """A step in ``a``, a slope in ``b``, an effect of the category, and one of the client."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=records),
+            "b": rng.normal(size=records),
+            "kind": rng.choice(["u", "v", "w"], records),
+            "client": rng.choice(["A", "B", "C", "D"], records),
+        }
+    )
+    effect = frame["kind"].map({"u": 0.0, "v": 2.0, "w": 0.0}).to_numpy()
+    by_client = shift * frame["client"].map({"A": 0.0, "B": 0.0, "C": 1.0, "D": -1.0}).to_numpy()
+    frame["y"] = (
+        3 * (frame["a"] > 0) + frame["b"] + effect + by_client + rng.normal(0, 0.3, records)
+    )
+    return frame
+
+
+def classes(frame: pd.DataFrame) -> pd.DataFrame:
+    """The target in three classes."""
+    return frame.assign(
+        y=pd.cut(frame["y"], [-99, 0.5, 2.5, 99], labels=["low", "middle", "high"]).astype(str)
+    )
+
+
+def federation(
+    frame: pd.DataFrame, schema: Schema, policy: Policy, seed: int = 0
+) -> LocalDisclosure:
+    """The table among its clients, through gates."""
+    return LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=schema, policy=policy, seed=seed
+    )
+
+
+def r_squared(learner: Any, test: pd.DataFrame, **known: Any) -> float:
+    """On a table; with the rows' clients or without."""
+    error = test["y"] - learner.predict(test, **known)
+    return float(1 - (error**2).mean() / test["y"].var())
+
+
+def fitted(frame: pd.DataFrame, schema: Schema = NUMERIC, **ways: Any) -> Any:
+    """A forest without gates."""
+    kind = FedForestRegressor if schema is NUMERIC else FedForestClassifier
+    return kind(**(QUICK | ways)).fit(UngatedDisclosure.from_frame(frame, schema, "client"))
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {},
+        {"evaluation": "average"},
+        {"shortlist": 2, "max_features": None},
+        {"evaluation": "average", "shortlist": 2, "max_features": None},
+        {"sampling": "poisson"},
+        {"sampling": "all", "max_features": 2},
+        {"clients_per_tree": 2},
+        {"interpolate": True},
+        {"candidates": "midpoints", "quantiles": 50},
+        {"candidates": "range"},
+        {"min_decrease": 0.05},
+        {"max_features": 1},
+        {"max_features": "third", "trees": 30},
+    ],
+)
+def test_every_way_learns(ways: dict[str, Any]) -> None:
+    """Each way of choosing, sampling and asking learns most of what there is."""
+    assert r_squared(fitted(table(), **({"max_features": None} | ways)), table(seed=1)) > 0.75
+
+
+def test_it_is_as_good_as_scikit_learn() -> None:
+    """Regression and three classes, over gates, beside the pooled forest of the same settings."""
+    train, test = table(1500), table(1500, seed=1)
+    learner = FedForestRegressor(**QUICK, min_leaf=5)
+    learner.fit(federation(train, NUMERIC, learner.published()))
+    theirs = RandomForestRegressor(15, max_depth=6, min_samples_leaf=5, random_state=0)
+    x, z = (frame[["a", "b"]].assign(v=frame["kind"] == "v") for frame in (train, test))
+    theirs.fit(x, train["y"])
+    assert r_squared(learner, test) > theirs.score(z, test["y"]) - 0.01
+    classifier = FedForestClassifier(**QUICK, max_features=None)
+    classifier.fit(federation(classes(train), THREE, classifier.published()))
+    central = RandomForestClassifier(15, max_depth=6, min_samples_leaf=5, random_state=0)
+    central.fit(x, classes(train)["y"])
+    right = (classifier.predict(test) == classes(test)["y"].to_numpy()).mean()
+    assert right > central.score(z, classes(test)["y"]) - 0.02
+    assert classifier.classes_.tolist() == ["low", "middle", "high"]
+    shares = classifier.predict_proba(test)
+    assert shares.shape == (1500, 3) and np.allclose(shares.sum(axis=1), 1)
+
+
+def test_splits_on_the_client() -> None:
+    """Where outcomes differ by client, knowing it is worth much; not knowing it still gives a mean."""
+    train, test = table(2000, shift=4.0), table(2000, seed=1, shift=4.0)
+    blind, seeing = (
+        fitted(train, max_features=None),
+        fitted(train, max_features=None, client_splits=True),
+    )
+    known = {"client": test["client"].tolist()}
+    assert r_squared(seeing, test, **known) > 0.9
+    assert r_squared(blind, test) < 0.5
+    assert r_squared(seeing, test) == pytest.approx(r_squared(blind, test), abs=0.1)
+    assert seeing.client_importance_ > 0.3 and blind.client_importance_ == 0
+    one = test[test["client"] == "C"]
+    assert np.array_equal(
+        seeing.predict(one, client="C"), seeing.predict(one, client=["C"] * len(one))
+    )
+    with pytest.raises(InputError, match="no client 'E'"):
+        seeing.predict(test, client="E")
+    with pytest.raises(InputError, match="one for each"):
+        seeing.predict(test, client=["A", "B"])
+
+
+def test_the_out_of_bag_score_is_that_of_left_out_records() -> None:
+    """Near the score on fresh records, below that on learned ones; in classes too; NaN if withheld."""
+    train = table(1200)
+    learner = fitted(train, oob_score=True, trees=40)
+    assert abs(learner.oob_score_ - r_squared(learner, table(1200, seed=1))) < 0.03
+    assert learner.oob_score_ < r_squared(learner, train)
+    classifier = fitted(classes(train), THREE, oob_score=True, trees=40)
+    assert 0.6 < classifier.oob_score_ < (classifier.predict(train) == classes(train)["y"]).mean()
+    some = fitted(train, oob_score=True, clients_per_tree=2, client_splits=True, trees=40)
+    assert some.oob_score_ > 0.7
+    silent = learner.published()
+    silent = replace(
+        silent, guards={k: g for k, g in silent.guards.items() if k != "forest.out_of_bag"}
+    )
+    withheld = FedForestRegressor(**QUICK, oob_score=True).fit(federation(train, NUMERIC, silent))
+    assert np.isnan(withheld.oob_score_)
+
+
+def test_small_cells_are_suppressed_and_it_still_learns() -> None:
+    """Under ``nullified`` no count from 1 to 4 and no extreme leaves, and the forest is no constant."""
+    learner = FedForestRegressor(**QUICK, oob_score=True)
+    fed = federation(table(1500), NUMERIC, learner.nullified())
+    learner.fit(fed)
+    assert r_squared(learner, table(seed=1)) > 0.7
+    for entry in fed.transcript():
+        for name, part in entry.release.parts.items():
+            if name in ("bins", "groups", "counts"):
+                size = part.units.sum(axis=-1)
+                few = (size > 0) & (size < 5)
+                assert not few.any()
+            if name == "knots" and len(part.units):
+                assert part.mask is not None and part.mask[:, [0, -1]].all()
+    assert (fed.budget()["unprotected"] > 0).all()
+
+
+def test_importances() -> None:
+    """Shares that sum to one, the step and the slope first, the category beside them."""
+    learner = fitted(table(2000), max_features=None)
+    shares = learner.feature_importances_
+    assert shares.sum() == pytest.approx(1) and (shares >= 0).all()
+    assert shares[0] > shares[1] > shares[2] > 0.02
+    assert fitted(table(), max_depth=0).feature_importances_.tolist() == [0, 0, 0]
+
+
+def test_plain_data_and_text_give_the_same_forest_back() -> None:
+    """JSON and text rules, category and client splits included; predictions stay to the bit or ulp."""
+    train, test = table(shift=2.0), table(seed=1, shift=2.0)
+    for learner in (
+        fitted(train, client_splits=True),
+        fitted(classes(train), THREE, client_splits=True, criterion="entropy"),
+    ):
+        kind = type(learner)
+        again = kind.from_dict(json.loads(json.dumps(learner.to_dict())))
+        read = kind.from_text(learner.to_text())
+        for client in (None, "C"):
+            told = learner._mean(test, client)
+            assert np.array_equal(again._mean(test, client), told)
+            assert np.allclose(read._mean(test, client), told, atol=1e-12)
+        assert np.allclose(again.feature_importances_, learner.feature_importances_)
+        assert np.allclose(read.feature_importances_, learner.feature_importances_)
+        assert read.to_text() == learner.to_text()
+        assert len(learner.describe(1).splitlines()) == leaves(learner, 1)
+
+
+def leaves(learner: Any, tree: int) -> int:
+    """Leaves of one tree."""
+    trees = learner.forest_.trees
+    return int(((trees.feature == LEAF) & (trees.tree_of == tree)).sum())
+
+
+def test_rules_say_what_they_mean() -> None:
+    """A row that meets a rule's conditions is predicted by it."""
+    learner = fitted(table(), trees=1, max_depth=2, max_features=None)
+    rules = learner.describe().splitlines()
+    assert 2 <= len(rules) <= 4
+    assert all(" => " in rule and ('"a"' in rule or '"b"' in rule) for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace("{", "", 1), "first line"),
+        (lambda text: text.replace("<=", "<", 1), "is no rule"),
+        (lambda text: text.replace(" => ", " -> ", 1), "is no rule"),
+        (lambda text: "\n".join(text.splitlines()[:-1]), "two sides|part at one condition"),
+        (lambda text: text.replace("tree 0:", "", 1), "before the first"),
+        (lambda text: text + "tree 1:\n", "no rules"),
+        (lambda text: text.replace('"a" <=', '"z" <=').replace('"a" >', '"z" >'), "damaged"),
+        (lambda text: text.replace("FedForestRegressor", "FedForestClassifier"), "is of"),
+    ],
+)
+def test_text_that_is_no_forest_is_told(change: Any, told: str) -> None:
+    """One clear error for each way to spoil a text."""
+    text = fitted(table(), trees=1, max_depth=2, max_features=None).to_text()
+    with pytest.raises(InputError, match=told):
+        FedForestRegressor.from_text(change(text))
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_one_client_and_clients_of_one_class() -> None:
+    """K = 1; and clients that each hold a single class, or a single record."""
+    train = classes(table())
+    alone = fitted(train.assign(client="A"), THREE, max_features=None)
+    apart = fitted(train.assign(client=train["y"]), THREE, max_features=None)
+    test = classes(table(seed=1))
+    for learner in (alone, apart):
+        assert (learner.predict(test) == test["y"].to_numpy()).mean() > 0.75
+    few = table(30).assign(client=[str(number) for number in range(30)])
+    assert np.isfinite(fitted(few, min_leaf=1).predict(few)).all()
+
+
+def test_empty_clients_and_constants() -> None:
+    """A client without records, features constant at every client, a constant target."""
+    train = table(300)
+    schema = NUMERIC
+    records = UngatedDisclosure.from_frame(train, schema, "client")
+    empty = UngatedDisclosure.from_frame(train.iloc[:0].assign(client="E"), schema)
+    records.clients = (*records.clients, "pooled")
+    records._views |= empty._views
+    learner = FedForestRegressor(**QUICK).fit(records)
+    assert learner.forest_.records[-1].sum() == 0
+    flat = train.assign(a=1.5, kind="u")
+    assert set(split_features(fitted(flat))) == {1}
+    same = fitted(train.assign(y=1.25))
+    assert split_features(same) == [] and np.allclose(same.predict(train), 1.25, atol=1e-4)
+    still = fitted(train.assign(a=0.0, b=0.0, kind="u"))
+    assert split_features(still) == []
+
+
+def split_features(learner: Any) -> list[int]:
+    """What the forest's nodes split on."""
+    feature = learner.forest_.trees.feature
+    return [int(each) for each in feature[feature != LEAF]]
+
+
+def test_a_node_of_constants_draws_other_features() -> None:
+    """With one feature a node, a constant one does not end the branch."""
+    train = table(400).assign(a=0.0, kind="u")
+    learner = fitted(train, max_features=1, trees=20)
+    roots = learner.forest_.trees.feature[:20]
+    assert (roots == 1).all()
+
+
+def test_missing_and_unseen_values() -> None:
+    """A missing value has the schema's fill or is an error; a category that none had is predicted."""
+    learner = fitted(table())
+    rows = table(5, seed=2)
+    with pytest.raises(SchemaError, match="missing"):
+        learner.predict(rows.assign(a=[np.nan] * 5))
+    with pytest.raises(SchemaError, match="missing"):
+        learner.predict(np.array([[np.nan, 0, 0]]))
+    with pytest.raises(SchemaError, match="category"):
+        learner.predict(rows.assign(kind="strange"))
+    assert np.isfinite(learner.predict(rows.assign(kind="never"))).all()
+    filled = Schema((replace(FEATURES[0], fill=0.5), *FEATURES[1:]), NUMERIC.target)
+    forgiving = FedForestRegressor(**QUICK).fit(
+        UngatedDisclosure.from_frame(table(), filled, "client")
+    )
+    told = forgiving.predict(np.array([[np.nan, 0, 0], [0.5, 0, 0]]))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {"trees": 0},
+        {"trees": 2.5},
+        {"max_depth": -1},
+        {"max_depth": 61},
+        {"min_leaf": 0},
+        {"min_decrease": -1},
+        {"min_decrease": float("nan")},
+        {"criterion": "gini"},
+        {"max_features": 0},
+        {"max_features": "half"},
+        {"max_features": 1.5},
+        {"quantiles": 1},
+        {"candidates": "all"},
+        {"evaluation": "local"},
+        {"shortlist": 0},
+        {"sampling": "chunks"},
+        {"sampling": "all", "oob_score": True},
+        {"clients_per_tree": 9},
+    ],
+)
+def test_parameters_are_checked(ways: dict[str, Any]) -> None:
+    """A parameter that makes no sense is one clear error, before anything is asked."""
+    with pytest.raises(InputError):
+        fitted(table(50), **ways)
+
+
+def test_targets_are_checked() -> None:
+    """Classes for the classifier, numbers for the regressor."""
+    with pytest.raises(InputError, match="categories"):
+        FedForestClassifier().check(NUMERIC.__class__(FEATURES, Column("y", "number", 0, 0.5)))
+    with pytest.raises(InputError, match="numeric"):
+        FedForestRegressor().check(THREE)
+
+
+def test_features_a_node() -> None:
+    """Words, shares and numbers."""
+    assert [features_of(way, 10) for way in (None, "sqrt", "third", 4, 99, 0.25)] == [
+        10,
+        3,
+        3,
+        4,
+        10,
+        2,
+    ]
+
+
+def test_depth_and_leaf_limits_hold() -> None:
+    """No path longer, no leaf smaller than asked, no split of less worth."""
+    learner = fitted(table(), max_depth=3, min_leaf=20)
+    trees = learner.forest_.trees
+    assert trees.depth().max() == 3
+    assert learner.forest_.sizes[trees.feature == LEAF].min() >= 20
+    rough, fine = (fitted(table(), min_decrease=way) for way in (0.2, 0.0))
+    assert 0 < len(split_features(rough)) < len(split_features(fine))
+
+
+def test_large_levels_are_asked_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever portions a level is asked, the forest is the same."""
+    whole = fitted(table())
+    monkeypatch.setattr(growth, "MOST_CELLS", 500)
+    monkeypatch.setattr(growth, "FINE_CELLS", 0)
+    small = fitted(table())
+    monkeypatch.setattr(growth, "MOST_CELLS", 10**9)
+    again = fitted(table())
+    assert small.rounds_ > again.rounds_
+    assert np.allclose(small.predict(table(seed=3)), again.predict(table(seed=3)))
+    assert whole.rounds_ == again.rounds_
+
+
+def test_refusals() -> None:
+    """Nobody willing is a typed error; one silent client of four is no end."""
+    learner = FedForestRegressor(**QUICK)
+    with pytest.raises(NobodyAnswered):
+        clone(learner).fit(federation(table(), NUMERIC, Policy({})))
+    everything = learner.published()
+    policies = dict.fromkeys("ABC", everything) | {"D": Policy({})}
+    mixed = LocalDisclosure.from_frame(
+        table(), "y", client="client", schema=NUMERIC, policy=policies, seed=0
+    )
+    assert r_squared(learner.fit(mixed), table(seed=1)) > 0.7
+    assert learner.forest_.records[list(mixed.clients).index("D")].sum() == 0
+
+
+@pytest.mark.parametrize("schema", [NUMERIC, THREE], ids=["numbers", "classes"])
+def test_conformance(schema: Schema) -> None:
+    """The kit's checks; the private way has its own tests."""
+    frame = table(200) if schema is NUMERIC else classes(table(200))
+    kind = FedForestRegressor if schema is NUMERIC else FedForestClassifier
+    learner = kind(trees=4, max_depth=3, oob_score=True, client_splits=True)
+    ran = check_learner(
+        learner,
+        lambda policy: federation(frame, schema, policy),
+        frame.drop(columns=["y", "client"]),
+    )
+    assert len(ran) == len(CHECKS)
+
+
+@pytest.mark.parametrize("schema", [NUMERIC, THREE], ids=["numbers", "classes"])
+def test_the_private_way(schema: Schema) -> None:
+    """Finite epsilon end to end: it learns, is saved, says what weighs, and is no set of rules."""
+    frame, test = table(4000), table(1500, seed=1)
+    if schema is THREE:
+        frame, test = classes(frame), classes(test)
+    kind = FedForestRegressor if schema is NUMERIC else FedForestClassifier
+    learner = kind(random_state=0, oob_score=True)
+    policy = learner.private(4)
+    fed = federation(frame, schema, policy)
+    learner.fit(fed)
+    assert (
+        learner.private_
+        and not kind(**QUICK).fit(federation(frame, schema, kind().published())).private_
+    )
+    assert not any(entry.kind.startswith("forest.") for entry in fed.transcript())
+    assert (fed.budget()["unprotected"] == 0).all()
+    assert learner.score(test.drop(columns=["y", "client"]), test["y"]) > 0.8
+    assert np.isnan(learner.oob_score_) and learner.client_importance_ == 0
+    assert learner.feature_importances_.sum() == pytest.approx(1)
+    assert "of the score" in learner.describe()
+    again = kind.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert np.array_equal(again.predict(test), learner.predict(test))
+    assert np.array_equal(learner.predict(test, client="A"), learner.predict(test))
+    with pytest.raises(InputError, match="no set of rules"):
+        learner.to_text()
+    planned = {line.query.kind for line in learner.plan(schema, policy)}
+    assert planned == set(policy.guards)
+    data = learner.to_dict()
+    data["state"]["private"]["weights"]["values"][0] = {"number": "nan"}
+    with pytest.raises(InputError, match="damaged"):
+        kind.from_dict(data)

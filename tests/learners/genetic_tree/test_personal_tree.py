@@ -1,0 +1,190 @@
+"""A client's own tree: read off what was fitted, chosen, hung below a shared one, kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privfed.learners.genetic_tree import local
+from privfed.learners.genetic_tree.below import Graft, Shared, choose_below
+from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.personal import Choice, PersonalTree, choose
+from privfed.learners.genetic_tree.population import Population, Scoring
+from privfed.learners.genetic_tree.structures import random_structures
+from privfed.questions.query import View
+from privfed.questions.tree import Tree
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+
+FEATURES = tuple(Column(name, "number", -4, 4) for name in "abc")
+CLASSES = Schema(FEATURES, Column("y", "category", categories=("no", "yes")))
+NUMBERS = Schema(FEATURES, Column("y", "number", -9, 9))
+STUMP = Tree.binary(*(np.array(each) for each in ([0, -1, -1], [0.0, 0, 0], [1, 0, 0], [2, 0, 0])))
+
+
+def _client(records: int = 120, classify: bool = True, secret: bytes = b"one") -> Client:
+    rng = np.random.default_rng(records)
+    x = rng.normal(size=(records, 3))
+    signal = x[:, 0] * 2 + (x[:, 1] > 0) * x[:, 2] * 2
+    schema = CLASSES if classify else NUMBERS
+    y = (signal > 0).astype(float) if classify else signal
+    return Client(View(Records(schema, x, y), schema, secret), classify)
+
+
+def _population(depth: int = 3, count: int = 6) -> Population:
+    rng = np.random.default_rng(0)
+    return Population.of(random_structures(count, depth, 3, 0.1, rng), depth)
+
+
+@pytest.mark.parametrize("classify", [True, False])
+@pytest.mark.parametrize("held", ["share", "folds", "none"])
+def test_the_chosen_tree_is_the_best_candidate_fitted(classify: bool, held: str) -> None:
+    """It predicts what its leaves were fitted to, and scores what was told of it."""
+    client, population = _client(classify=classify), _population()
+    scoring = Scoring(classify, held)  # type: ignore[arg-type]
+    found = choose(client, population, scoring, Choice())
+    trie = client.trie(scoring, 3)
+    fit, score = trie.roots[0] if held != "folds" else (np.arange(120),) * 2
+    said = found.predict(client.x[fit])
+    leaves = found.tree.reach(client.x[fit])
+    for leaf in np.unique(leaves):
+        here = client.y[fit][leaves == leaf]
+        expected = (
+            np.bincount(here.astype(int), minlength=2) / len(here) if classify else here.mean()
+        )
+        assert said[leaves == leaf][0] == pytest.approx(expected, abs=1e-9)
+    assert found.source == "federation" and 0 < found.decisions <= 7
+    if classify and held == "share":
+        told = local.f1(client.y[score], found.predict(client.x[score]).argmax(axis=1), 2)
+        assert told == pytest.approx(float(np.max(_scores(client, population, scoring))))
+
+
+def _scores(client: Client, population: Population, scoring: Scoring) -> np.ndarray:
+    from privfed.learners.genetic_tree.fitness import scores
+
+    return scores(client.trie(scoring, population.depth), population.genes)
+
+
+def test_a_tree_is_read_back_the_same() -> None:
+    """As plain data and back; its text names features and classes."""
+    found = choose(_client(), _population(), Scoring(True), Choice())
+    again = PersonalTree.from_dict(found.to_dict())
+    x = np.random.default_rng(1).normal(size=(50, 3))
+    assert np.array_equal(found.predict(x), again.predict(x))
+    text = found.to_text(CLASSES, ("no", "yes"))
+    assert "yes" in text and any(name in text for name in "abc")
+    numbers = choose(_client(classify=False), _population(), Scoring(False), Choice())
+    assert PersonalTree.from_dict(numbers.to_dict()).to_text(NUMBERS)
+
+
+def test_the_own_tree_wins_where_candidates_are_useless() -> None:
+    """All candidates nil: the own tree is chosen if it may be, and only then."""
+    nothing = Population.of(np.full((2, 7), -1), 3)
+    client = _client()
+    for held in ("share", "folds"):
+        scoring = Scoring(True, held)
+        assert choose(client, nothing, scoring, Choice(own=True)).source == "own"
+        assert choose(client, nothing, scoring, Choice()).decisions == 0
+
+
+def test_refitting_uses_all_records() -> None:
+    """The same structure, fitted to all instead of four fifths."""
+    client, population = _client(), _population()
+    part = choose(client, population, Scoring(True), Choice())
+    whole = choose(client, population, Scoring(True), Choice(refit=True))
+    assert not np.array_equal(part.tree.cuts, whole.tree.cuts)
+    assert part.tree.feature[0] == whole.tree.feature[0]
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 3])
+@pytest.mark.parametrize("classify", [True, False])
+def test_hardly_any_records_are_enough(records: int, classify: bool) -> None:
+    """Fewer records than folds, down to none: there is a tree, and it says something finite."""
+    client, shared = (
+        _client(records, classify),
+        Shared(STUMP, np.full((3, 2 if classify else 1), 0.5)),
+    )
+    trees = [choose_below(client, shared, 5, 2, 4)]
+    for held in ("share", "folds", "none"):
+        for own in (False, True):
+            scoring = Scoring(classify, held)
+            trees.append(choose(client, _population(), scoring, Choice(own=own)))
+    for tree in trees:
+        assert np.isfinite(tree.predict(np.zeros((3, 3)))).all()
+
+
+# --- below a shared tree -----------------------------------------------------------------------
+
+
+def test_a_cut_at_the_root_is_the_own_tree() -> None:
+    """At level 0 nothing of the shared tree is left."""
+    client, shared = _client(), Shared(STUMP, np.full((3, 2), 0.5))
+    planted = Graft.grown(shared, 0, client.x, client.y, 2, 4).planted(4)
+    own = PersonalTree.of_nodes(local.cart(client.x, client.y, 2, 4), "own")
+    assert np.array_equal(planted.predict(client.x), own.predict(client.x))
+    assert planted.source == "own"
+
+
+@pytest.mark.parametrize("classify", [True, False])
+def test_what_is_planted_says_what_was_tried(classify: bool) -> None:
+    """Each depth below each level predicts as the whole tree does that is kept of it."""
+    client = _client(classify=classify)
+    shared = Shared(STUMP, np.array([[0.2, 0.8]] * 3) if classify else np.ones((3, 1)))
+    for level in (0, 1):
+        grown = Graft.grown(shared, level, client.x, client.y, 2 * classify, 5)
+        said = local.labels(grown.by_depth(client.x, range(6)))
+        for depth in range(6):
+            found = grown.planted(depth).predict(client.x)
+            flat = found.argmax(axis=1) if classify else found[:, 0]
+            assert said[depth] == pytest.approx(flat)
+        assert (np.diff([(row == client.y).mean() for row in said[1:]]) >= 0).all() or not classify
+
+
+def test_the_best_level_is_chosen() -> None:
+    """A shared tree that knows all is taken; one that splits by chance is left for the own tree."""
+    client = _client(300)
+    x, y = client.x, client.y
+    rows = [(0, 0.0, 1, 2), (-1, 0.0, 0, 0), (-1, 0.0, 0, 0)]
+    good = Shared(
+        Tree.binary(*(np.array(each) for each in zip(*rows, strict=True))), np.eye(2)[[0, 0, 1]]
+    )
+    client.y = (x[:, 0] > 0).astype(float)
+    assert (
+        choose_below(client, good, 5, 2, 4).predict(x).argmax(axis=1).tolist() == client.y.tolist()
+    )
+    client.y = y
+    wrong = Shared(
+        Tree.binary(
+            np.array([2, -1, -1]), np.array([3.9, 0, 0]), np.array([1, 0, 0]), np.array([2, 0, 0])
+        ),
+        np.eye(2)[[0, 1, 0]],
+    )
+    assert choose_below(client, wrong, 5, 2, 6).source == "own"
+
+
+def test_the_order_of_records_is_the_client_s_secret() -> None:
+    """Another secret holds out other records; the same one the same."""
+    one, same, other = (_client(secret=secret) for secret in (b"one", b"one", b"other"))
+    assert np.array_equal(one.order, same.order)
+    assert not np.array_equal(one.order, other.order)
+    fit, score = one.roots(Scoring(True))[0]
+    assert len(fit) == 96 and not set(fit) & set(score)
+
+
+def test_rare_classes_are_labelled_where_that_scores_better() -> None:
+    """One in ten is a yes, never the commonest in a leaf of noise: weighed labels find some."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 3))
+    y = (rng.random(600) < np.where(x[:, 0] > 0.8, 0.4, 0.02)).astype(float)
+    client = Client(View(Records(CLASSES, x, y), CLASSES, b"rare"), True)
+    shared = Shared(STUMP, np.array([[0.9, 0.1]] * 3))
+    found = choose_below(client, shared, 5, 2, 3)
+    assert found.weights is not None and found.weights[1] > found.weights[0]
+    plain = found.values[found.tree.reach(x)].argmax(axis=1)
+    weighed = found.weighed(found.predict(x)).argmax(axis=1)
+    assert local.f1(y, weighed, 2) > local.f1(y, plain, 2) + 0.05
+    again = PersonalTree.from_dict(found.to_dict())
+    assert again.weights is not None and found.weights is not None
+    assert np.array_equal(again.weights, found.weights)
+    even = Client(View(Records(CLASSES, x, (x[:, 0] > 0).astype(float)), CLASSES, b"even"), True)
+    assert choose_below(even, Shared(STUMP, np.full((3, 2), 0.5)), 5, 2, 3).weights is None

@@ -1,0 +1,275 @@
+"""Private learning end to end: it learns, keeps to its budget, and knows what it does not know."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.metrics import log_loss, roc_auc_score
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
+from privfed.learners.rulefit.private_way import as_rules
+from privfed.privacy.conversion import largest_rho
+from privfed.study.price import price
+
+FEATURES = (
+    Column("a", "number", -5, 5),
+    Column("b", "number", -5, 5),
+    Column("n", "integer", 0, 9),
+    Column("c", "category", categories=("u", "v", "w")),
+)
+BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
+NUMERIC = Schema(FEATURES, Column("y", "number", -40, 40))
+CLASSES = Schema(FEATURES, Column("y", "category", categories=("low", "middle", "high")))
+
+
+def frame(records: int, schema: Schema = BINARY, seed: int = 0) -> pd.DataFrame:
+    """Records whose target hangs on a, on an interaction of a and b, and on one category."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(size=records).clip(-5, 5),
+            "b": rng.normal(size=records).clip(-5, 5),
+            "n": rng.integers(0, 10, records),
+            "c": rng.choice(["u", "v", "w"], records),
+        }
+    )
+    score = 1.5 * table["a"] + 1.5 * np.sign(table["a"] * table["b"]) + 2.0 * (table["c"] == "w")
+    if schema is NUMERIC:
+        return table.assign(y=3 * score + rng.normal(size=records))
+    if schema is CLASSES:
+        return table.assign(y=np.select([score < -1, score < 1], ["low", "middle"], "high"))
+    return table.assign(y=(rng.random(records) < expit(score)).astype(int))
+
+
+def federation(
+    table: pd.DataFrame, schema: Schema, epsilon: str, *, clients: int = 3, seed: int = 1
+) -> LocalDisclosure:
+    """Clients with repeatable noise under the private policy."""
+    owner = np.arange(len(table)) % clients
+    return LocalDisclosure.from_frame(
+        table.assign(owner=[f"c{number}" for number in owner]),
+        "y",
+        client="owner",
+        schema=schema,
+        policy=private.private(epsilon, "1e-5"),
+        seed=seed,
+    )
+
+
+@cache
+def fitted(
+    schema_name: str, epsilon: str = "4", records: int = 4000
+) -> tuple[private.PrivateModel, LocalDisclosure]:
+    """One fit for each kind of target."""
+    schema = {"binary": BINARY, "number": NUMERIC, "classes": CLASSES}[schema_name]
+    gates = federation(frame(records, schema), schema, epsilon)
+    outcome = private.Outcome.of(schema, schema is NUMERIC)
+    return private.learn(gates, outcome, np.random.default_rng(0)), gates
+
+
+def encoded(table: pd.DataFrame) -> np.ndarray:
+    """The features as a query sees them."""
+    codes = table["c"].map({"u": 0, "v": 1, "w": 2})
+    return table[["a", "b", "n"]].assign(c=codes).to_numpy(float)
+
+
+@pytest.mark.parametrize("schema", ["binary", "number", "classes"])
+def test_all_of_the_budget_is_spent_and_no_more(schema: str) -> None:
+    """Up to a share of a millionth; nothing leaves unprotected."""
+    _, gates = fitted(schema)
+    rho = largest_rho(Fraction(4), Fraction(1, 10**5))
+    for gate in gates.gates.values():
+        spent = gate.ledger.spent(gate.accountant).total[0]
+        assert rho * (1 - Fraction(1, 10**6)) < spent <= rho
+    assert (gates.budget()["unprotected"] == 0).all()
+    gates.verify()
+
+
+@pytest.mark.parametrize("records", [30, 400])
+def test_small_tables_spend_it_all_too(records: int) -> None:
+    """Other settings, with other rounds and looks, and the same budget."""
+    for epsilon in ("1", "8"):
+        _, gates = fitted("binary", epsilon, records)
+        rho = float(largest_rho(Fraction(epsilon), Fraction(1, 10**5)))
+        for gate in gates.gates.values():
+            assert float(gate.ledger.spent(gate.accountant).total[0]) == pytest.approx(
+                rho, rel=1e-6
+            )
+
+
+@pytest.mark.parametrize("schema", [BINARY, NUMERIC, CLASSES])
+def test_the_plan_prices_exactly_the_budget(schema: Schema) -> None:
+    """The guards' own spends, asked as often as they may be, cost rho to the last digit."""
+    policy = private.private(2, "1e-5")
+    found = price(
+        private.schedule(schema, private.Outcome.of(schema, schema is NUMERIC)), schema, policy
+    )
+    assert found.fits and not found.unprotected
+    assert found.amount[0] == largest_rho(Fraction(2), Fraction(1, 10**5))
+
+
+def test_it_ranks_and_its_chances_are_calibrated() -> None:
+    """Close to the truth's own AUC, and the mean of its chances by decile is the share of ones."""
+    model, _ = fitted("binary")
+    test = frame(4000, seed=9)
+    chance = model.predictions(encoded(test))[:, 0]
+    score = 1.5 * test["a"] + 1.5 * np.sign(test["a"] * test["b"]) + 2.0 * (test["c"] == "w")
+    assert roc_auc_score(test["y"], chance) > roc_auc_score(test["y"], score) - 0.06
+    bins = pd.qcut(chance, 5, labels=False)
+    told = pd.DataFrame({"chance": chance, "y": test["y"], "bin": bins}).groupby("bin").mean()
+    assert (told["chance"] - told["y"]).abs().max() < 0.08
+
+
+def test_interactions_are_learnt_not_only_main_effects() -> None:
+    """Records whose a and b agree in sign score higher than others of the same a."""
+    model, _ = fitted("binary")
+    both = np.array([[1.0, 1.0, 5, 0], [1.0, -1.0, 5, 0], [-1.0, -1.0, 5, 0], [-1.0, 1.0, 5, 0]])
+    high, low, high_too, low_too = model.scores(both)[:, 0]
+    assert high > low + 0.5
+    assert high_too > low_too + 0.5
+
+
+def test_several_classes() -> None:
+    """Chances add up to one, and the likeliest is mostly right."""
+    model, _ = fitted("classes")
+    test = frame(2000, CLASSES, seed=9)
+    chances = model.predictions(encoded(test))
+    assert chances.sum(axis=1) == pytest.approx(1)
+    likeliest = np.array(["low", "middle", "high"])[chances.argmax(axis=1)]
+    assert (likeliest == test["y"]).mean() > 0.7
+
+
+def test_numbers_with_bounds_that_are_far_too_wide() -> None:
+    """Limits move to where the mass is, and most of the variance is explained."""
+    model, _ = fitted("number")
+    test = frame(2000, NUMERIC, seed=9)
+    assert -36 < model.outcome.lower < -5 and 5 < model.outcome.upper < 36
+    values = model.outcome.values(model.predictions(encoded(test)))
+    rest = float(((values - test["y"]) ** 2).mean() / test["y"].var())
+    assert rest < 0.35
+
+
+def test_wide_bounds_cost_little() -> None:
+    """Bounds eleven times as wide: the cut-offs find the mass, and the AUC stays."""
+    wide = Schema(
+        (Column("a", "number", -55, 55), Column("b", "number", -55, 55), *FEATURES[2:]),
+        BINARY.target,
+    )
+    gates = federation(frame(4000), wide, "4")
+    model = private.learn(gates, private.Outcome.of(wide, False), np.random.default_rng(0))
+    test = frame(4000, seed=9)
+    near, far = (
+        roc_auc_score(test["y"], found.predictions(encoded(test))[:, 0])
+        for found in (fitted("binary")[0], model)
+    )
+    assert far > near - 0.02
+
+
+@pytest.mark.filterwarnings("ignore:the noise in all histograms")
+@pytest.mark.parametrize("records", [0, 1, 20])
+def test_hardly_any_records_give_hardly_more_than_a_constant(records: int) -> None:
+    """A model knows its own noise: on the mean of three seeds, no loss above a fair coin's by much."""
+    table, test = frame(20).head(records), frame(2000, seed=9)
+    losses = []
+    for seed in range(3):
+        gates = federation(table, BINARY, "1", clients=1, seed=seed) if records else _empty(seed)
+        outcome = private.Outcome.of(BINARY, False)
+        model = private.learn(gates, outcome, np.random.default_rng(seed))
+        chance = model.predictions(encoded(test))[:, 0]
+        assert np.isfinite(chance).all()
+        losses.append(log_loss(test["y"], chance))
+    assert np.mean(losses) < np.log(2) + 0.15
+
+
+def _empty(seed: int) -> LocalDisclosure:
+    """Two clients, one of whom holds a single record."""
+    table = frame(1).assign(owner="c0")
+    return LocalDisclosure.from_frame(
+        table,
+        "y",
+        client="owner",
+        schema=BINARY,
+        policy=private.private(1, "1e-5"),
+        seed=seed,
+    )
+
+
+def test_noise_alone_is_not_learnt() -> None:
+    """The power twin: where the target is a coin, no more than a coin is told of it."""
+    rng = np.random.default_rng(0)
+    table = frame(2000).assign(y=rng.integers(0, 2, 2000))
+    gates = federation(table, BINARY, "0.5")
+    model = private.learn(gates, private.Outcome.of(BINARY, False), np.random.default_rng(0))
+    chance = model.predictions(encoded(frame(2000, seed=9)))[:, 0]
+    coins = rng.integers(0, 2, 2000)
+    assert log_loss(coins, chance) < np.log(2) + 0.03
+
+
+def test_constant_columns_and_one_column_alone() -> None:
+    """Neither columns without any spread nor a missing correlation is an obstacle."""
+    alone = Schema(FEATURES[:1], BINARY.target)
+    table = frame(1500)[["a", "y"]]
+    model = private.learn(
+        federation(table, alone, "4"), private.Outcome.of(alone, False), np.random.default_rng(0)
+    )
+    assert roc_auc_score(table["y"], model.predictions(table[["a"]].to_numpy())[:, 0]) > 0.65
+    still = frame(1500).assign(b=0.0, n=3, c="u")
+    gates = federation(still, BINARY, "4")
+    model = private.learn(gates, private.Outcome.of(BINARY, False), np.random.default_rng(0))
+    assert roc_auc_score(still["y"], model.predictions(encoded(still))[:, 0]) > 0.65
+
+
+@pytest.mark.parametrize(
+    ("schema", "records"), [("binary", 4000), ("number", 4000), ("binary", 400)]
+)
+def test_rules_say_what_the_model_says(schema: str, records: int) -> None:
+    """The rule ensemble's scores are the model's; where a linear term is a line, up to a bin's width."""
+    model, _ = fitted(schema, "4", records)
+    rules, x = as_rules(model), encoded(frame(500, seed=3))
+    scale = 2.0 if schema == "number" else 1.0
+    own, told = scale * model.scores(x)[:, 0], rules.scores(x)
+    if model.ranked:
+        assert told == pytest.approx(own, abs=1e-9)
+    assert np.abs(told - own).mean() < 0.05 * own.std()
+    assert len({box.tobytes() for box in rules.terms.boxes}) == len(rules.terms.boxes)
+    assert ((rules.supports >= 0) & (rules.supports <= 1)).all()
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_linear_terms_can_be_left_out(linear: bool) -> None:
+    """RuleFit's own switch holds in private too."""
+    table = frame(4000)
+    model = RuleFitClassifier(linear=linear, random_state=0).fit(federation(table, BINARY, "4"))
+    assert bool(model.model_.terms.linear) is linear
+    assert roc_auc_score(table["y"], model.decision_function(table)) > 0.8
+
+
+def test_the_regressor_predicts_in_the_targets_unit() -> None:
+    """Its export names the limits that its scale goes by."""
+    table = frame(4000, NUMERIC)
+    model = RuleFitRegressor(random_state=0).fit(federation(table, NUMERIC, "4"))
+    rest = float(((model.predict(table) - table["y"]) ** 2).mean() / table["y"].var())
+    assert rest < 0.35
+    plain = model.to_dict()
+    assert plain["target_bounds"] == pytest.approx(model.target_limits_)
+    assert -40 < plain["target_bounds"][0] < plain["target_bounds"][1] < 40
+
+
+@pytest.mark.parametrize("schema", ["binary", "classes"])
+def test_trees_and_steps_add_up_to_the_scores(schema: str) -> None:
+    """A forest made of them, by a naive walk, says what the model says to the last bits."""
+    model, _ = fitted(schema)
+    x = encoded(frame(200, seed=3))
+    total = np.tile(model.start, (len(x), 1))
+    for column in range(len(FEATURES)):
+        cuts, values = model.steps(column)
+        total += values[(x[:, [column]] >= cuts).sum(axis=1)]
+    for features, cuts, leaves in model.trees():
+        total += leaves[(x[:, features] >= cuts) @ (1 << np.arange(len(cuts)))]
+    assert total == pytest.approx(model.scores(x), abs=1e-9)

@@ -1,0 +1,203 @@
+"""Models on disk: read back they predict the same to the bit, and damage is told in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sklearn.base import is_regressor
+from sklearn.exceptions import NotFittedError
+
+from privfed.errors import InputError
+from privfed.federation.cohort import CohortDisclosure
+from privfed.learners import (
+    FuzzyTreeRegressor,
+    RuleFitClassifier,
+    RuleFitRegressor,
+    RuleSearch,
+    load,
+    save,
+)
+from privfed.learners.base import FederatedLearner
+from privfed.learners.baselines import (
+    BayesianInference,
+    CentralRuleFitClassifier,
+    FedAvgLogistic,
+    LocalForests,
+    LocalRuleFitRegressor,
+)
+from privfed.learners.plain import plain, restored
+from privfed.learners.rule_search.generator import Profile, generate
+from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, patients
+
+FRAME = patients(300)
+X = FRAME[list(NAMES)]
+SMALL: dict[str, Any] = QUICK | {"trees": 10, "rounds": 8}
+LEARNERS: list[tuple[FederatedLearner, str]] = [
+    (FuzzyTreeRegressor(sets=3, max_depth=2), "published"),
+    (FuzzyTreeRegressor(sets=3, max_depth=1, features=["age", "GCS"]), "private"),
+    (RuleFitClassifier(**SMALL), "published"),
+    (RuleFitClassifier(**SMALL), "private"),
+    (RuleFitRegressor(**SMALL, reference_rounds=3), "published"),
+    (BayesianInference(), "published"),
+    (FedAvgLogistic(rounds=3), "published"),
+    (LocalForests(trees=3), "published"),
+    (CentralRuleFitClassifier(RuleFitClassifier(**SMALL)), "published"),
+    (LocalRuleFitRegressor(RuleFitRegressor(**SMALL)), "published"),
+]
+
+
+def fitted(learner: FederatedLearner, way: str) -> FederatedLearner:
+    """Learnt from the three hospitals."""
+    schema = NUMERIC if is_regressor(learner) else BINARY
+    policy = learner.published() if way == "published" else learner.private(8, schema=schema)
+    return learner.fit(gates(FRAME, policy, schema))
+
+
+@pytest.mark.parametrize(("learner", "way"), LEARNERS)
+def test_models_are_the_same_again(learner: FederatedLearner, way: str, tmp_path: Path) -> None:
+    """Predictions to the bit, parameters, importances and text; saved again, the same file."""
+    model = fitted(learner, way)
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert type(again) is type(model)
+    for method in ("predict", "predict_proba", "decision_function"):
+        if hasattr(model, method):
+            assert np.array_equal(getattr(again, method)(X), getattr(model, method)(X))
+    assert str(again.get_params(deep=False)) == str(model.get_params(deep=False))
+    assert again.schema_ == model.schema_ and again.clients_ == model.clients_
+    save(again, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "model.json").read_bytes()
+
+
+@pytest.mark.parametrize("strategy", ["levels", "adaptive", "sampled"])
+def test_a_search_s_rules_are_the_same_again(strategy: Any, tmp_path: Path) -> None:
+    """Structures, shares and votes."""
+    book = generate(Profile(400, 3_000, 80, 3, 1.6, 2, top=0.5), 2, values=True)
+    search = RuleSearch(strategy, epsilon="200", threshold=0.05, most_operators=2, horizon=10)
+    model = search.set_params(most_questions=40, slots=20, levels=2)
+    model.fit(CohortDisclosure.of(book, model.private("300"), seed=1))
+    assert model.found_
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    signals = np.random.default_rng(0).normal(0.5, 0.3, (50, 12, 3))
+    assert np.array_equal(again.predict(signals), model.predict(signals))
+    assert again.found_ == model.found_ and again.steps_ == model.steps_
+    assert again.to_dict() == model.to_dict()
+
+
+def test_a_saved_model_is_read_by_its_own_learner_and_no_other(tmp_path: Path) -> None:
+    """One that is not installed is given by its class; another class is refused."""
+    model = fitted(BayesianInference(), "published")
+    save(model, tmp_path / "model.json")
+    mine = type("MyInference", (BayesianInference,), {"__module__": "mine"})
+    with pytest.raises(InputError, match=r"model\.json.*of 'BayesianInference', not of MyInf"):
+        load(tmp_path / "model.json", learner=mine)
+    data = model.to_dict() | {"learner": "MyInference"}
+    (tmp_path / "mine.json").write_text(json.dumps(data))
+    assert isinstance(load(tmp_path / "mine.json", learner=mine), mine)
+    with pytest.raises(InputError, match="no learner called 'MyInference'"):
+        load(tmp_path / "mine.json")
+
+
+def _no_nodes(data: dict[str, Any]) -> None:
+    data["state"]["tree"]["children"] = [[0]]
+
+
+def _short(data: dict[str, Any]) -> None:
+    data["state"]["coefficients"]["values"].pop()
+
+
+def _fewer(data: dict[str, Any]) -> None:
+    data["state"]["coefficients"] = plain(np.zeros((1, 2)))
+
+
+def _foreign(data: dict[str, Any]) -> None:
+    data["parameters"]["colour"] = "red"
+
+
+def _impossible(data: dict[str, Any]) -> None:
+    data["parameters"]["sets"] = 0
+
+
+def _objects(data: dict[str, Any]) -> None:
+    data["state"]["lower_"]["dtype"] = "object"
+
+
+def _newer(data: dict[str, Any]) -> None:
+    data["format"] = "privfed model 99"
+
+
+@pytest.mark.parametrize(
+    "damage", [_no_nodes, _short, _fewer, _foreign, _impossible, _objects, _newer, dict.clear]
+)
+def test_damage_is_told(damage: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
+    """In one line that names the file."""
+    data = json.loads(json.dumps(fitted(FuzzyTreeRegressor(max_depth=1), "published").to_dict()))
+    damage(data)
+    (tmp_path / "model.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=r"^model file .*model\.json: ") as caught:
+        load(tmp_path / "model.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\xff", "[" * 100_000])
+def test_what_is_no_model_at_all(text: str, tmp_path: Path) -> None:
+    """Nothing, a list, half a file, no UTF-8, a file made to exhaust the stack."""
+    (tmp_path / "model.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"^model file "):
+        load(tmp_path / "model.json")
+
+
+def test_trees_that_lead_in_a_circle_are_refused() -> None:
+    """A saved forest whose child is its own parent would be walked for ever."""
+    data = fitted(LocalForests(trees=2), "published").to_dict()
+    nodes = restored(data["state"]["forests_"][0])
+    nodes[1, 3] = 0
+    data["state"]["forests_"][0] = plain(nodes)
+    with pytest.raises(InputError, match="damaged"):
+        LocalForests.from_dict(data)
+
+
+def test_what_was_not_fitted_cannot_be_saved(tmp_path: Path) -> None:
+    """And leaves no file."""
+    with pytest.raises(NotFittedError):
+        save(RuleFitClassifier(), tmp_path / "model.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_state_that_is_no_plain_data_says_what_to_write() -> None:
+    """A learner with objects of its own."""
+    model = fitted(BayesianInference(), "published")
+    model.helper_ = object()
+    with pytest.raises(InputError, match=r"write state\(\) and restore\(state\)"):
+        model.to_dict()
+
+
+ARRAYS = arrays.arrays(
+    st.sampled_from([np.float64, np.float32, np.int64, np.uint8, np.bool_]),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | ARRAYS,
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_plain_data_come_back_exactly(value: Any) -> None:
+    """Through JSON's text: types, shapes, minus zero, NaN and infinities."""
+    text = json.dumps(plain(value), allow_nan=False)
+    again = restored(json.loads(text))
+    assert repr(again) == repr(value)
+    if isinstance(value, np.ndarray):
+        assert (again.dtype, again.shape) == (value.dtype, value.shape)
+        assert np.array_equal(again, value, equal_nan=value.dtype.kind == "f")

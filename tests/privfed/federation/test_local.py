@@ -1,0 +1,160 @@
+"""A federation in one process: split by column, answered by bytes, accounted for by client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
+from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.testing.queries import Histogram, LevelSums
+
+QUERY = Histogram(0, (0.0, 0.5, 1.0))
+LEVEL = LevelSums((((0, 0),), ((0, 1),)))
+OPEN = Policy({LEVEL.kind: (Guard.of("open"),), QUERY.kind: (Guard.of("open"),)}, name="open")
+NOISY = Policy({QUERY.kind: (Guard.of("laplace", spend="0.2"),)}, budget=Budget.of("0.5"))
+
+
+def table(rows: int = 40, seed: int = 4) -> pd.DataFrame:
+    """Records of four clinics."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.uniform(0, 1, (rows, 3)), columns=["a", "b", "y"])
+    return frame.assign(clinic=[f"clinic {i % 4}" for i in range(rows)])
+
+
+def local(
+    frame: pd.DataFrame, schema: Schema, policy: object = OPEN, **more: object
+) -> LocalDisclosure:
+    """A seeded federation by clinic."""
+    options = {"target": "y", "client": "clinic", "schema": schema, "seed": 1} | more
+    return LocalDisclosure.from_frame(frame, policy=policy, **options)  # type: ignore[arg-type]
+
+
+@settings(max_examples=25)
+@given(owners=st.lists(st.integers(0, 3), min_size=40, max_size=40), seed=st.integers(0, 99))
+def test_any_split_adds_up_alike(schema: Schema, owners: list[int], seed: int) -> None:
+    """Sums equal the central ones to the bit, however records are dealt and ordered."""
+    frame = table(seed=seed)
+    central = local(frame.assign(clinic="all"), schema).ask(LEVEL)
+    dealt = frame.assign(clinic=[f"clinic {owner}" for owner in owners])
+    shuffled = dealt.sample(frac=1, random_state=seed)
+    federated = local(shuffled, schema).ask(LEVEL)
+    for part in ("counts", "sums"):
+        assert np.array_equal(central.total(part), federated.total(part))
+
+
+def test_a_policy_may_be_made_for_the_schema(schema: Schema) -> None:
+    """Whoever divides a budget by the schema's features gets it; anything but a policy is told."""
+
+    def divided(known: Schema) -> Policy:
+        guard = Guard.of("laplace", spend=Budget.of(1).epsilon / len(known.features))
+        return Policy({QUERY.kind: (guard,)}, budget=Budget.of(1))
+
+    federation = local(table(), schema, divided)
+    federation.ask(QUERY)
+    assert (federation.budget()["spent"] == 0.5).all()
+    with pytest.raises(PolicyError, match="must make a Policy; write lambda schema"):
+        local(table(), schema, lambda known: "published")
+
+
+def test_seeds_repeat(schema: Schema) -> None:
+    """A seed repeats everything; clients draw different noise; no seed does not repeat."""
+    policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.001"),)})
+    one, again = (local(table(), schema, policy).ask(QUERY) for _ in range(2))
+    assert np.array_equal(one.total("counts"), again.total("counts"))
+    assert len({str(units) for units in one.each("counts").values()}) == 4
+    assert not one.releases()[0].secure
+    secure = local(table(), schema, policy, seed=None).ask(QUERY)
+    assert secure.releases()[0].secure
+    assert not np.array_equal(one.total("counts"), secure.total("counts"))
+
+
+def test_budget_table(schema: Schema) -> None:
+    """What is spent and what remains, by client; unprotected releases make it infinite."""
+    federation = local(table(), schema, NOISY)
+    federation.ask(QUERY)
+    budget = federation.budget()
+    assert list(budget.client) == [f"clinic {i}" for i in range(4)]
+    assert set(budget.spent) == {0.2}
+    assert set(budget.remaining) == {0.3}
+    opened = local(table(), schema)
+    opened.ask(QUERY)
+    assert set(opened.budget().spent) == {float("inf")}
+    assert set(opened.budget().unprotected) == {1}
+
+
+def test_transcript_is_in_order(schema: Schema) -> None:
+    """All that left, in order of time, client by client."""
+    federation = local(table(), schema)
+    federation.ask(QUERY, LEVEL)
+    federation.ask(QUERY, clients=["clinic 2"])
+    kinds = [(line.client[-1], line.kind) for line in federation.transcript().of(client="clinic 2")]
+    assert kinds == [("2", QUERY.kind), ("2", LEVEL.kind), ("2", QUERY.kind)]
+    assert len(federation.transcript()) == 9
+    federation.verify()
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a:b", "ä", "C"])
+def test_ledger_files_stay_in_their_folder(schema: Schema, tmp_path: Path, name: str) -> None:
+    """A client's name cannot lead its ledger out of the folder."""
+    folder = tmp_path / "ledgers"
+    frame = table(4).assign(clinic=name)
+    federation = local(frame, schema, ledgers=folder)
+    federation.ask(QUERY)
+    federation.close()
+    assert [path.parent for path in tmp_path.rglob("*.db")] == [folder]
+
+
+def test_an_inferred_schema_is_an_unprotected_release() -> None:
+    """Bounds read off the data are in every ledger, before any question."""
+    federation = local(table(), None)  # type: ignore[arg-type]
+    assert set(federation.budget().unprotected) == {1}
+    federation.verify()
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_client_of_few_records(schema: Schema, size: int) -> None:
+    """One record is a client's like any other; a client without any is not in the table."""
+    frame = pd.concat([table(8), table(1).assign(clinic="small").head(size)])
+    assert local(frame, schema).ask(QUERY).total("counts").sum() == 8 + size
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "says"),
+    [
+        (table(), {"client": "hospital"}, "no column 'hospital'.*a, b, y, clinic"),
+        (table().assign(clinic=pd.Series(["x", None] * 20)), {}, "20 records without a client"),
+        (table().assign(clinic=["x", "x "] * 20), {}, "two clients with one name"),
+        (pd.concat([table(), table()[["clinic"]]], axis=1), {}, "'clinic' stands twice"),
+        (pd.concat([table(), table()[["a"]]], axis=1), {}, "'a' stands twice"),
+        (table().drop(columns="b"), {}, "no column 'b'"),
+        (table(), {"target": "z"}, "the target is 'z'"),
+        (table(), {"individual": "person"}, "no column 'person'"),
+        (table().assign(a=["7318,25"] * 40), {}, "10 of its cells hold text"),
+        (table().assign(y=1.0), {"schema": None}, "'y' is constant"),
+        (table(), {"policy": "publishd"}, "no policy called 'publishd'"),
+        (table(), {"policy": {"clinic 0": OPEN}}, "'clinic 1' has no policy"),
+        (table(), {"policy": "none.toml"}, r"policy file none\.toml"),
+        (table().head(0), {}, "at least one client"),
+    ],
+)
+def test_bad_input(
+    schema: Schema, frame: pd.DataFrame, options: dict[str, object], says: str
+) -> None:
+    """One line each that says what and where; no raw value."""
+    with pytest.raises((InputError, PolicyError, SchemaError), match=says) as caught:
+        local(frame, **({"schema": schema} | options))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert "7318" not in str(caught.value)
+
+
+def test_nothing_half_written(schema: Schema, tmp_path: Path) -> None:
+    """Bad input leaves no ledger behind."""
+    with pytest.raises(SchemaError):
+        local(table().drop(columns="b"), schema, ledgers=tmp_path / "ledgers")
+    assert not list(tmp_path.rglob("*.db"))

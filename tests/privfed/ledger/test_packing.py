@@ -1,0 +1,78 @@
+"""Large payloads lie compressed; what was tampered with is told, and no bomb goes off."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.errors import LedgerError
+from privfed.ledger import packing
+from privfed.ledger.packing import LEAST, pack, unpack
+from privfed.ledger.storage import ChainFile
+
+
+@given(st.binary(max_size=300), st.integers(0, 40))
+def test_what_was_packed_comes_back(payload: bytes, repeats: int) -> None:
+    """Whatever the bytes, and never longer than they were."""
+    whole = payload * repeats
+    stored, packed = pack(whole)
+    assert unpack(1, stored, packed) == whole
+    assert len(stored) <= len(whole)
+    assert packed == 0 or len(whole) >= LEAST
+
+
+def test_large_payloads_are_smaller_in_the_file_and_whole_outside(tmp_path: Path) -> None:
+    """The file is compressed; entries, hashes and a second opening see what was written."""
+    path, payload = tmp_path / "ledger.db", b"seven times eight " * 50_000
+    file = ChainFile(path)
+    with file.exclusive():
+        head = file.append("noted", "", "", {}, payload)
+    assert path.stat().st_size + (tmp_path / "ledger.db-wal").stat().st_size < len(payload) / 4
+    file.close()
+    (entry,) = ChainFile(path, reading=True).select()
+    assert entry.payload == payload and entry.head == head
+
+
+def test_a_bomb_is_told_and_not_set_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that claim to be more than any payload are refused; those just below are read."""
+    monkeypatch.setattr(packing, "MOST", 10_000)
+    pack.cache_clear()
+    assert unpack(1, zstd.compress(bytes(10_000)), 1) == bytes(10_000)
+    with pytest.raises(LedgerError, match="entry 7"):
+        unpack(7, zstd.compress(bytes(10_001)), 1)
+
+
+@pytest.mark.parametrize(
+    ("stored", "packed"),
+    [
+        (b"no frame at all", 1),
+        (zstd.compress(b"x" * 5000)[:-1], 1),
+        (zstd.compress(b"x" * 5000) + b"more", 1),
+        (zstd.compress(b"x" * 5000), 2),
+        ("text", 1),
+    ],
+)
+def test_damage_is_told(stored: bytes, packed: int) -> None:
+    """Cut off, longer, of another kind: one error, without the bytes."""
+    with pytest.raises(LedgerError, match="damaged"):
+        unpack(3, stored, packed)
+
+
+def test_a_rewritten_flag_breaks_the_chain(tmp_path: Path) -> None:
+    """The flag is in no hash, but the payload that it makes is."""
+    path = tmp_path / "ledger.db"
+    file = ChainFile(path)
+    with file.exclusive():
+        file.append("noted", "", "", {}, b"x" * 5000)
+    file.close()
+    edited = sqlite3.connect(path)
+    edited.execute("UPDATE entries SET packed = 0")
+    edited.commit()
+    edited.close()
+    with pytest.raises(LedgerError, match=r"does not fit the chain|its last entry"):
+        ChainFile(path).check_last()

@@ -1,0 +1,232 @@
+"""Faults and crashes inside: charged before read, one constant failure, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privfed import Gate, Guard, Records
+from privfed.errors import QueryError
+from privfed.exchange.messages import Failure, Reason, Release, Request
+from privfed.owner.gate import open_reply
+from privfed.privacy.noise import TestNoise
+from privfed.questions.query import Query, View
+from privfed.questions.wire import encode
+from privfed.testing.gates import Watched, events, reason, reply
+from privfed.testing.queries import Histogram, LevelSums
+
+MakeGate = Callable[..., Gate]
+HALVES = Histogram(0, (0.0, 0.5, 1.0))
+LEVEL = LevelSums((((0, 0),), ((0, 1),)))
+
+
+def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
+    """Ask a question under an id."""
+    return Request.of(id, query, **fields)
+
+
+def test_charged_before_read(watched: Callable[..., Gate]) -> None:
+    """When the data are read the reservation is already in the ledger."""
+    seen: list[list[str]] = []
+    gate: Gate = watched(behave=lambda view: seen.append(events(gate)) or np.array([1]))
+    assert reason(gate, request(query=Watched())) is None
+    assert seen == [["reserved"]]
+    assert events(gate) == ["reserved", "released"]
+
+
+def boom(view: View) -> np.ndarray:
+    """Fail with a raw value in the text."""
+    raise ValueError(f"record {view.table.x[0]} is odd: 7318.25")
+
+
+def test_a_sum_beyond_all_numbers_is_cut_and_answered(watched: Callable[..., Gate]) -> None:
+    """It cannot tell by a failure that it was so large."""
+    gate = watched(behave=lambda view: np.array([np.inf]))
+    reply = open_reply(gate.serve(encode(request(query=Watched()))))
+    assert isinstance(reply, Release)
+
+
+OPEN = {Watched.kind: (Guard.of("open"),)}
+
+
+def test_an_unprotected_kind_that_failed_three_times_is_refused(
+    watched: Callable[..., Gate],
+) -> None:
+    """Each failure may tell more than the answers do, so that they are counted."""
+    gate = watched(behave=boom, guards=OPEN)
+    for number in range(3):
+        assert isinstance(reply(gate, request(str(number), Watched())), Failure)
+    assert reason(gate, request("3", Watched())) == Reason.FAULTY
+    assert len(Watched.evaluated) == 3
+    assert gate.faults == {Watched.kind: 3}
+    gate.ledger.verify()
+
+
+def test_restarts_give_no_further_failures(watched: Callable[..., Gate]) -> None:
+    """Twelve gates on one ledger fail three times in all."""
+    gate = watched(behave=boom, guards=OPEN)
+    failed = 0
+    for number in range(12):
+        again = watched(behave=boom, guards=OPEN, ledger=gate.ledger)
+        failed += isinstance(reply(again, request(str(number), Watched())), Failure)
+    assert failed == gate.ledger.failures(Watched.kind) == 3
+    gate.ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        boom,
+        lambda view: np.zeros(2, int),
+        lambda view: np.zeros((1, 1), int),
+        lambda view: np.array([0.5]),
+        lambda view: np.array([np.nan]),
+        lambda view: np.array(["7318.25"]),
+        lambda view: None,
+        lambda view: 1 / 0,
+    ],
+)
+def test_whatever_goes_wrong_is_answered_by_noise_around_nothing(
+    watched: Callable[..., Gate], behave: Any, capfd: Any
+) -> None:
+    """The bytes are those of a question whose exact answer is zero: nothing tells that it failed."""
+    gate = watched(behave=behave)
+    data = encode(request(query=Watched()))
+    first = gate.serve(data)
+    assert isinstance(open_reply(first), Release)
+    assert gate.serve(data) == first
+    assert Watched.evaluated == [0]
+    assert events(gate) == ["reserved", "released"]
+    assert gate.faults == {Watched.kind: 1}
+    assert gate.ledger.spent(gate.accountant).total[0] == Fraction("0.1")
+    printed = capfd.readouterr()
+    assert b"7318.25" not in first + b"".join(e.payload for e in gate.ledger.entries())
+    assert "7318" not in printed.out + printed.err
+    sound = watched(behave=lambda view: np.array([0]))
+    assert encode(open_reply(first)) == encode(reply(sound, request(query=Watched())))
+
+
+def test_failures_are_as_private_as_answers(watched: Callable[..., Gate]) -> None:
+    """A question that fails for one data set and not for its neighbour: the same law either way."""
+    counts = []
+    for behave in (boom, lambda view: np.array([0])):
+        gate = watched(behave=behave, noise=TestNoise(3))
+        answers = [reply(gate, request(str(n), Watched(n))) for n in range(200)]
+        counts.append([int(a.parts["counts"].units[0]) for a in answers if isinstance(a, Release)])
+    assert counts[0] == counts[1]
+    assert len(set(counts[0])) > 10
+
+
+def test_an_unprotected_failure_is_one_constant(watched: Callable[..., Gate]) -> None:
+    """Charged, constant in its text, and resent as it was."""
+    gate = watched(behave=boom, guards=OPEN)
+    data = encode(request(query=Watched()))
+    first = gate.serve(data)
+    assert open_reply(first) == Failure("clinic", "1")
+    assert gate.serve(data) == first
+    assert events(gate) == ["reserved", "failed"]
+
+
+@pytest.mark.parametrize("mechanism", ["open", "nullify"])
+def test_values_that_have_no_wire_form(watched: Callable[..., Gate], mechanism: str) -> None:
+    """An array that cannot be written is a failure like any other, not an exception."""
+    gate = watched(
+        behave=lambda view: np.array([object()]), guards={Watched.kind: (Guard.of(mechanism),)}
+    )
+    assert isinstance(reply(gate, request(query=Watched())), Failure)
+
+
+class Crash(BaseException):
+    """The process ends: nothing catches this."""
+
+
+def test_a_crash_between_charge_and_release(watched: Callable[..., Gate]) -> None:
+    """The charge stays, nothing was sent; the same request learns that it was interrupted."""
+
+    def crash(view: View) -> np.ndarray:
+        raise Crash
+
+    gate = watched(behave=crash, budget="0.1")
+    with pytest.raises(Crash):
+        gate.serve(encode(request(query=Watched())))
+    assert events(gate) == ["reserved"]
+    assert reason(gate, request(query=Watched())) == Reason.INTERRUPTED
+    assert reason(gate, request("2", Watched())) == Reason.BUDGET
+    assert Watched.evaluated == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (QueryError("false-partition", "x"), Reason.FALSE_PARTITION),
+        (QueryError("no such reason", "x"), Reason.MALFORMED),
+        (ZeroDivisionError(), Reason.MALFORMED),
+    ],
+)
+def test_parts_that_raise(watched: Callable[..., Gate], error: Exception, expected: Reason) -> None:
+    """A query that rejects its own values is refused by a reason of the closed set."""
+
+    def declare() -> None:
+        raise error
+
+    gate = watched(declare=declare)
+    assert reason(gate, request(query=Watched())) == expected
+    assert Watched.evaluated == []
+
+
+@pytest.mark.parametrize(
+    ("method", "why"), [("supports", Reason.UNSUPPORTED), ("price", Reason.UNSOUND)]
+)
+def test_a_mechanism_that_raises(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, method: str, why: Reason
+) -> None:
+    """A plugin's fault while pricing is a refusal; nothing is charged."""
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("fault")
+
+    gate = make_gate()
+    monkeypatch.setattr("privfed.mechanisms.laplace.Laplace." + method, fail)
+    assert reason(gate, request()) == why
+    assert gate.dry_run(request("2")) == why
+    assert events(gate) == ["refused"]
+
+
+def test_a_ledger_that_cannot_be_written(make_gate: MakeGate) -> None:
+    """No ledger, no answer."""
+    gate = make_gate()
+    gate.ledger.close()
+    assert reason(gate, request()) == Reason.LEDGER
+    assert reason(gate, Request("", "", b"")) == Reason.LEDGER
+
+
+def test_nothing_exact_is_ever_stored(make_gate: MakeGate, records: Records) -> None:
+    """Neither records nor exact sums are anywhere in the ledger of a noisy release."""
+    gate = make_gate({LEVEL.kind: (Guard.of("laplace", spend="0.1"),)})
+    assert reason(gate, request(query=LEVEL)) is None
+    exact = LEVEL.evaluate(View(records, records.schema))
+    stored = b"".join(entry.payload + str(entry.body).encode() for entry in gate.ledger.entries())
+    raw = [float(value) for value in (*records.x.ravel(), *records.target)]
+    numbers = [int(unit) for unit in exact["sums"]]
+    assert not [number for number in numbers if number.to_bytes(8, "little") in stored]
+    assert not [number for number in (*numbers, *raw) if str(number).encode() in stored]
+    assert not [value for value in raw if np.float64(value).tobytes() in stored]
+    opened = make_gate({LEVEL.kind: (Guard.of("open"),)})  # where they leave, they are found
+    assert reason(opened, request(query=LEVEL)) is None
+    left = b"".join(entry.payload for entry in opened.ledger.entries())
+    assert all(number.to_bytes(8, "little") in left for number in numbers)
+
+
+def test_one_request_from_many_threads(make_gate: MakeGate) -> None:
+    """Sent sixteen times at once, it is charged once and answered with one reply."""
+    gate = make_gate(budget="0.1")
+    data = encode(request())
+    with ThreadPoolExecutor(8) as pool:
+        replies = set(pool.map(lambda _: gate.serve(data), range(16)))
+    assert len(replies) == 1
+    assert events(gate) == ["reserved", "released"]

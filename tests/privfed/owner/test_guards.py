@@ -1,0 +1,185 @@
+"""What the checks before a release hold: caps on units, sizes that tell, parts that are no parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from privfed import Gate, Guard, Policy, Records, Schema
+from privfed.exchange.messages import Reason, Release, Request
+from privfed.mechanisms.laplace import Laplace
+from privfed.owner.guards import capped
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Protection
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.testing.gates import Watched, events, reason, reply
+from privfed.testing.queries import LevelSums
+
+
+@pytest.mark.parametrize(("cap", "kept"), [(1, 1), (20, 20), (50, 50), (60, 50)])
+def test_a_client_of_more_records_than_its_cap(
+    watched: Callable[..., Gate], cap: int, kept: int
+) -> None:
+    """Where the unit is a client, no more of its records than the cap are in the view."""
+    seen: list[int] = []
+    gate = watched(
+        behave=lambda view: seen.append(len(view.table)) or np.array([1]), unit="client", cap=cap
+    )
+    assert reason(gate, Request.of("1", Watched())) is None
+    assert seen == [kept]
+
+
+def test_a_clients_exact_count_stops_at_its_cap(watched: Callable[..., Gate]) -> None:
+    """Released as it is, a count of fifty records under a cap of twenty is twenty."""
+    guards = {Watched.kind: (Guard.of("open"),)}
+    released = reply(watched(guards=guards, unit="client", cap=20), Request.of("1", Watched()))
+    assert isinstance(released, Release)
+    assert released["counts"].tolist() == [20]
+
+
+def test_what_is_cut_depends_on_unit_and_cap(records: Records) -> None:
+    """Records are a unit each and never cut; clients and persons are, and only under a cap."""
+    left = {
+        (unit, cap): len(capped(records, Policy({}, unit=unit, cap=cap)))
+        for unit in ("client", "individual")
+        for cap in (None, 1, 7)
+    }
+    assert left == {
+        ("client", None): 50,
+        ("client", 1): 1,
+        ("client", 7): 7,
+        ("individual", None): 50,
+        ("individual", 1): 25,
+        ("individual", 7): 50,
+    }
+    assert len(capped(records, Policy({}))) == 50
+
+
+@dataclass(frozen=True)
+class Sized(Query):
+    """A plugin's count whose declared shape a test sets, beside a sensitivity of one.
+
+    Sensitivity: claimed to be one; with a size that follows the data it cannot be true.
+    """
+
+    shape: tuple[int, ...]
+    kind: ClassVar[str] = "test.sized"
+    evaluated: ClassVar[list[int]] = []
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One part of that shape."""
+        axes = ("a", "b")[: len(self.shape)]
+        return {
+            "counts": Part(PartType.COUNTS, axes, self.shape, Sensitivity(Bound(1, 1))),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """As many cells as there are records, where the size is left open."""
+        self.evaluated.append(len(view.table))
+        return {"counts": np.zeros([len(view.table) if n < 0 else n for n in self.shape])}
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("shape", [(-1,), (-1, 3), (3, -1), (-1, -1)])
+def test_noise_hides_no_size(
+    make_gate: Callable[..., Gate],
+    monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
+    shape: tuple[int, ...],
+) -> None:
+    """A part whose size follows the data is refused under noise, uncharged and unevaluated."""
+    monkeypatch.setattr(Sized, "evaluated", [])
+    guards = {Sized.kind: (Guard.of(mechanism, spend="0.1"),)}
+    gate = make_gate(guards, queries=(Sized,), accountant="zcdp")
+    assert reason(gate, Request.of("1", Sized(shape))) == Reason.UNSUPPORTED
+    assert events(gate) == ["refused"]
+    assert Sized.evaluated == []
+    assert reason(gate, Request.of("2", Sized(tuple(abs(n) for n in shape)))) is None
+
+
+def test_an_open_size_is_released_without_a_guarantee(make_gate: Callable[..., Gate]) -> None:
+    """The owner may let it out as it is; the ledger then counts a release without a guarantee."""
+    gate = make_gate({Sized.kind: (Guard.of("open"),)}, queries=(Sized,))
+    assert reason(gate, Request.of("1", Sized((-1,)))) is None
+    assert gate.ledger.spent(gate.accountant).unprotected == 1
+
+
+def test_a_gate_charges_the_laws_of_both_grids(
+    make_gate: Callable[..., Gate], records: Records, schema: Schema
+) -> None:
+    """A ready query of a count and a sum under one guard: useful, and OpenDP's maps add up."""
+    guards = {LevelSums.kind: (Guard.of("laplace", spend="4"),)}
+    gate = make_gate(guards, queries=(LevelSums,), budget="4")
+    said = reply(gate, Request.of("1", LevelSums(((),))))
+    assert isinstance(said, Release)
+    assert abs(int(said.parts["counts"].units[0]) - len(records)) < 5
+    assert abs(float(said["sums"][0]) - float(records.target.sum())) < 5
+    row = next(entry for entry in gate.ledger.entries() if entry.event == "reserved")
+    assert [law[0] for law in row.body["loss"]["laws"]] == ["laplace", "laplace"]
+    assert [cost for _, cost in row.body["maps"]] == pytest.approx([2.0, 2.0])
+    assert gate.ledger.spent(gate.accountant).total[0] == 4
+
+
+class Spendthrift(Laplace):
+    """A planted fault: each grid gets the whole spend, which is charged once."""
+
+    name = "spendthrift"
+
+    def price(self, group, spend):  # type: ignore[no-untyped-def]
+        """Noise and laws for two spends, at the price of one."""
+        twice = super().price(group, spend * len(group))
+        loss = Loss(spend, spend**2 / 2, laws=twice.loss.laws)
+        return Protection(self, group, spend, loss, twice.noised)
+
+
+class Forgetful(Laplace):
+    """A planted fault: forgets the sensitivity of the second grid."""
+
+    name = "forgetful"
+
+    def loss(self, bound, spend, scale):  # type: ignore[no-untyped-def]
+        """A law for one unit, whatever the bound."""
+        return Loss.pure(spend, ("laplace", "1", repr(float(1 / spend))))
+
+
+@pytest.mark.parametrize("lying", [Spendthrift(), Forgetful()])
+def test_laws_of_several_grids_are_held_to_their_sum(
+    lying: Laplace, make_gate: Callable[..., Gate]
+) -> None:
+    """What each law says alone fits the charge; what they say together does not."""
+    gate = make_gate({LevelSums.kind: (Guard.of(lying, spend="1"),)}, queries=(LevelSums,))
+    assert reason(gate, Request.of("1", LevelSums(((),)))) == Reason.UNSOUND
+
+
+def test_equal_questions_are_quoted_once(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pricing follows from parts and proposals alone: equal ones share one quote, others do not."""
+    asked: list[str] = []
+    price = Laplace.price
+
+    def counted(self: Laplace, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        asked.append(str(spend))
+        return price(self, group, spend)
+
+    monkeypatch.setattr(Laplace, "price", counted)
+    gate = watched(guards={Watched.kind: (Guard.of("laplace", spend="0.1", cap="1"),)})
+    for number in range(3):
+        assert reason(gate, Request.of(str(number), Watched(number))) is None
+    assert reason(gate, Request.of("4", Watched(4), spend=Fraction(1, 5))) is None
+    assert asked == ["1/10", "1/5"]
+    losses = [e.body["loss"]["epsilon"] for e in gate.ledger.entries() if e.event == "reserved"]
+    assert losses == ["0.1", "0.1", "0.1", "0.2"]
+
+
+def test_a_part_made_of_lists_is_quoted_all_the_same(make_gate: Callable[..., Gate]) -> None:
+    """A query's author may write a list for a shape: quoted, though not kept."""
+    gate = make_gate({Sized.kind: (Guard.of("laplace", spend="0.1"),)}, queries=(Sized,))
+    object.__setattr__(shaped := Sized((3,)), "shape", (3,))
+    assert reason(gate, Request.of("1", shaped)) is None

@@ -1,0 +1,78 @@
+"""What a gate remembers: secure bits are never test noise repeated, nor the other way round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privfed.exchange.messages import Release, Request
+from privfed.learners.rule_search.generator import Profile, generate
+from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.ledger import Ledger
+from privfed.owner.cohort_gate import CohortGate
+from privfed.privacy.accountant import Budget
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.privacy.policy import Guard, Policy
+
+PEOPLE = 300
+BOOK = generate(Profile(PEOPLE, 900, 200, 3, 1.5, 3, stems=4), 1)
+QUERY = TemplateBits(
+    Asked.everybody(PEOPLE), BOOK.grammar.digest, tuple(BOOK.grammar.continuations(())[:2])
+)
+POLICY = Policy(
+    {QUERY.kind: (Guard.of("randomized_response", spend="0.1"),)},
+    unit="individual",
+    budget=Budget.of("1"),
+)
+
+
+def _ask(ledger: Ledger, noise: Noise, name: str) -> Release:
+    """A release to a request of its own, by a gate opened anew over the ledger."""
+    reply = CohortGate("cohort", BOOK, POLICY, ledger, noise=noise).answer(Request.of(name, QUERY))
+    released = reply.open()
+    assert isinstance(released, Release)
+    return released
+
+
+def _remembered(ledger: Ledger) -> list[bool]:
+    """Whether each charge was spared because its answer had left before."""
+    return ["remembers" in e.body for e in ledger.entries() if e.event == "reserved"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(TestNoise(1), SecureNoise()), (SecureNoise(), TestNoise(1))],
+    ids=["test noise first", "secure noise first"],
+)
+def test_one_kind_of_noise_never_stands_for_the_other(first: Noise, then: Noise) -> None:
+    """On one ledger, the question asked again under the other noise is drawn and charged anew."""
+    ledger = Ledger(None, "cohort")
+    one, other = _ask(ledger, first, "one"), _ask(ledger, then, "other")
+    assert (one.secure, other.secure) == (first.secure, then.secure)
+    assert not np.array_equal(one["bits"], other["bits"])
+    assert _remembered(ledger) == [False, False]
+    charged = [entry.body["secure"] for entry in ledger.entries() if entry.event == "reserved"]
+    assert charged == [first.secure, then.secure]
+
+
+@pytest.mark.parametrize("noise", [TestNoise(1), SecureNoise()], ids=["test", "secure"])
+def test_noise_of_its_own_kind_is_repeated(noise: Noise, tmp_path: Path) -> None:
+    """The twin: a gate opened over the same ledger repeats the very bits, free of charge."""
+    ledger = Ledger(tmp_path / "cohort.db", "cohort")
+    one, other = _ask(ledger, noise, "one"), _ask(ledger, noise, "other")
+    assert np.array_equal(one["bits"], other["bits"])
+    assert (one.secure, other.secure) == (noise.secure, noise.secure)
+    assert _remembered(ledger) == [False, True]
+
+
+def test_secure_bits_are_found_behind_test_noise() -> None:
+    """Secure, test, secure: the third answer is the first one's, not the one in between."""
+    ledger = Ledger(None, "cohort")
+    first = _ask(ledger, SecureNoise(), "first")
+    between = _ask(ledger, TestNoise(1), "between")
+    third = _ask(ledger, SecureNoise(), "third")
+    assert third.secure
+    assert np.array_equal(first["bits"], third["bits"])
+    assert not np.array_equal(between["bits"], third["bits"])

@@ -1,0 +1,53 @@
+"""An owner's secret lasts as long as its ledger, and nobody else reads it."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from privfed.errors import LedgerError
+from privfed.owner.secret import SIZE, secret_beside
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    """It is found again by its ledger's name, another ledger has another, and no other file stays."""
+    first = secret_beside(tmp_path / "St. Mary.db")
+    assert len(first) == SIZE
+    assert secret_beside(tmp_path / "St. Mary.db") == first
+    assert secret_beside(tmp_path / "St. Paul.db") != first
+    assert {path.name for path in tmp_path.iterdir()} == {"St. Mary.secret", "St. Paul.secret"}
+
+
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
+    """Readable and writable by the owner's account alone."""
+    secret_beside(tmp_path / "clinic.db")
+    assert stat.S_IMODE((tmp_path / "clinic.secret").stat().st_mode) == 0o600
+
+
+def test_in_memory_it_passes() -> None:
+    """Without a ledger's file, each one is new."""
+    assert secret_beside(None) != secret_beside(None)
+
+
+def test_whoever_begins_at_the_same_time_gets_the_same(tmp_path: Path) -> None:
+    """Twenty at once agree."""
+    with ThreadPoolExecutor(20) as together:
+        found = set(together.map(secret_beside, [tmp_path / "clinic.db"] * 20))
+    assert len(found) == 1
+
+
+def test_a_damaged_secret_is_told(tmp_path: Path) -> None:
+    """Cut short, it is refused, and the message says what to do and nothing of its bytes."""
+    (tmp_path / "clinic.secret").write_bytes(b"half a secret")
+    with pytest.raises(LedgerError, match="put it back") as told:
+        secret_beside(tmp_path / "clinic.db")
+    assert "half" not in str(told.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """The typed error of a ledger that cannot be kept."""
+    with pytest.raises(LedgerError, match="cannot be kept"):
+        secret_beside(tmp_path / "nowhere" / "clinic.db")

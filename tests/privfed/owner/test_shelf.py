@@ -1,0 +1,147 @@
+"""The shelf itself: plain values, bounds, and what is left after a process was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privfed.errors import LedgerError
+from privfed.owner import shelf as module
+from privfed.owner.shelf import Shelf
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A value of two fields."""
+
+    left: int
+    right: tuple[float, ...]
+
+
+def test_values_are_read_back_as_plain_data(tmp_path: Path) -> None:
+    """Arrays as arrays, wherever they stand; dataclasses as mappings; after closing, too."""
+    kept = Shelf(tmp_path / "a.shelf", "a")
+    array = np.arange(6, dtype=float).reshape(2, 3)
+    kept["tree"] = {"cuts": array, "deep": [{"bits": np.array([True, False])}], "name": "t"}
+    kept["pair"] = Pair(1, (0.5, 2.0))
+    kept.close()
+    found = Shelf(tmp_path / "a.shelf", "a")
+    assert list(found) == ["pair", "tree"] and len(found) == 2
+    assert np.array_equal(found["tree"]["cuts"], array)
+    assert found["tree"]["deep"][0]["bits"].tolist() == [True, False]
+    assert found["pair"] == {"left": 1, "right": [0.5, 2.0]}
+    del found["pair"]
+    assert "pair" not in found
+    with pytest.raises(KeyError):
+        del found["pair"]
+
+
+def test_what_has_no_wire_form_is_not_kept() -> None:
+    """No pickle: an object of any class is a mistake, and so is a name that is none."""
+    kept = Shelf()
+    with pytest.raises(TypeError, match="no wire form"):
+        kept["x"] = object()
+    for name in ("", "x" * 201, 3):
+        with pytest.raises(ValueError, match="1 to 200"):
+            kept[name] = 1  # type: ignore[index]
+    assert not len(kept)
+
+
+def test_an_effect_is_whole_or_nothing_and_once() -> None:
+    """A failed one leaves the shelf as it was; a repeated one is passed over."""
+    kept, calls = Shelf(), []
+
+    def half() -> None:
+        kept["half"] = 1
+        raise RuntimeError
+
+    def add() -> None:
+        calls.append(1)
+        kept["sum"] = kept.get("sum", 0) + 1
+
+    kept.apply("server", "1", "k", half)
+    assert not len(kept) and kept.failed == {"k": 1}
+    for request in ("2", "2", "3"):
+        kept.apply("server", request, "k", add)
+    kept.apply("other", "2", "k", add)
+    assert kept["sum"] == len(calls) == 3
+
+
+def test_a_shelf_holds_no_more_than_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be too much fails as a whole, and the owner can see that it did."""
+    monkeypatch.setattr(module, "MOST_THINGS", 2)
+    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    kept = Shelf()
+
+    def put(name: str, size: int) -> None:
+        kept.apply("server", f"{name}{size}", "k", lambda: kept.update({name: "x" * size}))
+
+    put("a", 400)
+    put("a", 1100)
+    put("b", 400)
+    put("c", 1)
+    assert sorted(kept) == ["a", "b"] and len(kept["a"]) == 400
+    assert kept.failed == {"k": 2}
+
+
+def test_a_file_that_is_no_shelf_is_told(tmp_path: Path) -> None:
+    """One line: what, where, what to do."""
+    (tmp_path / "a.shelf").write_text("no database " * 100)
+    with pytest.raises(LedgerError, match=r"a\.shelf.*give a file that can be written"):
+        len(Shelf(tmp_path / "a.shelf", "a"))
+    with pytest.raises(LedgerError, match=r"belongs to data set 'a', not 'b'"):
+        len(_of(tmp_path / "b.shelf", "a") or Shelf(tmp_path / "b.shelf", "b"))
+
+
+def _of(path: Path, dataset: str) -> Shelf | None:
+    owned = Shelf(path, dataset)
+    owned["x"] = 1
+    owned.close()
+    return None
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from privfed import Column, Gate, Ledger, Policy, Records, Schema
+from privfed.exchange.messages import Request
+sys.path.insert(0, sys.argv[2])
+from test_local_effects import KeepMean
+schema = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
+gate = Gate("c", Records(schema, np.full((4, 2), 0.25)), Policy({"test.keep": ()}),
+            Ledger(Path(sys.argv[1]) / "c.db", "c"), queries=(KeepMean,), secret=b"s")
+kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[3] == "reserved":
+    gate.shelf.apply = kill
+elif sys.argv[3] == "effect":
+    KeepMean.take_effect = lambda self, view: (view.shelf.update(half=1), kill())
+elif sys.argv[3] == "kept":
+    gate.ledger.release = kill
+gate.answer(Request.of("1", KeepMean(0)))
+print(gate.ledger.verify().seq, dict(gate.shelf))
+"""
+
+
+@pytest.mark.parametrize("moment", ["reserved", "effect", "kept"])
+def test_a_killed_process_loses_nothing_and_does_nothing_twice(moment: str, tmp_path: Path) -> None:
+    """Killed after the charge, in the middle of the effect, or after it: sent again, done once."""
+    here = str(Path(__file__).parent)
+
+    def run(killed: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", KILLED, str(tmp_path), here, killed]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run(moment).returncode == -signal.SIGKILL
+    kept = dict(Shelf(tmp_path / "c.shelf", "c"))
+    assert kept == ({"mean": 0.25, "times": 1} if moment == "kept" else {})
+    finished = run("never")
+    assert finished.returncode == os.EX_OK, finished.stderr
+    assert "{'mean': 0.25, 'times': 1}" in finished.stdout

@@ -1,0 +1,100 @@
+"""``privfed predict``: a study's model put to a table, and every slip told in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.learners import RuleFitClassifier, RuleSearch, load, save
+from privfed.testing.hospitals import NAMES, QUICK, gates, patients
+
+FRAME = patients(200)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A saved classifier of the hospitals' patients, and their table beside it."""
+    learner = RuleFitClassifier(**QUICK | {"trees": 10, "rounds": 10})
+    save(learner.fit(gates(FRAME, learner.published())), tmp_path / "model.json")
+    FRAME.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "model.json"
+
+
+def test_predictions_are_the_model_s_own(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the console or to a file: classes and their probabilities, one row for each."""
+    table, out = str(tmp_path / "table.csv"), tmp_path / "out.csv"
+    assert status(["predict", str(model), table]) == FINE
+    told = pd.read_csv(StringIO(capsys.readouterr().out))
+    learnt, x = load(model), FRAME[list(NAMES)]
+    assert list(told.columns) == ["died", "probability of 0", "probability of 1"]
+    assert np.array_equal(told["died"], learnt.predict(x))
+    assert status(["predict", str(model), table, "--out", str(out), "--client", "B"]) == FINE
+    assert "wrote 200 predictions" in capsys.readouterr().out
+    assert pd.read_csv(out).equals(told)
+
+
+def test_a_study_s_model_predicts(write_study: Callable[..., Path], tmp_path: Path) -> None:
+    """The model.json of a run, under each policy."""
+    path = write_study()
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    table = next(path.parent.glob("*.csv"))
+    for policy in ("published", "private"):
+        found, out = tmp_path / "out" / policy / "model.json", tmp_path / f"{policy}.csv"
+        assert status(["predict", str(found), str(table), "--out", str(out)]) == FINE
+        assert len(pd.read_csv(out)) == len(pd.read_csv(table))
+
+
+def bad(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What the command says of bad input, in one line."""
+    capsys.readouterr()
+    assert status(["predict", *map(str, arguments)]) == BAD_INPUT
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    return told.err
+
+
+def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that are not there, other columns, text among numbers, strangers, an own file."""
+    table = tmp_path / "table.csv"
+    assert "no.json: FileNotFoundError; give a model.json" in bad(
+        capsys, tmp_path / "no.json", table
+    )
+    assert "no.csv: cannot be read" in bad(capsys, model, tmp_path / "no.csv")
+    assert "model file" in bad(capsys, table, table)
+    FRAME.drop(columns="GCS").to_csv(tmp_path / "less.csv", index=False)
+    assert "less.csv: no column 'GCS' in the table" in bad(capsys, model, tmp_path / "less.csv")
+    FRAME.assign(age="old").to_csv(tmp_path / "text.csv", index=False)
+    assert "'age' is numeric but 200 of its cells" in bad(capsys, model, tmp_path / "text.csv")
+    FRAME[:0].to_csv(tmp_path / "empty.csv", index=False)
+    assert "holds no records" in bad(capsys, model, tmp_path / "empty.csv")
+    assert "no client 'D' took part" in bad(capsys, model, table, "--client", "D")
+    assert "is there already" in bad(capsys, model, table, "--out", table)
+    assert pd.read_csv(table).shape == FRAME.shape
+    assert status(["predict", str(model), str(table), "--out", str(table), "--overwrite"]) == FINE
+
+
+def test_a_model_of_trajectories_reads_no_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what it reads instead."""
+    model = {
+        "format": "privfed model 1",
+        "learner": "RuleSearch",
+        "parameters": RuleSearch().saved_parameters(),
+        "schema": {"column": [{"name": "hr", "lower": 20, "upper": 220}]},
+        "clients": ["cohort"],
+        "state": {"rules": [], "found": [], "steps": []},
+    }
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    pd.DataFrame({"hr": [80.0]}).to_csv(tmp_path / "one.csv", index=False)
+    told = bad(capsys, tmp_path / "model.json", tmp_path / "one.csv")
+    assert "x must hold trajectories, shape (samples, steps, variables)" in told

@@ -1,0 +1,142 @@
+"""Records: encoded and clipped once, and no error that repeats a raw value."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.errors import SchemaError
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+
+SCHEMA = Schema(
+    (Column("age", lower=0, upper=100), Column("sex", "category", categories=("f", "m", "1"))),
+    Column("y", lower=-1, upper=1),
+)
+FILLED = Schema(
+    (
+        Column("age", lower=0, upper=100, fill=50),
+        Column("sex", "category", categories=("f", "m"), fill="m"),
+    ),
+)
+#: A raw value that no message may repeat.
+SENTINEL = 7318.25
+
+
+def frame(**columns: list[object]) -> pd.DataFrame:
+    """Two good records, some columns replaced."""
+    return pd.DataFrame({"age": [10.0, 20.0], "sex": ["f", "m"], "y": [0.5, -0.5]} | columns)
+
+
+def test_encoding() -> None:
+    """Numbers stay, categories become codes in the schema's order."""
+    records = Records.from_frame(frame(sex=["m", 1.0]), SCHEMA)
+    assert records.x.tolist() == [[10, 1], [20, 2]]
+    assert records.target.tolist() == [0.5, -0.5]
+    assert len(records) == 2
+
+
+def test_clipping_counts() -> None:
+    """Values outside the bounds are clipped and counted; infinities too."""
+    records = Records.from_frame(frame(age=[SENTINEL, -np.inf], y=[0.0, 9.0]), SCHEMA)
+    assert records.x[:, 0].tolist() == [100, 0]
+    assert records.target[1] == 1
+    assert records.clipped == 3
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(allow_nan=True, allow_infinity=True)] * 3), max_size=6),
+)
+def test_no_value_outside_the_bounds(rows: list[tuple[float, float, float]]) -> None:
+    """Whatever is put in, NaN included, every stored value lies within the schema."""
+    table = np.array(rows, dtype=float).reshape(-1, 3)
+    records = Records(SCHEMA, table[:, :2], table[:, 2])
+    assert np.all((records.x >= SCHEMA.lower) & (records.x <= SCHEMA.upper))
+    assert np.all(np.abs(records.target) <= 1)
+
+
+def test_records_cannot_be_written() -> None:
+    """A query cannot change the data under the next one."""
+    records = Records.from_frame(frame(), SCHEMA)
+    with pytest.raises(ValueError, match="read-only"):
+        records.x[0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (frame().drop(columns="age"), "no column 'age' in the table"),
+        (frame(age=[SENTINEL, None]), "1 missing values"),
+        (frame(age=[SENTINEL, "7318,25"]), "1 of its cells hold text"),
+        (frame(sex=["f", str(SENTINEL)]), "1 cells with a category"),
+        (frame(y=[np.nan, 0.0]), "'y' has 1 missing"),
+        (pd.concat([frame(), frame()[["age"]]], axis=1), "'age' stands twice"),
+    ],
+)
+def test_bad_tables(table: pd.DataFrame, says: str) -> None:
+    """A table that does not fit says what, where and how often, and never the value itself."""
+    with pytest.raises(SchemaError, match=says) as caught:
+        Records.from_frame(table, SCHEMA, owner="north")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "client 'north'" in told
+    assert "7318" not in told
+
+
+def test_public_fill() -> None:
+    """A missing or unknown value takes the schema's fill."""
+    table = pd.DataFrame({"age": [np.nan, 20.0], "sex": [None, "x"]})
+    assert Records.from_frame(table, FILLED).x.tolist() == [[50, 1], [20, 1]]
+
+
+def test_nullable_integers_are_filled() -> None:
+    """pandas' own missing integer is a missing value like any other."""
+    table = pd.DataFrame({"age": pd.array([None, 20], dtype="Int64"), "sex": ["f", "m"]})
+    assert Records.from_frame(table, FILLED).x[:, 0].tolist() == [50, 20]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_records(count: int) -> None:
+    """A client may have no record, or one."""
+    records = Records.from_frame(frame().head(count), SCHEMA)
+    assert records.x.shape == (count, 2)
+    assert records.target.shape == (count,)
+
+
+def test_cap_keeps_the_first_of_each_person() -> None:
+    """A person's records beyond the cap are left out, in the table's order."""
+    x = np.arange(5.0)[:, None]
+    schema = Schema((Column("x", lower=0, upper=10),))
+    records = Records(schema, x, individual=np.array([0, 1, 0, 0, 1]))
+    assert records.capped(2).x[:, 0].tolist() == [0, 1, 2, 4]
+    with pytest.raises(SchemaError, match="person behind each record"):
+        Records(schema, x).capped(2)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "individual"),
+    [
+        (np.zeros((2, 3)), None, None),
+        (np.zeros((2, 1)), None, None),
+        (np.zeros(2), None, None),
+        (np.zeros((2, 2)), np.zeros(3), None),
+        (np.zeros((2, 2)), np.zeros((2, 1)), None),
+        (np.zeros((2, 2)), None, np.zeros(1, int)),
+    ],
+)
+def test_shapes_are_held(
+    x: np.ndarray, y: np.ndarray | None, individual: np.ndarray | None
+) -> None:
+    """Features, targets and persons come one for each record."""
+    with pytest.raises(SchemaError, match="records need"):
+        Records(SCHEMA, x, y, individual)
+
+
+def test_person_for_every_record() -> None:
+    """A record without a person cannot be covered by a person's guarantee."""
+    with pytest.raises(SchemaError, match="without a person"):
+        Records.from_frame(frame().assign(who=pd.Series(["p", None])), SCHEMA, "who")

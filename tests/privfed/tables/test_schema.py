@@ -1,0 +1,123 @@
+"""The public data dictionary: what it accepts, what it refuses in one line, its file's form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.errors import SchemaError
+from privfed.tables.schema import Column, Schema
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ({"name": ""}, "no name"),
+        ({"name": "a", "kind": "text"}, "kind must be one of"),
+        ({"name": "a"}, "write lower"),
+        ({"name": "a", "lower": 0}, "write lower"),
+        ({"name": "a", "lower": 1, "upper": 1}, "lower must be a number below upper"),
+        ({"name": "a", "lower": NAN, "upper": 1}, "lower must be a number below upper"),
+        ({"name": "a", "lower": 0, "upper": INFINITE}, "bounds beyond 1e\\+100 overflow"),
+        ({"name": "a", "lower": -1e308, "upper": 0}, "bounds beyond 1e\\+100 overflow"),
+        ({"name": "a", "lower": "0", "upper": "1"}, "no text"),
+        ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
+        ({"name": "a", "lower": 0, "upper": 1, "fill": NAN}, "fill must lie between"),
+        ({"name": "a", "lower": 0, "upper": 1, "fill": "x"}, "no text"),
+        ({"name": "a", "kind": "category"}, "at least two different"),
+        ({"name": "a", "kind": "category", "categories": ("x", "x")}, "at least two different"),
+        ({"name": "a", "kind": "category", "categories": ("x", "y"), "fill": "z"}, "fill must be"),
+    ],
+)
+def test_contradictory_column(column: dict[str, object], says: str) -> None:
+    """A column that cannot be used says why."""
+    with pytest.raises(SchemaError, match=says):
+        Column(**column)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plain", "says"),
+    [
+        ({"colum": []}, "unknown key 'colum'; known are column, inferred, name, target"),
+        ({"column": {"name": "a"}}, r"\[\[column\]\]"),
+        ({"column": [3]}, "table of keys"),
+        ({"column": [{"lower": 0, "upper": 1}]}, "needs name"),
+        ({"column": [{"name": "a", "lower": 0, "uper": 1}]}, "unknown key 'uper'"),
+        ({"column": [{"name": "a", "kind": "category", "categories": "xy"}]}, "list of texts"),
+        ({"column": []}, "at least one feature"),
+        ({"target": "y", "column": [{"name": "a", "lower": 0, "upper": 1}]}, "target 'y'"),
+        ({"column": [{"name": "a", "lower": 0, "upper": 1}] * 2}, "'a' is listed twice"),
+    ],
+)
+def test_misspelt_file(plain: dict[str, object], says: str) -> None:
+    """A schema file's mistakes are named with what to write instead."""
+    with pytest.raises(SchemaError, match=says):
+        Schema.from_dict(plain)
+
+
+def test_file_round_trip(tmp_path: Path) -> None:
+    """A schema written as TOML is read back equal."""
+    schema = Schema(
+        (
+            Column("age", "integer", 0, 120, fill=40, description="years"),
+            Column("sex", "category", categories=("f", "m"), fill="f"),
+        ),
+        Column("y", lower=-1.5, upper=1.5),
+        "clinic",
+    )
+    schema.to_toml(tmp_path / "schema.toml")
+    assert Schema.from_toml(tmp_path / "schema.toml") == schema
+
+
+@pytest.mark.parametrize("content", [b"= 3", b"\xff\xfe"])
+def test_unreadable_file(tmp_path: Path, content: bytes) -> None:
+    """A file that is no TOML, or is not there, is a schema error that names it."""
+    path = tmp_path / "schema.toml"
+    with pytest.raises(SchemaError, match=r"schema\.toml"):
+        Schema.from_toml(path)
+    path.write_bytes(content)
+    with pytest.raises(SchemaError, match=r"schema\.toml"):
+        Schema.from_toml(path)
+
+
+def test_unknown_column_lists_the_known(schema: Schema) -> None:
+    """Asking for a column that is not there names those that are."""
+    with pytest.raises(SchemaError, match="a, b, y"):
+        schema.column("c")
+
+
+def test_inferred_bounds() -> None:
+    """Inference takes bounds and categories from the data, and says that it did."""
+    frame = pd.DataFrame({"n": [1, 5], "x": [0.5, np.nan], "c": ["u", "v"], "y": [0.0, 2.0]})
+    frame.loc[1, "x"] = 1.5
+    inferred = Schema.infer(frame, "y")
+    assert inferred.inferred
+    assert [column.kind for column in inferred.columns] == [
+        "integer",
+        "number",
+        "category",
+        "number",
+    ]
+    assert inferred.column("x").bounds == (0.5, 1.5)
+    assert inferred.column("c").categories == ("u", "v")
+
+
+@pytest.mark.parametrize(
+    ("frame", "target", "says"),
+    [
+        (pd.DataFrame({"x": [1.0, 1.0]}), None, "constant"),
+        (pd.DataFrame({"x": [0.0, 1.0], "y": [3.0, 3.0]}), "y", "'y' is constant"),
+        (pd.DataFrame({"x": [np.nan, np.inf]}), None, "no finite number"),
+        (pd.DataFrame({"x": [1.0, 2.0]}), "y", "the columns are x"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), None, "stands twice"),
+    ],
+)
+def test_nothing_to_infer(frame: pd.DataFrame, target: str | None, says: str) -> None:
+    """Constant, empty, missing and doubled columns are refused by name."""
+    with pytest.raises(SchemaError, match=says):
+        Schema.infer(frame, target)

@@ -1,0 +1,126 @@
+"""Loading tables: the bundled sets fit their public schemas, and faults are told in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import datasets
+
+from privfed.errors import InputError
+from privfed.tables.records import Records
+from privfed.tables.sources import bundled, load, load_csv, load_openml, public_schema
+
+GOOD = "age,weight,risk\n30,70,1\n40,80,2\n50,90,3\n"
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_bundled_sets_fit_their_public_schemas(name: str) -> None:
+    """No column is missing and no value lies outside the public bounds."""
+    dataset = load(name)
+    assert dataset.schema is not None
+    records = Records.from_frame(dataset.frame, dataset.schema)
+    assert len(records) == len(dataset.frame) > 10
+    assert records.clipped == 0
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_public_bounds_are_not_the_datas_own(name: str) -> None:
+    """Round public bounds leave room; a bound read off records would be a release."""
+    schema, frame = public_schema(name), load(name).frame
+    for column in schema.columns:
+        if column.numeric and not column.name.startswith("pixel"):
+            low, high = column.bounds
+            assert high > frame[column.name].max()
+            assert low < frame[column.name].min() or low == 0
+
+
+def test_diabetes_has_its_real_units() -> None:
+    """Ages in years, and all 442 patients."""
+    frame = load("diabetes").frame
+    assert len(frame) == 442
+    assert frame["age"].between(18, 90).all()
+    assert frame["progression"].tolist() == datasets.load_diabetes().target.tolist()
+
+
+def test_classes_carry_their_names() -> None:
+    """Labels are the classes' names, in the order of scikit-learn's codes."""
+    frame = load("iris").frame
+    assert frame["species"].tolist()[::50] == ["setosa", "versicolor", "virginica"]
+
+
+def test_a_csv_file_predicts_its_last_column(tmp_path: Path) -> None:
+    """Unless another target is named."""
+    path = tmp_path / "table.csv"
+    path.write_text(GOOD)
+    assert load(str(path)).target == "risk"
+    assert load("table.csv", "age", folder=tmp_path).target == "age"
+    assert np.allclose(load_csv(path).frame["weight"], [70, 80, 90])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("age,age,risk\n1,2,3\n4,5,6\n", "column 'age' stands twice"),
+        ("age,risk\n1,5\n2,5\n", "target 'risk' is constant"),
+        ("age,risk\n", "holds no records"),
+        ("", "needs a header row"),
+        ("age\n1\n2\n", "needs a header row"),
+        ("age,risk\n1,2\n3,4,5,6\n", "rows do not fit its header"),
+        ("age,risk\n1,2,3\n4,5,6\n", "rows do not fit its header"),
+    ],
+)
+def test_a_faulty_file_is_one_clear_error(tmp_path: Path, text: str, told: str) -> None:
+    """It names the file and the fault."""
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told) as caught:
+        load_csv(path)
+    assert "table.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, a folder, and a file that is not there."""
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00a,b")
+    for name in ("bytes.csv", "absent.csv", "."):
+        with pytest.raises(InputError, match="cannot be read"):
+            load_csv(tmp_path / name)
+
+
+def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
+    """A set, a target of a file, a target of a bundled set, a schema."""
+    (tmp_path / "table.csv").write_text(GOOD)
+    with pytest.raises(InputError, match="write one of diabetes"):
+        load("diabetis")
+    with pytest.raises(InputError, match="its columns are age, weight, risk"):
+        load_csv(tmp_path / "table.csv", "riks")
+    with pytest.raises(InputError, match="predicts 'progression'"):
+        load("diabetes", "bmi")
+    with pytest.raises(InputError, match="there are diabetes"):
+        public_schema("diabetis")
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"), [(OSError(), "cannot be reached"), (ValueError("7"), "knows no such set")]
+)
+def test_openml_faults_are_told(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
+) -> None:
+    """No network and an unknown name are different errors."""
+
+    def fetch(**_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(datasets, "fetch_openml", fetch)
+    with pytest.raises(InputError, match=told):
+        load("openml:nowhere")
+
+
+def test_openml_gives_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetched frame and its target are taken as they come."""
+    monkeypatch.setattr(datasets, "fetch_openml", lambda **_: datasets.load_iris(as_frame=True))
+    fetched = load_openml("iris")
+    assert fetched.target == "target"
+    assert len(fetched.frame) == 150

@@ -1,0 +1,366 @@
+"""What left is taken apart: every container, every encoding, no copy of an array, nothing loaded."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import io
+import json
+import logging
+import lzma
+import pickle
+import tarfile
+import warnings
+import zipfile
+import zlib
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.tree import DecisionTreeRegressor
+
+from privfed.testing import flatten
+
+#: What every container below holds.
+VALUE = 47.31234567890123
+ROW = np.array([VALUE, 1.5, -2.25])
+PAIR = namedtuple("PAIR", "first second")
+
+
+class Level(Enum):
+    """A number under a name."""
+
+    HIGH = VALUE
+
+
+@dataclass
+class Update:
+    """What a client may send."""
+
+    weights: object
+    name: str = "update"
+
+
+class Slotted:
+    """An object without a dictionary."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: object) -> None:
+        self.kept = kept
+
+
+def closure() -> Any:
+    """A function that carries a value."""
+    kept = VALUE
+    return lambda: kept
+
+
+def zipped() -> bytes:
+    """An archive with one array in it."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.bin", pickle.dumps([VALUE]))
+    return file.getvalue()
+
+
+def tarred() -> bytes:
+    """A tape archive with a text in it."""
+    file, data = io.BytesIO(), repr(VALUE).encode()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        info = tarfile.TarInfo("a.txt")
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+def saved(**arrays: np.ndarray) -> bytes:
+    """NumPy's own file formats."""
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:
+    """One array as a file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+CONTAINERS: dict[str, Any] = {
+    "number": VALUE,
+    "list": [1, "a", VALUE],
+    "tuple": (VALUE, None),
+    "set": {VALUE, 1.0},
+    "dictionary": {"a": {"b": VALUE}},
+    "key": {VALUE: "a"},
+    "ordered": OrderedDict(a=VALUE),
+    "named tuple": PAIR(1, VALUE),
+    "records": [{"a": VALUE, "b": "x"}, {"a": 2.5, "b": "y"}],
+    "rows": [[VALUE, 1.0], [2.0, 3.0]],
+    "dataclass": Update(ROW),
+    "slots": Slotted(ROW),
+    "namespace": SimpleNamespace(a=[SimpleNamespace(b=VALUE)]),
+    "closure": closure(),
+    "partial": partial(print, VALUE),
+    "default": lambda x=VALUE: x,
+    "method": [VALUE].append,
+    "enum": Level.HIGH,
+    "decimal": Decimal(repr(VALUE)),
+    "fraction": Fraction(VALUE),
+    "complex": complex(1, VALUE),
+    "complex array": np.array([1 + VALUE * 1j]),
+    "array": ROW,
+    "scalar": np.float64(VALUE),
+    "object array": np.array([VALUE, "a", None], dtype=object),
+    "structured": np.array([(VALUE, 1)], dtype=[("a", "f8"), ("b", "i4")]),
+    "masked": np.ma.masked_array(ROW, mask=[True, True, True]),
+    "reversed": ROW[::-1],
+    "frame": pd.DataFrame({"a": ROW, "b": list("xyz")}),
+    "index": pd.DataFrame({"a": [1]}, index=[VALUE]),
+    "columns": pd.DataFrame([[1]], columns=[VALUE]),
+    "series": pd.Series(ROW),
+    "nullable": pd.Series([VALUE, None], dtype="Float64"),
+    "categories": pd.Series([VALUE, 1.0]).astype("category"),
+    "attributes": pd.DataFrame({"a": [1]}).assign(b=VALUE),
+    "sparse": sparse.csr_matrix(np.diag(ROW)),
+    "generator": (value for value in ROW.tolist()),
+    "text": f"the value is {VALUE!r}.",
+    "bytes of text": f"[{VALUE!r}]".encode(),
+    "utf-16": repr(VALUE).encode("utf-16"),
+    "JSON": json.dumps({"a": [{"b": VALUE}]}),
+    "JSON lines": "\n".join(json.dumps({"a": value}) for value in ROW),
+    "hexadecimal float": f"x={VALUE.hex()}",
+    "pickle": pickle.dumps({"a": [VALUE]}),
+    "pickled array": pickle.dumps(ROW),
+    "old pickle": pickle.dumps(ROW, protocol=2),
+    "pickled frame": pickle.dumps(pd.DataFrame({"a": ROW})),
+    "npy": npy(ROW),
+    "two npy": npy(np.arange(3.0)) + npy(ROW),
+    "big end first": npy(ROW.astype(">f8")),
+    "fortran": npy(np.asfortranarray(np.outer(ROW, [1, 1]))),
+    "npz": saved(a=ROW),
+    "zip": zipped(),
+    "tar": tarred(),
+    "gzip": gzip.compress(repr(VALUE).encode()),
+    "bz2": bz2.compress(repr(VALUE).encode()),
+    "lzma": lzma.compress(repr(VALUE).encode()),
+    "deflate": zlib.compress(json.dumps([VALUE] * 9).encode())[2:-4],
+    "MessagePack": msgspec.msgpack.encode({"a": VALUE}),
+    "hexadecimal": npy(ROW).hex(),
+    "base64": base64.b64encode(zlib.compress(repr(VALUE).encode())).decode(),
+    "base64, lines": base64.encodebytes(gzip.compress(json.dumps(ROW.tolist() * 20).encode())),
+    "urlsafe": base64.urlsafe_b64encode(npy(ROW)).decode().rstrip("="),
+    "base32": base64.b32encode(npy(ROW)).decode(),
+    "base85": base64.b85encode(npy(ROW)).decode(),
+    "inside": b"\x00\x01head" + zlib.compress(repr(VALUE).encode()) + b"\x02\xfftail",
+    "quoted bytes": f"got {npy(ROW)!r}",
+    "URL": "https://example.org/?q=%5B" + repr(VALUE) + "%5D",
+    "exception": ValueError("bad", ROW),
+    "stream": io.BytesIO(npy(ROW)),
+    "text stream": io.StringIO(repr(VALUE)),
+    "tree": DecisionTreeRegressor().fit(np.eye(3), ROW),
+    "warning": warnings.WarningMessage(UserWarning(repr(VALUE)), UserWarning, "file", 1),
+    "bytearray": bytearray(npy(ROW)),
+    "view": memoryview(npy(ROW)),
+}
+
+
+def numbers(left: object) -> np.ndarray:
+    """Every number that was found."""
+    arrays = [leaf.value for leaf in flatten(left) if isinstance(leaf.value, np.ndarray)]
+    return np.concatenate([np.empty(0), *(array.ravel().astype(float) for array in arrays)])
+
+
+@pytest.mark.parametrize("name", sorted(set(CONTAINERS) - {"method"}))
+def test_a_value_is_found_in(name: str) -> None:
+    """Each container and encoding gives its number back, to the last bit."""
+    assert VALUE in np.abs(numbers(CONTAINERS[name]))
+
+
+@given(
+    st.recursive(
+        st.just(VALUE) | st.text(max_size=5) | st.integers(-9, 9),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=12,
+    )
+)
+def test_any_nesting(left: Any) -> None:
+    """As often as the value stands in a nesting, it is found; in records, by columns once more."""
+    wanted = repr(left).count(repr(VALUE))
+    assert wanted <= (numbers(left) == VALUE).sum() <= 2 * wanted
+
+
+def test_arrays_are_not_copied() -> None:
+    """What is handed on is a view of what left."""
+    array = np.arange(6.0).reshape(2, 3)
+    leaf = next(flatten({"a": array[:, 1:]}))
+    assert isinstance(leaf.value, np.ndarray)
+    assert np.shares_memory(leaf.value, array)
+    assert leaf.element(2) == "left['a'][1, 0]"
+
+
+def test_paths_name_the_way_down() -> None:
+    """As one would write it; a number that is a key is named by its place, for it may be raw."""
+    left = {"a": [1.5, {"b": Update(2.5)}], VALUE: 3.5}
+    leaves = [leaf for leaf in flatten(left) if isinstance(leaf.value, np.ndarray)]
+    found = {leaf.element(at) for leaf in leaves for at in range(leaf.value.size)}  # type: ignore[union-attr]
+    assert {"left['a'][0]", "left['a'][1]['b'].weights", "left[key number 1]"} <= found
+    assert not [path for path in found if repr(VALUE) in path]
+
+
+def test_numbers_in_texts_are_told_by_line() -> None:
+    """A log of many lines is no place to search by hand."""
+    (leaf,) = [one for one in flatten("a\nb\nc 47.3") if isinstance(one.value, np.ndarray)]
+    assert leaf.element(0) == "left, line 3"
+
+
+class Trap:
+    """A pickle that would do something."""
+
+    sprung = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return spring, (VALUE,)
+
+
+def spring(value: float) -> float:
+    """What must not be called."""
+    Trap.sprung = True
+    return value
+
+
+def test_no_pickle_is_loaded() -> None:
+    """Its opcodes are read: the argument is found, the call is never made."""
+    assert VALUE in numbers(pickle.dumps([Trap()]))
+    assert VALUE in numbers(base64.b64encode(gzip.compress(pickle.dumps(Trap()))))
+    assert not Trap.sprung
+
+
+def test_circles_end() -> None:
+    """An object that holds itself is read once."""
+    left: dict[str, Any] = {"a": VALUE}
+    left["self"] = [left]
+    assert (numbers(left) == VALUE).sum() == 1
+
+
+def test_files_and_folders(tmp_path: Path) -> None:
+    """Files are read from their paths, folders whole; an open file keeps its position."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.npy").write_bytes(npy(ROW))
+    assert VALUE in numbers(tmp_path)
+    assert VALUE in numbers([tmp_path / "deep" / "a.npy"])
+    with open(tmp_path / "log.txt", "w+", encoding="utf-8") as file:
+        file.write(f"x={VALUE!r}\n")
+        before = file.tell()
+        assert VALUE in numbers(file)
+        assert file.tell() == before
+
+
+def test_log_records(caplog: pytest.LogCaptureFixture) -> None:
+    """The message, its arguments, extras and exceptions; no clocks and line numbers."""
+    logger = logging.getLogger("left")
+    with caplog.at_level(logging.INFO):
+        logger.info("row %s", ROW)
+        logger.info("plain", extra={"loss": VALUE + 1})
+        try:
+            raise KeyError(VALUE + 2)
+        except KeyError:
+            logger.exception("failed")
+    found = numbers(caplog)
+    assert {VALUE, VALUE + 1, VALUE + 2} <= set(found)
+    assert not (found > 1e6).any()
+
+
+def test_exceptions_with_causes_and_notes() -> None:
+    """Whatever was raised together is looked at together."""
+    inner = ValueError(VALUE)
+    inner.add_note(repr(VALUE + 1))
+    outer = ExceptionGroup("several", [RuntimeError(VALUE + 2)])
+    outer.__cause__ = inner
+    assert {VALUE, VALUE + 1, VALUE + 2} <= set(numbers(outer))
+
+
+def test_moments_are_seconds() -> None:
+    """In whatever type they come, and as text."""
+    moment = datetime(2024, 5, 17, 12, 30, 1, tzinfo=UTC)
+    seconds = moment.timestamp()
+    for left in (
+        moment,
+        pd.Timestamp(moment),
+        np.datetime64("2024-05-17T12:30:01"),
+        np.array(["2024-05-17T12:30:01"], dtype="M8[ms]"),
+        pd.DataFrame({"t": [pd.Timestamp(moment)]}),
+        "at 2024-05-17T12:30:01",
+        pd.Timestamp(moment).tz_convert("Asia/Tokyo"),
+    ):
+        assert seconds in numbers(left)
+    assert numbers(timedelta(hours=2)) == 7200
+    assert numbers(date(1970, 1, 2)) == 86400
+    assert np.isnan(numbers(np.datetime64("NaT"))).all()
+
+
+def test_replies_over_http() -> None:
+    """A body is bytes like any others."""
+    requests = pytest.importorskip("requests")
+    reply = requests.Response()
+    reply._content = json.dumps({"a": VALUE}).encode()
+    reply.headers["X-Rows"] = "3.25"
+    assert {VALUE, 3.25} <= set(numbers(reply))
+
+
+def test_tensors() -> None:
+    """On any device, with a gradient or in bfloat16."""
+    torch = pytest.importorskip("torch")
+    left = [torch.tensor(ROW, requires_grad=True), torch.tensor([1.5]).to(torch.bfloat16)]
+    assert {VALUE, 1.5} <= set(numbers(left))
+
+
+def test_messages_of_flower() -> None:
+    """Its records hold arrays as bytes."""
+    flwr = pytest.importorskip("flwr.common")
+    record = flwr.RecordDict({"a": flwr.ArrayRecord([ROW])})
+    assert VALUE in numbers(record)
+    assert VALUE in numbers(flwr.ndarrays_to_parameters([ROW]))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x80\x04", b"PK\x03\x04", b"\x93NUMPY\x01", b"\x1f\x8b\x08\x00"]
+)
+def test_broken_files_are_bytes(data: bytes) -> None:
+    """What begins like a format and is none is handed on as it is."""
+    assert [leaf.value for leaf in flatten(data) if isinstance(leaf.value, bytes)] == [data] * bool(
+        data
+    )
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    """No bytes make it fail, and none are lost without a decoder that fits."""
+    assert list(flatten(data)) or not data
+
+
+def test_a_bomb_stays_small() -> None:
+    """What unpacks to more than the limit is cut there."""
+    nested = b"\x00" * (1 << 20)
+    for _ in range(3):
+        nested = zlib.compress(nested)
+    assert (
+        sum(len(leaf.value) for leaf in flatten(nested) if isinstance(leaf.value, bytes)) <= 1 << 20
+    )

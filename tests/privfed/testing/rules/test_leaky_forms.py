@@ -1,0 +1,243 @@
+"""Every form in which raw values left so far is caught by the rule that is meant for it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import pickle
+import zlib
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.testing import RawValueLeft, assert_no_raw, sentinels
+
+LIKE = pd.DataFrame(
+    np.random.default_rng(0).normal(50, 10, (60, 5)),
+    columns=["age", "weight", "height", "pressure", "days"],
+)
+TABLE = sentinels(LIKE, 60, seed=4)
+X = TABLE.to_numpy()
+RNG = np.random.default_rng(1)
+RECORD, COLUMN = 17, 2
+ROW, CELL, WHOLE = X[RECORD], X[RECORD, COLUMN], X[:, COLUMN]
+WEIGHTS = RNG.normal(size=20)
+OTHERS = RNG.normal(45, 20, (50, 5))
+
+
+def brain(row: np.ndarray) -> np.ndarray:
+    """Cut off to bfloat16."""
+    return (row.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+#: What leaves, and a word of the rule that must find it.
+FORMS: dict[str, tuple[Any, str]] = {
+    "exact": ({"w": WEIGHTS, "b": CELL}, "a raw value"),
+    "appended": (np.append(WEIGHTS, CELL), "a raw value"),
+    "last place": (np.append(WEIGHTS, np.nextafter(CELL, 1e9)), "a raw value"),
+    "negated": (-CELL, "a raw value"),
+    "out of a sum": (WHOLE.sum() - np.delete(WHOLE, RECORD).sum(), "a raw value"),
+    "32 bits": ({"w": WEIGHTS, "b": ROW.astype(np.float32)}, "32-bit"),
+    "16 bits": ({"w": WEIGHTS, "b": ROW.astype(np.float16)}, "16-bit"),
+    "bfloat16": (brain(ROW), "bfloat16"),
+    "one decimal": (np.round(ROW, 1), "1 decimal"),
+    "whole": (ROW.astype(int), "a record"),
+    "text": (" ".join(f"{value:.3f}" for value in ROW), "3 decimals"),
+    "shuffled row": (ROW[[3, 0, 4, 1, 2]].round(2).tolist(), "several values of one record"),
+    "bytes": (b"\x01\x02\x03" + ROW.tobytes(), "bytes of a float"),
+    "short bytes": (b"\x07" + ROW.astype(">f4").tobytes(), "bytes of a float"),
+    "table's bytes": (X.tobytes(), "a raw value"),
+    "many bytes": (RNG.bytes(1 << 17) + ROW.tobytes() + RNG.bytes(99), "bytes of a float"),
+    "encoded": (
+        base64.b64encode(zlib.compress(json.dumps({"a": ROW.tolist()}).encode())).decode(),
+        "base64 as zlib",
+    ),
+    "nested": (base64.b64encode(gzip.compress(pickle.dumps(ROW))), "pickle"),
+    "run together": ("".join(repr(float(value)) for value in ROW), "a raw value"),
+    "digits": (f"id{int(CELL * 1e12)}x", "the digits"),
+    "digest": (hashlib.sha256(str(CELL).encode()).hexdigest(), "digest"),
+    "decimal": ([Decimal(str(round(float(value), 5))) for value in ROW], "5 decimals"),
+    "square": (CELL**2, "the square"),
+    "logarithm": (np.log(CELL), "the logarithm"),
+    "percent": (CELL * 100, "a hundred times"),
+    "Fahrenheit": (CELL * 9 / 5 + 32, "Fahrenheit"),
+    "fixed point": ((ROW * 2**16).astype(int), "2^16|scaled and shifted"),
+    "centred": (CELL - WHOLE.mean(), "less its column's mean"),
+    "standardised": ((ROW - X.mean(axis=0)) / X.std(axis=0), "standardised"),
+    "to its range": ((CELL - WHOLE.min()) / np.ptp(WHOLE), "range"),
+    "left out": ((WHOLE.sum() - CELL) / 59, "left out of its column's mean"),
+    "midpoint": ((X[3, 1] + X[4, 1]) / 2, "the midpoint|quantile"),
+    "sum of two": (X[3, 1] + X[9, 1], "the sum of two"),
+    "variance of two": (X[[3, 9], 1].var(), "the variance"),
+    "mean of three": (X[[3, 9, 20], 1].mean(), "mean of three"),
+    "quantile": (np.quantile(WHOLE, 0.9), "a quantile"),
+    "outer product": (np.outer(ROW, ROW), "the product|the square"),
+    "normalised": (ROW / np.linalg.norm(ROW), "share of its record"),
+    "totals": ([WHOLE.sum(), np.delete(WHOLE, RECORD).sum()], "the difference of two released"),
+    "means": ([WHOLE.mean(), np.delete(WHOLE, RECORD).mean()], "means of 60|left out"),
+    "cumulative": (np.cumsum(RNG.permutation(WHOLE)), "difference of two"),
+    "long cumulative": (
+        np.cumsum(np.concatenate([RNG.normal(size=2000), RNG.permutation(WHOLE)])),
+        "neighbouring",
+    ),
+    "two rounds": (
+        [(base := RNG.normal(size=(40, 50))), base + np.pad(X, ((0, 0), (0, 45)))[:40]],
+        "the difference to",
+    ),
+    "beside its scale": (
+        {"m": OTHERS.mean(axis=0), "s": OTHERS.std(axis=0)}
+        | {"z": (ROW - OTHERS.mean(axis=0)) / OTHERS.std(axis=0)},
+        "times a second|left with it",
+    ),
+    "affine row": (3.1 * ROW + 7, "scaled and shifted as a whole"),
+    "softmax": (np.exp(ROW - 90) / np.exp(ROW - 90).sum(), "exponential|scaled and shifted"),
+    "affine column": (3.1 * WHOLE + 7, "scaled and shifted|in the order"),
+    "shuffled affine": (RNG.permutation(3.1 * WHOLE + 7), "a sorted column"),
+    "ranks": (np.argsort(np.argsort(WHOLE)), "in the order"),
+    "order": (np.argsort(WHOLE), "order by a column"),
+    "bits": (np.median(WHOLE) < WHOLE, "in the order|divides"),
+    "transposed": (RNG.permutation(X).T.astype(np.float32), "32-bit"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_is_caught(form: str) -> None:
+    """The message names the rule, the place, and what to do."""
+    left, word = FORMS[form]
+    with pytest.raises(RawValueLeft, match=f"(?s)({word})") as caught:
+        assert_no_raw({"weights": WEIGHTS[:7], "left": left}, TABLE, alpha=1e-3)
+    assert "['left']" in str(caught.value)
+    assert caught.value.matches[0].mend
+
+
+def test_labels_and_codes_are_caught() -> None:
+    """Codes, one-hot vectors and salted hashes of categories all divide the records alike."""
+    rng = np.random.default_rng(8)
+    wards = pd.Series(rng.permutation(np.repeat(["a", "b", "c"], 20)))
+    table = pd.DataFrame({"ward": wards, "age": rng.integers(20, 30, 60)})
+    codes = wards.map({"a": 7, "b": 1, "c": 4}).to_numpy()
+    for left in (codes, np.eye(8)[codes], [hash((ward, "salt")) % 1000 for ward in wards]):
+        with pytest.raises(RawValueLeft, match="divides the records"):
+            assert_no_raw(left, table)
+
+
+def test_a_row_of_small_whole_numbers_is_caught() -> None:
+    """No single value of it says anything."""
+    rng = np.random.default_rng(8)
+    small = rng.integers(0, 12, (200, 12))
+    with pytest.raises(RawValueLeft, match="a record"):
+        assert_no_raw({"n": 200, "example": small[9].tolist()}, small)
+
+
+def test_names_are_caught_and_categories_are_not() -> None:
+    """A text that names a record is raw; one that describes many is public."""
+    table = sentinels(
+        pd.DataFrame({"name": ["Ada", "Bob", "Cyd"], "sex": ["f", "m", "f"], "x": [0.0, 1, 9]}), 40
+    )
+    assert_no_raw({"levels": ["f", "m"], "mean": table["x"].mean()}, table)
+    with pytest.raises(RawValueLeft, match="a raw text"):
+        assert_no_raw(f"cannot read the file of {table['name'].iloc[7]}", table)
+
+
+def test_small_groups_are_caught() -> None:
+    """The mean of a group of four that a category describes."""
+    rng = np.random.default_rng(8)
+    table = sentinels(LIKE, 300).assign(ward=np.r_[["rare"] * 4, rng.choice(["a", "b", "c"], 296)])
+    means = table.groupby("ward")["age"].mean()
+    with pytest.raises(RawValueLeft, match="fewer than 5 records"):
+        assert_no_raw(means, table)
+    assert_no_raw(means.drop("rare"), table)
+
+
+def test_moments_are_caught_in_any_unit() -> None:
+    """Seconds, milliseconds, or text."""
+    table = sentinels(pd.DataFrame({"when": pd.to_datetime(["2024-01-01", "2024-12-31"])}), 50)
+    moment = table["when"].iloc[3]
+    seconds = moment.timestamp()
+    for left in (moment, seconds, round(seconds * 1000), str(moment), {"at": moment.isoformat()}):
+        with pytest.raises(RawValueLeft):
+            assert_no_raw(left, table)
+
+
+def test_days_and_halves_collide_without_an_alarm() -> None:
+    """Values that lie on a lattice are met by whatever else lies on it."""
+    rng = np.random.default_rng(8)
+    days = pd.Series(pd.date_range("2024-01-01", periods=60, freq="D")).sample(
+        frac=1, random_state=0
+    )
+    table = pd.DataFrame({"day": days.to_numpy(), "size": rng.permutation(np.arange(60) * 2.5)})
+    assert_no_raw({"from": pd.Timestamp("2024-01-15"), "edges": [12.5, 37.5, 62.5]}, table)
+    with pytest.raises(RawValueLeft):
+        assert_no_raw({"days": table["day"].to_numpy()}, table)
+
+
+def test_public_bounds_scale() -> None:
+    """Scaled by the schema's bounds and cut off to a grid, as privfed's own sums are."""
+    from privfed.testing.hospitals import NUMERIC
+
+    table = sentinels(NUMERIC, 60)
+    cut = np.floor((table["age"].to_numpy() / 100 - 0.5) * 2**30) / 2**30
+    with pytest.raises(RawValueLeft, match="public bounds"):
+        assert_no_raw(cut[:3], table, schema=NUMERIC)
+
+
+SMALL_TABLES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "ages": lambda rng: rng.integers(18, 95, (90, 1)),
+    "bits": lambda rng: rng.integers(0, 2, (90, 8)),
+    "scores": lambda rng: rng.integers(0, 2000, (90, 4)),
+    "halves": lambda rng: rng.integers(0, 100, (90, 3)) / 2,
+}
+
+
+@pytest.mark.parametrize("kind", SMALL_TABLES)
+def test_whole_numbers_collide_without_an_alarm(kind: str) -> None:
+    """Counts, edges and shares meet raw values by chance; alarms are no more than alpha."""
+    alarms = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        table = SMALL_TABLES[kind](rng)
+        left = {
+            "counts": np.bincount(rng.integers(0, 12, 90)),
+            "edges": np.linspace(0, 100, 21),
+            "ids": rng.integers(0, 300, 40),
+            "shares": np.bincount(rng.integers(0, 12, 90)) / 90,
+            "sums": table.sum(axis=0),
+            "rates": [0.1, 0.01, 0.5, 1e-3],
+        }
+        try:
+            assert_no_raw(left, table, alpha=0.02)
+        except RawValueLeft:
+            alarms += 1
+    assert alarms <= 2  # of 10 at 0.02 each: more has a chance of 1 in 1,000
+
+
+def test_random_floats_make_no_alarm() -> None:
+    """A million numbers against twenty thousand, in doubles and in 32 bits."""
+    rng = np.random.default_rng(8)
+    table = rng.normal(size=(1000, 20))
+    assert_no_raw(rng.normal(size=300_000), table)
+    assert_no_raw(rng.normal(size=300_000).astype(np.float32), table)
+
+
+def test_safe_statistics_make_no_alarm() -> None:
+    """What is computed from many records, with noise or without."""
+    rng = np.random.default_rng(8)
+    left = {
+        "means": X.mean(axis=0),
+        "rounded": np.round(X.mean(axis=0), 1),
+        "moments": X.T @ X,
+        "correlations": np.corrcoef(X.T),
+        "fit": np.linalg.lstsq(X[:, :4], X[:, 4], rcond=None)[0],
+        "noisy": X.sum(axis=0) + rng.laplace(scale=100, size=5),
+        "histogram": np.histogram(WHOLE, [0, 50, 120])[0],
+        "settings": {"rate": 0.1, "rounds": 60, "edges": list(range(0, 101, 10))},
+        "weights": rng.normal(size=(60, 7)),
+        "path": np.linspace(0, 1, 60),
+    }
+    assert_no_raw(left, TABLE)

@@ -1,0 +1,93 @@
+"""The pytest plugin: loaded by name, light, one alpha for a suite, a marker and a fixture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest_plugins = ("pytester",)
+
+SUITE = """
+import numpy as np
+import pytest
+from privfed.testing import assert_no_raw
+from privfed.testing.assertions.alpha import share
+
+DATA = np.random.default_rng(0).normal(size=(50, 3))
+
+def test_safe():
+    assert_no_raw(DATA.mean(axis=0), DATA)
+
+def test_leak():
+    assert_no_raw({"w": DATA[3]}, DATA)
+
+@pytest.mark.privacy(epsilon=1.0, trials=4000)
+def test_claim(leakcheck):
+    rng = leakcheck.rng
+    leakcheck.assert_dp(lambda d: len(d) + rng.laplace(), DATA)
+
+@pytest.mark.privacy(epsilon=1.0, seed=7)
+def test_everything(leakcheck):
+    assert leakcheck.seed == 7 and leakcheck.rng.random() == np.random.default_rng(7).random()
+    table = leakcheck.sentinels(__import__("pandas").DataFrame({"x": [0.0, 9.0]}), 40)
+    leakcheck.assert_no_raw(table["x"].mean(), table)
+    leakcheck.assert_support(lambda t: t["x"].sum(), table)
+    leakcheck.assert_ledger({"a": 1.5}, {"left*": 1.0})
+    left = [3]
+    def ask(number):
+        left[0] -= 1
+        return None if left[0] < 0 else 1.0
+    leakcheck.assert_refuses_over_budget(ask, 3)
+
+@pytest.mark.parametrize("number", range(4))
+def test_share(number, leakcheck):
+    assert share(None) == pytest.approx(0.04 / 8 / 2)
+    assert share(None) == pytest.approx(0.04 / 8 / 6)
+    assert leakcheck.seed != 7
+"""
+
+
+def test_a_suite(pytester: pytest.Pytester) -> None:
+    """A leak fails, all else passes; what is deselected does not change the shares."""
+    pytester.makepyfile(SUITE)
+    pytester.makeini(
+        "[pytest]\nprivfed_alpha = 0.04\naddopts = --strict-markers -p no:cacheprovider"
+    )
+    whole = pytester.runpytest_subprocess()
+    whole.assert_outcomes(passed=7, failed=1)
+    whole.stdout.fnmatch_lines(["*raw values left*", "*record 3*"])
+    assert not whole.stdout.str().count("rules/search.py")
+    pytester.runpytest_subprocess("-k", "share").assert_outcomes(passed=4, deselected=4)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("@pytest.mark.privacy(epsilom=1)\ndef test_it(leakcheck): pass", "knows epsilon, delta"),
+        ("def test_it(leakcheck): leakcheck.assert_dp(len, ([1], []))", "needs a claim"),
+    ],
+)
+def test_misuse_is_told(pytester: pytest.Pytester, test: str, message: str) -> None:
+    """A misspelt claim and a missing one."""
+    pytester.makepyfile(f"import pytest\n{test}")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert done.ret != 0
+    assert message in done.stdout.str() + done.stderr.str()
+
+
+def test_a_rate_that_is_none_is_told(pytester: pytest.Pytester) -> None:
+    """In the settings or on the command line."""
+    pytester.makepyfile("def test_it(): pass")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--privfed-alpha", "2")
+    assert "must lie between 0 and 1" in done.stdout.str() + done.stderr.str()
+
+
+def test_loading_the_plugin_is_cheap() -> None:
+    """Whoever installs privfed pays nothing for it in suites that do not use it."""
+    program = "import privfed.testing.plugin, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "pandas", "scipy"} & set(done.stdout.split())

@@ -1,0 +1,126 @@
+"""What several policies over the same records come to, together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from privfed.accountants.pure import PureEpsilon
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
+from privfed.reports.account import ClientAccount, PolicyAccount
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.composed import composed
+from privfed.reports.page import page
+from privfed.reports.text import summary
+from privfed.study import Study
+
+EPSILON = Budget.of("1", "1e-5")
+
+
+def policy(name: str = "private", **changes: Any) -> PolicyAccount:
+    """An account of one data owner who spent the whole of epsilon 1 under zCDP."""
+    total = ZeroConcentrated().ceiling(EPSILON)
+    client = ClientAccount(
+        "north", released=3, epsilon=1.0, ceiling=1.0, budget=1.0, delta=1e-5, total=total
+    )
+    own = Policy({}, name=name, accountant="zcdp", budget=EPSILON)
+    fields = {k: changes.pop(k) for k in ("relation", "unit", "cap") if k in changes}
+    return PolicyAccount(
+        replace(own, **fields), ZeroConcentrated(), (replace(client, **changes),), ()
+    )
+
+
+def pure(epsilon: str) -> PolicyAccount:
+    """An account of one data owner who spent a pure epsilon."""
+    budget = Budget.of(epsilon)
+    value = float(budget.epsilon)
+    total = (budget.epsilon, Fraction(0))
+    client = ClientAccount("north", released=1, epsilon=value, ceiling=value, total=total)
+    own = Policy({}, name=f"pure {epsilon}", budget=budget)
+    return PolicyAccount(own, PureEpsilon(), (client,), ())
+
+
+def test_six_policies_at_epsilon_one_are_no_epsilon_one() -> None:
+    """Concentrated losses add up in their own currency: 2.68, and a risk of 5.2 %."""
+    one = composed([policy(f"p{n}") for n in range(6)])
+    assert one is not None and one.epsilon is not None
+    assert one.epsilon == pytest.approx(2.68, abs=0.01)
+    assert one.detection == pytest.approx(0.052, abs=0.002)
+
+
+def test_pure_policies_add_up_exactly() -> None:
+    """A half and a half are one, without any delta."""
+    one = composed([pure("0.5"), pure("0.5")])
+    assert one is not None and (one.epsilon, one.delta) == (1.0, 0.0)
+
+
+def test_pure_and_concentrated_ones_add_up_as_concentrated() -> None:
+    """More than either alone, less than the sum of the epsilons."""
+    one = composed([policy(), pure("1")])
+    assert one is not None and one.epsilon is not None
+    assert 1 < one.epsilon < 5 and one.delta == 1e-5
+
+
+def test_replacing_a_record_counts_twice_where_another_policy_replaces() -> None:
+    """Each is restated for the coarsest neighbours among them."""
+    same = composed([policy(), policy("other")])
+    mixed = composed([policy(), policy("other", relation="replace-one")])
+    assert same is not None and mixed is not None
+    assert "replace-one" in mixed.unit and "add-or-remove" in same.unit
+    assert (mixed.epsilon or 0) > (same.epsilon or 0)
+
+
+def test_a_person_of_three_records_costs_three_of_a_record_policy() -> None:
+    """Group privacy leads from records to persons where a cap says how many records one has."""
+    alone = composed([policy(), policy("other")])
+    capped = composed([policy(), policy("other", unit="individual", cap=3)])
+    assert alone is not None and capped is not None
+    assert capped.unit.startswith("individual")
+    assert (capped.epsilon or 0) > 2 * (alone.epsilon or 9)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (policy("published", unprotected=2, epsilon=None, ceiling=None), "published released"),
+        (policy("test", secure=False), "test released without any finite guarantee"),
+        (policy("client", unit="client"), "no theorem leads"),
+    ],
+)
+def test_what_cannot_be_composed_is_said(other: PolicyAccount, why: str) -> None:
+    """One open policy undoes the arithmetic for all; so do units that no theorem relates."""
+    one = composed([policy(), other])
+    assert one is not None and one.epsilon is None
+    assert why in one.why
+
+
+def test_without_a_certified_ceiling_only_the_odometer_holds_of_the_sum() -> None:
+    """A budget that was changed on the way certifies nothing, alone or together."""
+    held = composed([policy(), policy("other")])
+    amended = composed([policy(), policy("other", ceiling=None, amended=True)])
+    assert held is not None and amended is not None
+    assert (amended.epsilon or 0) > (held.epsilon or 0)
+
+
+def test_one_policy_needs_no_composing() -> None:
+    """Its own card says all."""
+    assert composed([policy()]) is None
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_page_text_and_plain_form_tell_the_sum_and_whether_it_happened(together: bool) -> None:
+    """Alternatives in a simulation, or all carried out: each page says which."""
+    study = replace(Study.built_in(), together=together)
+    report = Report(study, tuple(PolicyReport(policy(f"p{n}")) for n in range(6)))
+    html, plain = page(report), report.to_dict()
+    assert "All 6 policies together" in html and "2.68" in html and "5.2 %" in html
+    assert ("alternatives in a simulation" in html) != together
+    assert plain["composed"]["epsilon"] == pytest.approx(2.68, abs=0.01)
+    assert plain["together"] is together
+    assert "all together: epsilon 2.68" in summary(report)
+    assert ("if all were carried out" in summary(report)) != together

@@ -1,0 +1,230 @@
+"""Every query that is installed keeps the queries' contract: neighbours, hostile fields, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from privfed import plugins
+from privfed.errors import PolicyError, QueryError, WireError
+from privfed.learners.base import FederatedLearner
+from privfed.learners.baselines.bayesian import Posterior
+from privfed.learners.baselines.forest import Forest
+from privfed.learners.baselines.pooled import RawRecords
+from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.rule_search.queries import (
+    Asked,
+    HashedRule,
+    Parameters,
+    SampledRule,
+    TemplateBits,
+)
+from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.boosting import Boosting
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.queries import (
+    BoostedRules,
+    Histogram,
+    Increment,
+    Objective,
+    Supports,
+)
+from privfed.learners.rulefit.rules import Terms
+from privfed.learners.stl.grammar import Grammar, Symbols
+from privfed.privacy.policy import Policy
+from privfed.questions.query import LocalEffect, Query
+from privfed.tables.schema import Column, Schema
+from privfed.testing import queries as small
+from privfed.testing.check_query import CHECKS, check_query
+from privfed.testing.hostile_fields import hostile_fields
+from privfed.testing.rows import Rows
+
+FEATURES = (
+    Column("a", lower=0, upper=8),
+    Column("n", "integer", 0, 9),
+    Column("c", "category", categories=("x", "y", "z")),
+)
+NUMERIC = Schema(FEATURES, Column("y", lower=-3, upper=7))
+BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
+
+LOWER, UPPER = np.array([1.0, 0.0, 0.0]), np.array([7.0, 9.0, 2.0])
+NODES = (((0, 1),), ((0, 2), (1, 3)), ((0, 2), (1, 4)))
+CUTOFFS = Cutoffs(
+    ((0.5, 3.0), (5.0,), (1.0, 2.0)),
+    np.array([0.05, 0.0, 0.0]),
+    np.array([7.5, 9.0, 2.0]),
+    np.array([0.2, 2.0, 1.0]),
+)
+BOXES = np.array([[[1, 3], [0, 2], [0, 3]], [[0, 1], [0, 2], [0, 3]], [[0, 3], [1, 2], [1, 2]]])
+TERMS = Terms(CUTOFFS, BOXES.astype(np.uint8), (0, 1))
+WEIGHTS = np.linspace(-1, 1, 1 + len(TERMS))
+
+TABULAR: dict[str, tuple[Query, Schema]] = {
+    "small histogram": (small.Histogram(0, (0.0, 1.0, 3.0, 8.0)), NUMERIC),
+    "small level": (small.LevelSums((((0, 0),), ((0, 1), (1, 0)))), NUMERIC),
+    "small bits": (small.AboveMiddle(0, 4), NUMERIC),
+    "scaling": (Scaling(7), NUMERIC),
+    "level of the root": (Level(((),), 3, LOWER, UPPER, (0, 1)), NUMERIC),
+    "level": (Level(NODES, 5, LOWER, UPPER, (0, 2)), NUMERIC),
+    "leaves": (Leaves(NODES, 5, LOWER, UPPER, (0, 1)), NUMERIC),
+    "activations": (Activations(NODES, 5, LOWER, UPPER), NUMERIC),
+    "histogram": (Histogram((0, 2), 7), NUMERIC),
+    "supports": (Supports(TERMS), NUMERIC),
+    "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
+    "increment": (
+        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),
+        BINARY,
+    ),
+    "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
+    "posterior": (Posterior(0.1), BINARY),
+    "forest": (Forest(3, 1), BINARY),
+    "records": (RawRecords(), NUMERIC),
+}
+
+GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
+PEOPLE = 3
+WHO = Asked.everybody(PEOPLE)
+#: A rule of a cohort: its holder, its structure, one value for all of its parameters.
+Held = tuple[int, Symbols, float]
+
+
+def complete() -> list[Symbols]:
+    """Every structure that lacks nothing."""
+    found: list[Symbols] = []
+    frontier: list[Symbols] = [()]
+    while frontier:
+        template = frontier.pop()
+        following = GRAMMAR.continuations(template)
+        found += [] if following else [template]
+        frontier += following
+    return sorted(found)
+
+
+def width(structure: Symbols) -> int:
+    """How many parameters it has."""
+    return len(GRAMMAR.ranges(structure))
+
+
+STRUCTURES = tuple(sorted(complete(), key=width)[::7])[:6]
+
+
+def book(rules: Sequence[Held]) -> RuleBook:
+    """What the individuals of a cohort hold."""
+    entries = [
+        (structure, person, [value] * width(structure)) for person, structure, value in rules
+    ]
+    return RuleBook.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
+
+
+RULES = Rows(
+    st.tuples(
+        st.integers(0, PEOPLE - 1),
+        st.sampled_from(STRUCTURES),
+        st.sampled_from([0.0, 0.25, 1.0, 9.0]),
+    ),
+    [
+        (0, STRUCTURES[0], 0.0),
+        (0, STRUCTURES[-1], 1.0),
+        (1, STRUCTURES[-1], 0.0),
+        (2, STRUCTURES[1], 1.0),
+    ],
+    book,
+    person=lambda rule: rule[0],
+    instead=lambda rule, other: (rule[0], *other[1:]),
+)
+COHORT: dict[str, Query] = {
+    "templates": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES),
+    "sampled": SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+    "hashed": HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+    "parameters": Parameters(WHO, GRAMMAR.digest, STRUCTURES, tuple(map(width, STRUCTURES))),
+}
+
+
+@pytest.mark.parametrize(("query", "schema"), TABULAR.values(), ids=TABULAR)
+def test_queries_of_tables(query: Query, schema: Schema) -> None:
+    """All checks of the kit."""
+    assert len(check_query(query, schema, examples=40)) == len(CHECKS)
+
+
+@pytest.mark.parametrize("query", COHORT.values(), ids=COHORT)
+def test_queries_of_cohorts(query: Query) -> None:
+    """The same over rules: one more or less, in another's place at the same individual, or any others.
+
+    Which of two equal structures with other parameters comes first shows in its parameters: an
+    individual's own order of rules is part of what it holds.
+    """
+    skip = {"order": "an individual's rules have an order"} if isinstance(query, Parameters) else {}
+    ran = check_query(query, book([]).schema, rows=RULES, examples=40, skip=skip)
+    assert len(ran) == len(CHECKS) - len(skip)
+
+
+#: Small learners whose plans name the questions of their kinds, in all the ways of sampling.
+PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(
+        ("FedForestClassifier", {"trees": 2, "sampling": way, "oob_score": way != "all"})
+        for way in ("bootstrap", "poisson", "split", "all")
+    ),
+    ("FedForestRegressor", {"trees": 2, "sampling": "poisson", "oob_score": True}),
+    ("FedForestRegressor", {"trees": 2, "evaluation": "average"}),
+    ("FedForestClassifier", {"trees": 2, "shortlist": 2}),
+    ("GeneticTreeClassifier", {"population": 4, "generations": 2}),
+    ("GeneticTreeRegressor", {"population": 4, "generations": 2}),
+    ("NoisySearchClassifier", {"population": 4, "generations": 2}),
+    ("RuleFitClassifier", {"trees": 3}),
+    ("RuleFitRegressor", {"trees": 3}),
+    ("FedAvgNetworkClassifier", {}),
+    ("TruexTreeClassifier", {"depth": 2}),
+    ("LocalTreeClassifier", {}),
+)
+
+
+def planned() -> dict[str, tuple[Query, Schema]]:
+    """The questions that these plan for, one for each kind, target and way."""
+    found: dict[str, tuple[Query, Schema]] = {}
+    for name, chosen in PLANNING:
+        schema = BINARY if name.endswith("Classifier") else NUMERIC
+        target = "classes" if schema is BINARY else "numbers"
+        ways = [value for value in chosen.values() if isinstance(value, str)]
+        learner = plugins.load("learners", name)(**chosen)
+        for policy in policies(learner):
+            for line in learner.plan(schema, policy):
+                found[" ".join([line.query.kind, target, *ways])] = (line.query, schema)
+    return found
+
+
+def policies(learner: FederatedLearner) -> list[Policy]:
+    """Whatever a learner proposes."""
+    proposed = []
+    for propose in (learner.published, partial(learner.private, 4)):
+        with suppress(PolicyError):
+            proposed.append(propose())
+    return proposed
+
+
+PLANNED = planned()
+
+
+@pytest.mark.parametrize("name", sorted(PLANNED))
+def test_queries_that_learners_plan(name: str) -> None:
+    """All checks of the kit; of a local effect, that strangers' fields are refused."""
+    query, schema = PLANNED[name]
+    if not isinstance(query, LocalEffect):
+        assert len(check_query(query, schema, examples=10)) == len(CHECKS)
+        return
+    for fields in hostile_fields(query):
+        with suppress(QueryError, WireError):
+            assert type(query).from_fields(fields).parts(schema) == {}
+
+
+def test_no_installed_query_is_left_out() -> None:
+    """A new kind joins the lists above, or the plan of a learner there."""
+    listed = [query for query, _ in (*TABULAR.values(), *PLANNED.values())]
+    known = {query.kind for query in (*listed, *COHORT.values())}
+    assert known == set(plugins.available("queries"))
