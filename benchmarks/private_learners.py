@@ -170,14 +170,14 @@ def adassp(
 
 
 def _scaled(table: pd.DataFrame, schema: Schema) -> np.ndarray:
-    columns = [np.ones(len(table))]
+    columns: list[np.ndarray] = [np.ones(len(table))]
     for column in schema.features:
         values = table[column.name]
         if column.numeric:
             low, high = column.bounds
             columns.append(2 * (values.to_numpy(float) - low) / (high - low) - 1)
         else:
-            columns += [(values.astype(str) == name).to_numpy(float) for name in column.categories]
+            columns += [np.asarray(values.astype(str) == name, float) for name in column.categories]
     return np.column_stack(columns)
 
 
