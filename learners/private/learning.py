@@ -39,8 +39,8 @@ FREE_LOGIT = 1.0
 #: How far later rounds go towards their target: where made-up records are not like the real ones, whole
 #: steps overshoot, the more the less noise there is.
 HALF = 0.5
-#: Priors that are tried, beside the settings'.
-PRIORS = (0.5, 0.7, 1.0)
+#: Priors that are tried, beside the settings'; the first guess is the last but one.
+PRIORS = (0.1, 0.25, 0.5, 0.7, 1.0)
 #: Trees cut a column between these ranks.
 CUT_FROM, CUT_TO = 0.1, 0.9
 
@@ -122,7 +122,7 @@ class _Learning:
         Args:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
         """
-        target, tail = self.marginals.target, float(np.clip(noise, TARGET_TAIL, MOST_TAIL))
+        target, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
         if self.outcome.kind == "number":
             target = target.vaguer(DROWNED * (noise - CLEAR))
             low, high = target.quantiles(np.array([tail, 1 - tail]))
@@ -325,7 +325,7 @@ class _Learning:
         number = self.outcome.kind == "number"
         scale = self.settings.spread * math.sqrt(self.variance) if number else self.settings.prior
         priors = [scale * share for share in PRIORS]
-        posterior = replace(posterior, prior=priors[len(priors) // 2])
+        posterior = replace(posterior, prior=priors[-2])
         axes, sampling = posterior.leading.axes, self.variance if number else 1.0
         weights = np.zeros((axes.shape[1], self.outcome.classes))
         told: list[Sums] = []
