@@ -85,7 +85,7 @@ _SOME = Settings(
     decay=0.6, first=0.15, masses=False, prior=2.0, spread=0.5, made_up=2_000, directions=200,
 )  # fmt: skip
 _MANY = Settings(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
+    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
     resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=2.0, spread=0.55,
     made_up=2_500, directions=250,
 )  # fmt: skip
@@ -94,7 +94,12 @@ _MOST = Settings(
     resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=1.4, spread=0.55,
     made_up=2_500, directions=250,
 )  # fmt: skip
-_ROWS = ((180.0, _FEW), (500.0, _SOME), (2_000.0, _MANY), (float("inf"), _MOST))
+_ROWS: tuple[tuple[float, Settings], ...] = (
+    (180.0, _FEW),
+    (500.0, _SOME),
+    (2_000.0, _MANY),
+    (float("inf"), _MOST),
+)
 #: Signal below which little more than a number's mean can be told.
 HARDLY = 40.0
 #: Most rounds of gradients that any row asks for, the first for main effects.
