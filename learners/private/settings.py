@@ -78,20 +78,20 @@ _HARDLY = Settings(
 )  # fmt: skip
 _FEW = Settings(
     linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=6, rounds=2, decay=0.8,
-    first=0.0, masses=False, prior=4.0, spread=0.4, made_up=2_000, directions=200,
+    first=0.0, masses=False, prior=4.0, spread=0.8, made_up=2_000, directions=200,
 )  # fmt: skip
 _SOME = Settings(
     linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, resolution=16, rounds=3,
-    decay=0.6, first=0.15, masses=False, prior=2.0, spread=0.5, made_up=2_000, directions=200,
+    decay=0.6, first=0.15, masses=False, prior=2.0, spread=1.0, made_up=2_000, directions=200,
 )  # fmt: skip
 _MANY = Settings(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
-    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=2.0, spread=0.55,
+    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=2.0, spread=1.1,
     made_up=2_500, directions=250,
 )  # fmt: skip
 _MOST = Settings(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
-    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=1.4, spread=0.55,
+    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=1.4, spread=1.1,
     made_up=2_500, directions=250,
 )  # fmt: skip
 _ROWS: tuple[tuple[float, Settings], ...] = (
