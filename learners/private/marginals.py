@@ -18,7 +18,7 @@ from privfed.tables.schema import Column
 FIRST_BINS = 16
 #: How far counts may stray from what was expected at least, in squared shares of that; and what is
 #: expected at least for it, in even shares.
-LEAST_STRAY, LEAST_EXPECTED = 0.25, 0.1
+LEAST_STRAY, LEAST_EXPECTED = 1.0, 0.1
 #: Times that an outermost bin is halved at most.
 HALVINGS = 8
 
