@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -34,6 +35,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
+from privfed.study.draws import spread
 from privfed.study.guard_audit import audit_guards
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import Output
@@ -45,6 +47,8 @@ from privfed.tables.sources import Dataset, bundled, columns, load, no_source
 from privfed.tables.sources import public_schema as schema_of
 
 Progress = Callable[[int], object]
+#: How far apart the seeds of test noise lie, from one run of a policy to the next.
+NEXT_DRAW = 104_729
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +222,8 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            metrics = _learn(prepared, model, Watched(federation, progress), federation.shelves)
+            metrics = _learn(prepared, model, federation, progress)
+        metrics["faults"] = _faults(federation)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
@@ -226,10 +231,35 @@ def run(
         heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
     finally:
         federation.close()
+    if study.runs > 1:
+        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress)])
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
         save(model, folder / "model.json")
+
+
+def _again(
+    prepared: AnyPrepared, choice: PolicyChoice, adopted: Policy, progress: Progress
+) -> list[dict[str, Any]]:
+    """Learn as often again as the study says, with fresh noise and books that are thrown away."""
+    study, found = prepared.study, []
+    for number in range(1, study.runs):
+        fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
+        with TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Note)
+            federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
+            try:
+                found.append(_learn(prepared, learner(study, choice), federation, progress))
+            finally:
+                federation.close()
+    return found
+
+
+def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
+    """How often an answer came to nothing inside a gate, by client and kind: the owner's to know."""
+    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
+    return {name: faults for name, faults in found.items() if faults}
 
 
 def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
@@ -263,15 +293,15 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
 def _learn(
     prepared: AnyPrepared,
     model: FederatedLearner,
-    federation: Watched,
-    shelves: Mapping[str, Mapping[str, Any]],
+    gates: LocalDisclosure,
+    progress: Progress,
 ) -> dict[str, Any]:
-    before = perf_counter()
+    before, federation = perf_counter(), Watched(gates, progress)
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
         if isinstance(model, PersonalLearner):
-            for client, shelf in shelves.items():
+            for client, shelf in gates.shelves.items():
                 with suppress(InputError):  # a client that keeps no model is told of in the metrics
                     model.take_home(client, shelf)
         metrics |= prepared.score(model, federation.schema)
