@@ -207,8 +207,7 @@ def rows_found(
     others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
     pool = np.concatenate(others) if others else np.empty((0, width))
     drawn = [
-        rng.choice(pool, len(own)) if len(pool) else rng.permuted(own, axis=0)
-        for _ in range(DRAWS)
+        rng.choice(pool, len(own)) if len(pool) else rng.permuted(own, axis=0) for _ in range(DRAWS)
     ]
     told = Counter(map(tuple, rows.tolist()))
     counts = [sum((told & Counter(map(tuple, table.tolist()))).values()) for table in (own, *drawn)]

@@ -12,9 +12,11 @@ from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
 from privfed.exact import shown
 from privfed.questions.part import Unit
+from privfed.reports import remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.pictures import timeline
+from privfed.reports.worth import Score
 
 #: How a unit of privacy is called in a sentence.
 SUBJECTS: Mapping[Unit, Subject] = {
@@ -28,6 +30,7 @@ GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
     "weak": "weak guarantee",
     "open": "no finite guarantee",
+    "breach": "no guarantee, and a breach",
     "broken": "claim broken",
 }
 
@@ -47,6 +50,7 @@ def page(report: Report) -> str:
         "percent": percent,
         "size": size,
         "plain": plain_words,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "protected": lambda policy: subject(policy).one,
     }
     environment.globals |= {
@@ -58,7 +62,11 @@ def page(report: Report) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
-        "unspent": unspent,
+        "remarks": remarks.remarks,
+        "said": remarks,
+        "figure": figure,
+        "score_names": score_names,
+        "constants": constants,
     }
     pictures = {
         policy.name: timeline(policy.clients, policy.name)
@@ -168,17 +176,6 @@ def scope(policy: PolicyReport) -> str:
     )
 
 
-def unspent(policy: PolicyReport) -> str:
-    """Why part of a budget is left, in one sentence; empty where hardly any is."""
-    left = [share(client) for client in policy.clients]
-    if not policy.finite or policy.silent or not left or max(left) >= 99:
-        return ""
-    return (
-        f"At most {max(left):.0f} % of the budget is spent: the learner asked for no more, or stopped "
-        "early. What is left may pay for another study of the same data."
-    )
-
-
 def caveat(policy: PolicyReport) -> str:
     """What the policy's unit leaves open, in one sentence; empty where it is a person or more."""
     if policy.account.policy.unit != "rule" or not policy.finite:
@@ -187,6 +184,25 @@ def caveat(policy: PolicyReport) -> str:
         "Nobody is protected as a person: whoever holds several rules is protected only up to the "
         "sum over them."
     )
+
+
+def figure(score: Score) -> str:
+    """A score for people, with its spread where there were several runs."""
+    return score.told if score.deviation else number(score.value)
+
+
+def constants(report: Report) -> dict[str, float | None]:
+    """What the best constant answer scores, by name; none where policies have different ones."""
+    each: dict[str, set[float | None]] = {}
+    for score in (score for policy in report.policies for score in policy.scores):
+        each.setdefault(score.name, set()).add(score.constant)
+    return {name: next(iter(found)) if len(found) == 1 else None for name, found in each.items()}
+
+
+def score_names(report: Report) -> list[tuple[str, str]]:
+    """Every score that some policy has, in order, and which way it is better."""
+    each = [score for policy in report.policies for score in policy.scores if score.better]
+    return list({score.name: (score.name, score.better) for score in each}.values())
 
 
 def verdict(found: Finding) -> str:

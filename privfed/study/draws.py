@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 NOTE = (
-    "a simulation: every run drew fresh noise and kept its own books, and the ledgers hold the first "
-    "alone; carried out on real records, each run would be charged"
+    "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
+    "alone; carried out on real data, each run would be charged"
 )
 
 
@@ -47,7 +47,8 @@ def _scores(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:
-    return {
-        "mean": float(np.mean(values)) if values else None,
-        "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-    }
+    """Mean and deviation; equal figures vary by nothing, whatever the last place says."""
+    mean = float(np.mean(values)) if values else None
+    alike = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": mean, "deviation": 0.0 if alike else deviation}

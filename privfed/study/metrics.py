@@ -56,7 +56,8 @@ def measure(
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
         ``baseline`` (the same for a constant answer), ``scores`` (others, by the names in
-        :data:`SCORES`), ``constants`` (the same for a constant answer) and ``held_out``.
+        :data:`SCORES`), ``constants`` (the same for a constant answer), ``score_better`` (which way
+        each is better) and ``held_out``.
     """
     target = schema.target
     if target is None:
@@ -71,7 +72,8 @@ def measure(
         chances = _chances(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
-    return {**scored, "held_out": len(test)}
+    better = {name: SCORES[name] for name in scored["scores"]}
+    return {**scored, "score_better": better, "held_out": len(test)}
 
 
 def measure_own(
@@ -115,7 +117,9 @@ def measure_own(
     def mean(figures: list[float]) -> float:
         return float(np.average(figures, weights=sizes))
 
-    names = [name for name in first["scores"] if all(name in one["scores"] for one in each.values())]
+    names = [
+        name for name in first["scores"] if all(name in one["scores"] for one in each.values())
+    ]
     told = ("value", "baseline", "held_out")
     return {
         **first,
@@ -206,7 +210,11 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
         scored["area under the curve"] = float(np.mean(areas))
     given = np.maximum(chances[np.arange(len(wanted)), wanted], LEAST)
     squares = ((chances - truth) ** 2).sum(axis=1) / (2 if chances.shape[1] == 2 else 1)
-    return {**scored, "log loss": float(-np.log(given).mean()), "Brier score": float(squares.mean())}
+    return {
+        **scored,
+        "log loss": float(-np.log(given).mean()),
+        "Brier score": float(squares.mean()),
+    }
 
 
 def _as_category(target: Column) -> Column:

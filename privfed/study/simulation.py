@@ -106,7 +106,23 @@ class Prepared:
         return {
             "records": {str(name): int(size) for name, size in sizes.items()},
             "clipped": {name: count for name, count in clipped.items() if count},
+            **self._persons(),
         }
+
+    def _persons(self) -> dict[str, Any]:
+        """How many persons each client knows, and how many of them have several records there."""
+        person = self.study.data.individual
+        if person is None:
+            return {}
+        counts = {
+            str(name): own[person].value_counts()
+            for name, own in self.train.groupby(self.owner, sort=False)
+        }
+        told = {
+            name: {"persons": len(each), "several": int((each > 1).sum())}
+            for name, each in counts.items()
+        }
+        return {"persons": told}
 
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
