@@ -116,7 +116,7 @@ def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bo
     with written_whole(out, overwrite=overwrite) as folder:
         chosen.to_toml(folder / "study.toml")
         write_sweep(assembly.sweep(chosen, budgets, seeds), folder, chosen.name)
-    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}")
+    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation")
     return FINE
 
 
