@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.exact import shown
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.privacy.accountant import Accountant, Amount
@@ -74,6 +75,11 @@ class Price:
         """How many releases would leave without any guarantee."""
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing would leave: every question is refused, or stays with the client."""
+        return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the price as plain data."""
         return {
@@ -115,11 +121,26 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     for line in lines:
         total = _times(accountant, total, line)
     protected = all(line.loss is None or line.loss.finite for line in lines)
-    delta = Fraction(0) if policy.budget is None else policy.budget.delta
-    epsilon = accountant.guarantee(total, delta)[0] if protected and policy.budget else None
+    asked = Fraction(0) if policy.budget is None else policy.budget.delta
+    epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, asked)
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
     over = tuple(_exceeded(policy, lines, accountant))
     return Price(policy, lines, total, epsilon, delta, fits, over)
+
+
+def _guarantee(
+    policy: Policy, accountant: Accountant, total: Amount
+) -> tuple[Fraction | None, Fraction]:
+    """Epsilon and delta of a plan's total; without a budget what reports will say of it so far."""
+    if policy.budget is not None:
+        return accountant.guarantee(total, policy.budget.delta)[0], policy.budget.delta
+    if total == accountant.nothing:
+        return Fraction(0), Fraction(0)
+    try:
+        stated = accountant.stated(total, None)
+    except PolicyError:  # the losses' own deltas exceed the one that it would be stated at
+        return None, Fraction(0)
+    return stated.epsilon, stated.delta
 
 
 def _exceeded(policy: Policy, lines: Sequence[Line], accountant: Accountant) -> Iterator[str]:
@@ -203,12 +224,7 @@ def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
 
 def priced(price: Price) -> str:
     """A price as a table: what is asked, how often, and what it costs at most."""
-    total = (
-        f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
-        if price.epsilon is None
-        else f"at most epsilon {float(price.epsilon):.4g}"
-        + (f" at delta {float(price.delta):.0e}" if price.delta else "")
-    )
+    total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
@@ -219,6 +235,20 @@ def priced(price: Price) -> str:
             f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
         )
     return "\n".join(lines)
+
+
+def _total(price: Price) -> str:
+    """What a whole schedule comes to, in words."""
+    if price.silent:
+        return "NOTHING WOULD BE RELEASED (no question that has an answer is allowed)"
+    if price.epsilon is None:
+        why = f"{price.unprotected} unprotected releases"
+        return (
+            f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
+        )
+    at = f" at delta {float(price.delta):.0e}" if price.delta else ""
+    held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
+    return f"at most epsilon {shown(price.epsilon)}{at}{held}"
 
 
 def _cost(line: Line) -> str:

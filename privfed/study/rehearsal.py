@@ -149,6 +149,11 @@ def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder
 def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
     """A policy under the study's own name for it, and over the unit that the study names."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
+    if choice.cap is not None and unit in ("record", "rule"):
+        raise StudyError(
+            f"policy {choice.name!r}: cap is the most records of one individual or client; write "
+            'unit = "individual" with it, or leave it out'
+        )
     return replace(proposed, name=choice.name, unit=unit, cap=cap)
 
 
