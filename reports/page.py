@@ -67,6 +67,7 @@ def page(report: Report) -> str:
         "figure": figure,
         "score_names": score_names,
         "constants": constants,
+        "score_of": score_of,
     }
     pictures = {
         policy.name: timeline(policy.clients, policy.name)
@@ -189,6 +190,11 @@ def caveat(policy: PolicyReport) -> str:
 def figure(score: Score) -> str:
     """A score for people, with its spread where there were several runs."""
     return score.told if score.deviation else number(score.value)
+
+
+def score_of(policy: PolicyReport, name: str) -> Score | None:
+    """A policy's score by its name; none where it has none."""
+    return next((score for score in policy.scores if score.name == name), None)
 
 
 def constants(report: Report) -> dict[str, float | None]:

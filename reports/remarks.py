@@ -37,9 +37,8 @@ def silent(policy: PolicyReport) -> str:
     failed = sum(client.failed for client in policy.clients)
     why = [f"every question was refused, for {' and '.join(refused)}"] if refused else []
     why += [f"{failed} charged questions came to nothing"] if failed else []
-    stopped = policy.metrics.get("stopped")
-    why += [stopped] if stopped and not refused else []
-    return f"Nothing was released: {'; '.join(why) or 'nothing was asked'}"
+    nobody = "no owner would answer what was to be asked, by its policy or for want of budget"
+    return f"Nothing was released: {'; '.join(why) or nobody}"
 
 
 def unspent(policy: PolicyReport) -> str:

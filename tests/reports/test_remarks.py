@@ -117,7 +117,7 @@ def test_records_that_were_worked_out_are_a_breach_too() -> None:
     [
         ({"refused": {"the budget is spent": 3}}, "every question was refused, for the budget is"),
         ({"failed": 2}, "2 charged questions came to nothing"),
-        ({}, "nothing was asked"),
+        ({}, "no owner would answer what was to be asked"),
     ],
 )
 def test_nothing_released_is_no_guarantee_and_says_why(changes: dict[str, Any], why: str) -> None:
