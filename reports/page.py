@@ -50,7 +50,6 @@ def page(report: Report) -> str:
         "percent": percent,
         "size": size,
         "plain": plain_words,
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "protected": lambda policy: subject(policy).one,
     }
     environment.globals |= {
@@ -215,4 +214,6 @@ def verdict(found: Finding) -> str:
     """What an attack achieved, in one sentence."""
     if found.of is None or found.metric.startswith(("probability", "share")):
         return f"{found.metric}: {number(found.value)}"
+    if found.metric.startswith("epsilon"):
+        return f"{found.metric}: {number(found.value)} of {number(found.of)} claimed"
     return f"{number(found.value)} of {number(found.of)} {found.metric}"

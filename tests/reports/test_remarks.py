@@ -108,7 +108,7 @@ def test_records_that_were_worked_out_are_a_breach_too() -> None:
     policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None)
     text = page(Report(Study.built_in(), (policy,)))
     assert policy.strength == "breach" and policy.handed_over == ()
-    assert "<b>7 of 331 records recovered.</b>" in text
+    assert "<b>An attack got 7 of 331 records recovered.</b>" in text
     assert report_of(NOISY, (HAD,)).strength == "broken"
 
 
