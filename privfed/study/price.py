@@ -208,7 +208,13 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
-    cost = mechanism.price(group, amount).loss
+    try:
+        cost = mechanism.price(group, amount).loss
+    except ValueError as error:  # of public facts alone
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect {kind!r} at spend "
+            f"{shown(amount)}: {error}"
+        ) from None
     return Line(kind, tuple(parts), mechanism.name, times, cost, planned.together)
 
 

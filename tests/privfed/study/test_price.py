@@ -161,6 +161,15 @@ def test_a_mechanism_that_cannot_protect_is_an_error() -> None:
         price(PLAN, SCHEMA, _policy(Guard.of("randomized_response", spend="1")))
 
 
+def test_a_spend_too_small_for_any_noise_is_an_error() -> None:
+    """Bad input with the policy, the kind and the amount; no fault of privfed's own."""
+    policy = _policy(Guard.of("laplace", spend="1e-30"))
+    with pytest.raises(
+        PolicyError, match="policy 'own': .*'small.histogram' at spend 1e-30: the spend"
+    ):
+        price(PLAN, SCHEMA, policy)
+
+
 def test_an_accountant_that_cannot_compose_is_an_error() -> None:
     """Gaussian noise has no pure epsilon."""
     with pytest.raises(PolicyError, match='write accountant = "zcdp"'):
