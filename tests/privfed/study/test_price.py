@@ -165,7 +165,7 @@ def test_a_spend_too_small_for_any_noise_is_an_error() -> None:
     """Bad input with the policy, the kind and the amount; no fault of privfed's own."""
     policy = _policy(Guard.of("laplace", spend="1e-30"))
     with pytest.raises(
-        PolicyError, match="policy 'own': .*'small.histogram' at spend 1e-30: the spend"
+        PolicyError, match=r"policy 'own': .*'small.histogram' at spend 1e-30: the spend"
     ):
         price(PLAN, SCHEMA, policy)
 
