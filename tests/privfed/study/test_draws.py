@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from privfed.study.draws import spread
 
 
 def test_runs_without_a_figure_are_counted_and_left_out() -> None:
     """A run in which nobody answered has no value; the others have mean, deviation and scores."""
-    runs = [
+    runs: list[dict[str, Any]] = [
         {"value": 1.0, "scores": {"log loss": 0.5, "precision": None}},
         {"stopped": "no client answered"},
         {"value": 3.0, "scores": {"log loss": 0.7}},
