@@ -35,11 +35,11 @@ from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
-from privfed.study.draws import spread
 from privfed.study.guard_audit import audit_guards
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import Output
 from privfed.study.rehearsal import attacks_of, learner, policy
+from privfed.study.several_runs import spread
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
