@@ -5,6 +5,9 @@ No message carries a raw value of a record; names of columns, clients and polici
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PrivfedError(Exception):
     """Base of all errors raised by privfed on purpose."""
@@ -63,3 +66,16 @@ class Note(UserWarning):
 
 class NobodyAnswered(PrivfedError):
     """No client released anything: a learner stops with what it has."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the name that was meant, to end a message with; empty where none is near."""
+    close = get_close_matches(str(name), [str(one) for one in known], 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message on a name that is none: which there are, and which may have been meant."""
+    names = [str(one) for one in known]
+    listed = ", ".join(names) or "none"
+    return f"no {what} {name!r}; there are {listed}{did_you_mean(name, names)}"

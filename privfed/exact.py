@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
@@ -78,10 +78,19 @@ def float_up(value: Fraction) -> float:
 
 def shown(value: Fraction | float, digits: int = 4) -> str:
     """Write an epsilon for people, rounded up to some digits: none above 0 is ever shown as 0."""
+    return _shown(value, digits, ROUND_CEILING)
+
+
+def shown_down(value: Fraction | float, digits: int = 4) -> str:
+    """Write what is left of an epsilon for people, rounded down to some digits."""
+    return _shown(value, digits, ROUND_FLOOR)
+
+
+def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-    decimal = Context(prec=digits, rounding=ROUND_CEILING).divide(
+    decimal = Context(prec=digits, rounding=rounding).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )
     plain = decimal.normalize(Context(prec=digits))

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.exact import shown
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.privacy.accountant import Accountant, Amount
@@ -73,6 +74,23 @@ class Price:
     def unprotected(self) -> int:
         """How many releases would leave without any guarantee."""
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
+
+    def share(self, line: Line) -> Fraction | None:
+        """What part of the budget a line takes, in the accountant's own currency; none without one.
+
+        Shares add up to the whole; epsilons of concentrated losses do not.
+        """
+        if self.policy.budget is None or line.loss is None or not line.loss.finite:
+            return None
+        accountant = accountant_of(self.policy)
+        ceiling = accountant.ceiling(self.policy.budget)
+        taken = _times(accountant, accountant.nothing, line)
+        return max(a / b for a, b in zip(taken, ceiling, strict=True) if b)
+
+    def percent(self, line: Line) -> str:
+        """A line's share of the budget for people, rounded up."""
+        share = self.share(line)
+        return "-" if share is None else f"{shown(100 * share, 3)} %"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the price as plain data."""

@@ -21,6 +21,7 @@ from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
+from privfed.study.lasting import Lasting
 from privfed.study.price import Price, price
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming
@@ -43,7 +44,7 @@ def rehearse(study: Study, schema: Schema) -> list[Price]:
     prices = []
     for choice, model in zip(study.policies, models, strict=True):
         with naming(f"policy {choice.name!r}"):
-            adopted = policy(choice, model, schema, study.folder)
+            adopted = adopt(study, choice, model, schema)
             _build(adopted)
             prices.append(price(model.plan(schema, adopted), schema, adopted))
     return prices
@@ -118,6 +119,13 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed
+
+
+def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
+    """The policy that the owners adopt for a study: under their own budget, where ledgers last."""
+    proposed = policy(choice, model, schema, study.folder)
+    lasting = Lasting.of(study)
+    return proposed if lasting is None else lasting.hold(study, choice, proposed)
 
 
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:

@@ -22,6 +22,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.answers import distinct
 from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
 from privfed.federation.cohort import CohortDisclosure
@@ -35,9 +36,10 @@ from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
+from privfed.study.lasting import Lasting
 from privfed.study.metrics import measure, measure_own
-from privfed.study.output import Output
-from privfed.study.rehearsal import attacks_of, learner, policy
+from privfed.study.output import SESSION, Output
+from privfed.study.rehearsal import adopt, attacks_of, learner
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -74,7 +76,14 @@ class Prepared:
         columns = [column for column in self.train.columns if column not in beside]
         return Schema.infer(self.train[columns], self.dataset.target)
 
-    def federate(self, adopted: Policy, ledgers: Path, block: int) -> LocalDisclosure:
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return tuple(str(name) for name in self.train[self.owner].unique())
+
+    def federate(
+        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+    ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(
             self.train,
@@ -87,6 +96,7 @@ class Prepared:
             ledgers=ledgers,
             study=self.study.name,
             block=block,
+            heads=heads,
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
@@ -210,11 +220,13 @@ def run(
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
-    adopted = policy(choice, model, prepared.schema, study.folder)
-    folder = output.policy(choice.name)
+    adopted = adopt(study, choice, model, prepared.schema)
+    folder, lasting = output.policy(choice.name), Lasting.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    federation = prepared.federate(adopted, folder / "ledgers", choice.block)
+    ledgers = folder / "ledgers" if lasting is None else lasting.folder
+    seen = None if lasting is None else lasting.heads()
+    federation = prepared.federate(adopted, ledgers, choice.block, seen)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
@@ -223,9 +235,12 @@ def run(
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
-        heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
+        told = ((name, federation.heads.get(name)) for name in federation.clients)
+        heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    if lasting is not None:
+        output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
@@ -255,7 +270,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     """Audit the noise mechanisms that one policy relies on; no record is read."""
     study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
-    adopted = policy(choice, model, prepared.schema, study.folder)
+    adopted = adopt(study, choice, model, prepared.schema)
     plan = model.plan(prepared.schema, adopted)
     return audit_guards(plan, prepared.schema, adopted, noise)
 

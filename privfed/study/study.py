@@ -18,6 +18,7 @@ import tomli_w
 
 from privfed.errors import StudyError
 from privfed.exact import exact
+from privfed.privacy.accountant import Budget
 from privfed.questions.part import Unit
 from privfed.tables.division import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
@@ -60,6 +61,10 @@ class ClientsChoice:
         count: how many clients (the other three), or
         names: what they are called.
         alpha: how even the shares are (``dirichlet``, ``quantity``).
+        ledgers: the folder of the owners' lasting ledgers, one file each, under one budget for all
+            studies; without it every run has throw-away ledgers in its own output.
+        budget: the owners' whole budget, ``epsilon`` and ``delta``, for all studies together; put in
+            force where the ledgers are new, and otherwise only compared.
     """
 
     partition: Partition = "iid"
@@ -67,6 +72,18 @@ class ClientsChoice:
     count: int | None = None
     names: list[str] | None = None
     alpha: float = 1.0
+    ledgers: str | None = None
+    budget: dict[str, str | int | float] | None = None
+
+    def whole(self, delta: Fraction) -> Budget | None:
+        """The owners' whole budget, where the study names it.
+
+        Args:
+            delta: its delta, where the study names none.
+        """
+        if self.budget is None:
+            return None
+        return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
 
 
 #: Delta of a private policy that names none.
@@ -207,10 +224,20 @@ class Study:
         _check_data(study.data, where)
         _check_clients(study.clients, where)
         _check_cohort(study, where)
+        _check_lasting(study, where)
         return study
+
+    @property
+    def ledgers(self) -> Path | None:
+        """The folder of the owners' lasting ledgers; none where they are thrown away."""
+        named = self.clients.ledgers
+        return None if named is None else (self.folder / named).resolve()
 
     def to_dict(self) -> dict[str, Any]:
         """Give the study as plain data, the form of its file, with its paths made absolute."""
+        clients = self.clients
+        if clients.ledgers is not None:
+            clients = replace(clients, ledgers=str((self.folder / clients.ledgers).resolve()))
         data = replace(
             self.data,
             source=self._absolute(self.data.source, ".csv", "/"),
@@ -225,7 +252,7 @@ class Study:
             "runs": self.runs,
             "attacks": list(self.attacks),
             "data": _plain(data),
-            "clients": _plain(self.clients),
+            "clients": _plain(clients),
             "learner": _plain(self.learner),
             "policy": [_plain(policy) for policy in policies],
         }
@@ -382,10 +409,43 @@ def _check_cohort(study: Study, where: str) -> None:
         raise StudyError(
             f'{where}, [data]: rules need the public bounds of their variables; write schema = "...toml"'
         )
-    if cohort and replace(study.clients, partition="cohort") != ClientsChoice("cohort"):
+    others = replace(study.clients, partition="cohort", ledgers=None, budget=None)
+    if cohort and others != ClientsChoice("cohort"):
         raise StudyError(
             f"{where}, [clients]: every individual of a cohort owns one file; leave "
             "column, count, names and alpha out"
+        )
+
+
+def _check_lasting(study: Study, where: str) -> None:
+    """Ledgers that last are for what is carried out: one policy, once, with noise that protects."""
+    clients = study.clients
+    if clients.budget is not None:
+        if clients.ledgers is None:
+            raise StudyError(
+                f"{where}, [clients]: budget is the owners' own for all studies, and goes with "
+                'ledgers = "folder"'
+            )
+        _known(clients.budget, {"epsilon", "delta"}, f"{where}, [clients], budget")
+        if "epsilon" not in clients.budget:
+            raise StudyError(f'{where}, [clients]: write budget = {{ epsilon = "8" }}')
+        clients.whole(Fraction(0))
+    if clients.ledgers is None:
+        return
+    if len(study.policies) > 1:
+        raise StudyError(
+            f"{where}: has {len(study.policies)} policies, and in a lasting ledger one is carried out; "
+            "keep one [[policy]] here, and compare policies in a study without ledgers"
+        )
+    if study.runs > 1:
+        raise StudyError(
+            f"{where}: runs = {study.runs} repeats a policy as a simulation; leave runs out where "
+            "ledgers last"
+        )
+    if study.noise == "test":
+        raise StudyError(
+            f'{where}: noise = "test" protects nobody, and a lasting ledger keeps it for ever; leave '
+            "noise out, or ledgers"
         )
 
 
