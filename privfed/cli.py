@@ -151,14 +151,22 @@ def predict(
 
 @commands.command()
 @study_argument
-def price(study: Path | None) -> int:
-    """Price a study before any record is read: what each client would pay at most."""
-    from privfed.study import assembly
-    from privfed.study.price import priced
+@click.option("--epsilon", help="Try this epsilon for every private policy.")
+@click.option("--delta", help="And this delta.")
+def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
+    """Price a study before any record is read: what share of her epsilon each client would pay.
 
-    for one in assembly.prices(_study(study)):
-        click.echo(priced(one))
-    return FINE
+    Exit status 2 where no policy with a budget could be carried out within it.
+    """
+    from privfed.study import assembly
+    from privfed.study.price import any_fits, priced
+
+    chosen = _study(study).at(epsilon, delta)
+    prices = assembly.prices(chosen)
+    left = assembly.owners_left(chosen, prices)
+    for one in prices:
+        click.echo(priced(one, left[one.policy.name]))
+    return FINE if any_fits(prices, left) else _bad("no policy fits its budget; nothing was charged")
 
 
 @commands.command()
@@ -331,11 +339,11 @@ def _study(path: Path | None) -> Study:
 
 
 def _budgets(text: str) -> list[str]:
-    from privfed.exact import exact
+    from privfed.privacy.accountant import readable
 
     amounts = [part.strip() for part in text.split(",")]
     for amount in amounts:
-        exact(amount, "--epsilon")
+        readable(amount, "--epsilon")
     return amounts
 
 

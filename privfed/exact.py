@@ -16,9 +16,10 @@ from privfed.errors import InputError
 Number = Fraction | int | float | str | Decimal
 #: Irrational costs are rounded up to this many units per one.
 RESOLUTION = 10**15
-#: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
-#: service in eleven letters.
-EXPONENT = 400
+#: Largest power of ten of a number, up and down; without a limit "1e999999999" is a denial of service
+#: in eleven letters, and beyond this one no float holds the number.
+EXPONENT = 300
+_LEAST, _MOST = Fraction(1, 10**EXPONENT), 10**EXPONENT
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
@@ -32,13 +33,19 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
         zero: whether zero is allowed.
 
     Raises:
-        InputError: the value is not a number, not finite, or not positive.
+        InputError: the value is not a number, not finite, not positive, or beyond all floats.
     """
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
         wanted = "at least 0" if zero else "greater than 0"
         raise InputError(f"{name} must be {wanted}, not {value!r}; write for example '0.5'")
+    if number and not _LEAST <= number <= _MOST:
+        raise InputError(_beyond(name))
     return number
+
+
+def _beyond(name: str) -> str:
+    return f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}; write for example '0.5'"
 
 
 def _parse(value: Number, name: str) -> Fraction:
@@ -54,7 +61,7 @@ def _parse(value: Number, name: str) -> Fraction:
         if not decimal.is_finite():
             raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
         if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
-            raise InputError(f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}")
+            raise InputError(_beyond(name))
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(

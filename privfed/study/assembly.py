@@ -17,14 +17,16 @@ from privfed import __version__
 from privfed.errors import InputError, StudyError
 from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.lasting import Lasting
 from privfed.study.output import Output, finite, write_text, written_whole
-from privfed.study.price import Price
+from privfed.study.price import Left, Price
 from privfed.study.rehearsal import rehearse
 from privfed.study.simulation import AnyPrepared
+from privfed.tables.division import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +137,25 @@ def prices(study: Study) -> list[Price]:
     The table is loaded for its schema alone where the study has no schema file.
     """
     return rehearse(study, simulation.public_schema(study))
+
+
+def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
+    """What every owner that a study can name without its records holds already, by policy."""
+    lasting = Lasting.of(study)
+    files = [] if lasting is None else [*lasting.files()]
+    chosen = study.clients
+    if chosen.partition not in ("column", "cohort"):
+        files = list(named(chosen.count, chosen.names))
+    names = files or ["each client"]
+    found = {}
+    for price in prices:
+        nothing = accountant_of(price.policy).nothing
+        found[price.policy.name] = (
+            [Left(name, nothing) for name in names]
+            if lasting is None
+            else lasting.left(study, price.policy, names)
+        )
+    return found
 
 
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.price import Price
+from privfed.study.price import Left, Price, lacking
 from privfed.study.study import PolicyChoice, Study
 from privfed.tables.schema import Schema
 
@@ -38,21 +38,6 @@ NAMED = 5
 def files_in(folder: Path) -> dict[str, Path]:
     """The ledgers' files in a folder, by data owner."""
     return {unquote(path.stem): path for path in sorted(folder.glob("*.db"))}
-
-
-@dataclass(frozen=True)
-class Left:
-    """What one owner's ledger says before a study begins.
-
-    Args:
-        owner: the owner's name.
-        spent: all that was charged, under the ledger's accountant.
-        times: how often each kind was charged in the study at hand.
-    """
-
-    owner: str
-    spent: Amount
-    times: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -286,15 +271,6 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
                     f"and its policy allows {min(most)} in one study, {asked} of which are used up; give "
                     "the new try a name of its own (the budget goes on)"
                 )
-
-
-def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
-    """The owners whose budget a study would exceed."""
-    budget, accountant = price.policy.budget, accountant_of(price.policy)
-    if budget is None:
-        return []
-    ceiling = accountant.ceiling(budget)
-    return [one for one in left if not accountant.fits(plus(one.spent, price.amount), ceiling)]
 
 
 def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:

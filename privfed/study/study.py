@@ -18,7 +18,7 @@ import tomli_w
 
 from privfed.errors import StudyError
 from privfed.exact import exact
-from privfed.privacy.accountant import Budget
+from privfed.privacy.accountant import Budget, readable
 from privfed.questions.part import Unit
 from privfed.tables.division import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
@@ -142,7 +142,7 @@ class PolicyChoice:
         """The budget as an exact number; an InputError where it is none."""
         if self.epsilon is None:
             raise StudyError(f'policy {self.name!r} is private; write epsilon = "1" for its budget')
-        return exact(self.epsilon, f"policy {self.name!r}: epsilon")
+        return readable(self.epsilon, f"policy {self.name!r}: epsilon")
 
     @property
     def exact_delta(self) -> Fraction:
@@ -279,6 +279,28 @@ class Study:
             replace(p, epsilon=epsilon) if p.base == "private" else p for p in self.policies
         )
         return replace(self, policies=policies, seed=seed)
+
+    def at(self, epsilon: str | None, delta: str | None) -> Study:
+        """The same study with every private policy at another epsilon, delta, or both.
+
+        Raises:
+            StudyError: no policy is private, or a number is none.
+        """
+        if epsilon is None and delta is None:
+            return self
+        if not any(policy.base == "private" for policy in self.policies):
+            raise StudyError(
+                'no policy has base = "private", so there is no epsilon to try; policies in files have '
+                "their own budgets"
+            )
+        tried = {key: x for key, x in (("epsilon", epsilon), ("delta", delta)) if x is not None}
+        policies = tuple(
+            replace(p, **tried) if p.base == "private" else p  # type: ignore[arg-type]
+            for p in self.policies
+        )
+        for policy in policies:
+            _check_policy(policy, f"study {self.name!r}")
+        return replace(self, policies=policies)
 
     def _absolute(self, text: str, *endings: str) -> str:
         if not text.endswith(endings):
