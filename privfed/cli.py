@@ -166,7 +166,45 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
     left = assembly.owners_left(chosen, prices)
     for one in prices:
         click.echo(priced(one, left[one.policy.name]))
-    return FINE if any_fits(prices, left) else _bad("no policy fits its budget; nothing was charged")
+    return (
+        FINE if any_fits(prices, left) else _bad("no policy fits its budget; nothing was charged")
+    )
+
+
+@commands.command()
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option("--target", help="The column to predict.")
+@click.option("--sep", default=",", show_default=True, help="What splits its columns.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of its text.")
+@click.option(
+    "--categories",
+    is_flag=True,
+    help="Also write every category that the records hold: a release without any guarantee (a value "
+    "that only one person has gives that person away), and the file is marked so.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write a file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
+def schema(
+    table: Path,
+    target: str | None,
+    sep: str,
+    encoding: str,
+    categories: bool,
+    out: Path | None,
+    overwrite: bool,
+) -> int:
+    """Begin a schema file for a .csv TABLE: names and kinds, its public bounds left to fill in."""
+    from privfed.study import scaffold
+    from privfed.tables.csv_text import Text
+
+    text = Text(sep.replace("\\t", "\t"), encoding)
+    written = scaffold.schema_text(table, target, text=text, categories=categories)
+    if out is None:
+        click.echo(written, nl=False)
+        return FINE
+    scaffold.write_schema(written, out, overwrite=overwrite)
+    click.echo(f"wrote {out}; fill in its bounds, then name it under [data]")
+    return FINE
 
 
 @commands.command()
@@ -291,6 +329,8 @@ def status(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except click.ClickException as error:
         return _bad(error.format_message())
+    except InputError as error:
+        return _bad(*error.faults)
     except PrivfedError as error:
         return _bad(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
@@ -318,8 +358,11 @@ def _notes() -> Iterator[None]:
         yield
 
 
-def _bad(text: str) -> int:
-    click.echo(f"privfed: {' '.join(text.split())}", err=True)
+def _bad(*faults: str) -> int:
+    """One line for one fault; of several, a line each."""
+    lines = [" ".join(fault.split()) for fault in faults]
+    told = lines if len(lines) == 1 else [f"{len(lines)} faults", *(f"  {line}" for line in lines)]
+    click.echo("privfed: " + "\n".join(told), err=True)
     return BAD_INPUT
 
 
@@ -335,7 +378,9 @@ def _fault(error: Exception) -> int:
 
 
 def _study(path: Path | None) -> Study:
-    return Study.built_in() if path is None else Study.from_toml(path)
+    from privfed.study.rehearsal import read_study
+
+    return Study.built_in() if path is None else read_study(path)
 
 
 def _budgets(text: str) -> list[str]:

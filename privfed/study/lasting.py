@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
-from privfed.exact import shown, shown_down
+from privfed.exact import shown
 from privfed.exchange.heads import HeadBook
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
@@ -25,7 +25,7 @@ from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.price import Left, Price, lacking
+from privfed.study.price import Left, Price, lacking, left_of
 from privfed.study.study import PolicyChoice, Study
 from privfed.tables.schema import Schema
 
@@ -283,10 +283,8 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     if budget is None or not (short or price.over):
         return
     taken = ", ".join(f"{line.kind} {price.percent(line)}" for line in price.lines if line.loss)
-    accountant = accountant_of(price.policy)
     has = ", ".join(
-        f"{one.owner} has epsilon {shown_down(accountant.left(one.spent, budget))}"
-        for one in short[:NAMED]
+        f"{one.owner} has epsilon {left_of(one, price.policy)}" for one in short[:NAMED]
     )
     has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
     why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"

@@ -249,6 +249,15 @@ def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
     return [one for one in left if not accountant.fits(plus(one.spent, price.amount), ceiling)]
 
 
+def left_of(left: Left, policy: Policy) -> str:
+    """The epsilon that one more study may spend of an owner's budget, rounded down, in text."""
+    budget, accountant = policy.budget, accountant_of(policy)
+    if budget is None:
+        return "no bound"
+    untouched = left.spent == accountant.nothing
+    return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
+
+
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
     """Whether some policy with a budget could be carried out to the end, or any where none has one.
 
@@ -303,14 +312,16 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
 
 def _owner(price: Price, left: Left) -> str:
     """What the study would take of one owner's epsilon, kind by kind, and what it would leave."""
-    budget, accountant = price.policy.budget, accountant_of(price.policy)
+    budget = price.policy.budget
     assert budget is not None
     shares = ((line.kind, price.percent(line)) for line in price.lines if price.share(line))
     taken = ", ".join(f"{kind} {share}" for kind, share in shares) or "nothing"
-    own, before = shown(budget.epsilon), shown_down(accountant.left(left.spent, budget))
+    own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
-        return f"{left.owner}: DOES NOT FIT: {taken} of her epsilon {own}, of which {before} is left"
-    after = shown_down(accountant.left(plus(left.spent, price.amount), budget))
+        return (
+            f"{left.owner}: DOES NOT FIT: {taken} of her epsilon {own}, of which {before} is left"
+        )
+    after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
     return f"{left.owner}: {taken} of her epsilon {own}; {before} is left before, {after} after"
 
 

@@ -5,9 +5,8 @@ A study is plain public data in TOML. Reading it checks every key and type; noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 import tomli_w
 
-from privfed.errors import StudyError
+from privfed.errors import Faults, StudyError, did_you_mean
 from privfed.exact import exact
 from privfed.privacy.accountant import Budget, readable
 from privfed.questions.part import Unit
+from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.division import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
 
@@ -41,6 +41,10 @@ class DataChoice:
             off the data, which every ledger records as an unprotected release.
         individual: the column that names the person behind each record.
         test: share of each client's records that is held out to measure utility by.
+        sep: what splits the columns of a ``.csv``.
+        encoding: of a ``.csv``'s text.
+        positive: which of the target's two categories counts as the positive one; the second unless
+            given.
     """
 
     source: str
@@ -48,6 +52,14 @@ class DataChoice:
     schema: str | None = None
     individual: str | None = None
     test: float = 0.25
+    sep: str = ","
+    encoding: str = "utf-8"
+    positive: str | None = None
+
+    @property
+    def text(self) -> Text:
+        """How a ``.csv`` is written; an InputError where that makes no sense."""
+        return Text(self.sep, self.encoding)
 
 
 @dataclass(frozen=True)
@@ -202,29 +214,31 @@ class Study:
     def from_dict(
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
-        """Read plain data."""
-        top = {name.name for name in fields(_Top)}
-        _known(plain, top | {"data", "clients", "learner", "policy"}, where)
-        for key in ("name", "data", "clients", "learner", "policy"):
-            if key not in plain:
-                raise StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it")
-        rest = {key: plain[key] for key in sorted(top) if key in plain}
-        study = cls(
-            **_typed(rest, _Top, where),
-            data=_section(plain["data"], DataChoice, f"{where}, [data]"),
-            clients=_section(plain["clients"], ClientsChoice, f"{where}, [clients]"),
-            learner=_holding_learner(plain["learner"], LearnerChoice, f"{where}, [learner]"),
-            policies=_policies(plain["policy"], where),
-            folder=folder or Path(),
-        )
-        if study.seed < 0:
-            raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
-        if study.runs < 1:
-            raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
-        _check_data(study.data, where)
-        _check_clients(study.clients, where)
-        _check_cohort(study, where)
-        _check_lasting(study, where)
+        """Read plain data.
+
+        Raises:
+            StudyError: it tells every fault at once.
+        """
+        top, faults = {name.name for name in fields(_Top)}, Faults()
+        with faults.collected():
+            _known(plain, top | {"data", "clients", "learner", "policy"}, where)
+        meant = _meant(plain, set(_EXAMPLES))
+        for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
+            faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
+        read: dict[str, Any] = {}
+        with faults.collected():
+            read |= _typed({key: plain[key] for key in sorted(top & set(plain))}, _Top, where)
+        for key, reader in _READERS.items():
+            with faults.collected():
+                if key in plain:
+                    name, value = reader(plain[key], where)
+                    read[name] = value
+        if {"data", "clients", "learner", "policies"} <= set(read):
+            study = cls(**{"name": "", **read}, folder=folder or Path())
+            for check in _CHECKS:
+                with faults.collected():
+                    check(study, where)
+        faults.tell(StudyError)
         return study
 
     @property
@@ -330,54 +344,93 @@ _EXAMPLES = {
 def _known(plain: Mapping[str, Any], known: set[str], where: str) -> None:
     if not isinstance(plain, Mapping):
         raise StudyError(f"{where}: must be a table of keys and values")
-    for key in sorted(set(plain) - known):
-        close = get_close_matches(key, known, 1)
-        hint = f"write {close[0]!r}" if close else f"known are {', '.join(sorted(known))}"
-        raise StudyError(f"{where}: unknown key {key!r}; {hint}")
+    unknown = sorted(set(plain) - known)
+    listed = ", ".join(sorted(known))
+    if unknown:
+        raise StudyError(
+            *(f"{where}: unknown key {key!r}; {_hint(key, known, listed)}" for key in unknown)
+        )
+
+
+def _meant(plain: Mapping[str, Any], known: set[str]) -> set[str]:
+    """The keys that misspelt ones stand for: they are not missing as well."""
+    hints = [did_you_mean(key, known) for key in set(plain) - known]
+    return {key for key in known for hint in hints if repr(key) in hint}
+
+
+def _hint(key: str, known: set[str], listed: str) -> str:
+    return did_you_mean(key, known).removeprefix("; ") or f"known are {listed}"
 
 
 def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
-    """Check the values' types against a dataclass; msgspec's texts name types, never values."""
-    try:
-        made = msgspec.convert(dict(plain), type_)
-    except msgspec.ValidationError as error:
-        text = str(error).replace("`", "").replace(" - at $.", " at ")
-        if "enum" in text:
-            hints = get_type_hints(type_)
-            known = [get_args(hints[key]) for key in plain if text.endswith(f" at {key}")]
-            text += f"; write one of {', '.join(map(str, known[0]))}" if known else ""
-        raise StudyError(f"{where}: {text[0].lower()}{text[1:]}") from None
-    return {key: getattr(made, key) for key in plain}
+    """Check each value's type against a dataclass; msgspec's texts name types, never values."""
+    hints, faults = get_type_hints(type_), Faults()
+    made = {}
+    for key, value in plain.items():
+        try:
+            made[key] = msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
+            text = str(error).replace("`", "").replace(" - at $", f" at {key}")
+            text = text if " at " in text else f"{text} at {key}"
+            known = ", ".join(map(str, get_args(hints[key])))
+            text += f"; write one of {known}" if "enum" in text else ""
+            faults.add(StudyError(f"{where}: {text[0].lower()}{text[1:]}"))
+    faults.tell(StudyError)
+    return made
 
 
 def _section(plain: Any, type_: type[T], where: str) -> T:
     assert isinstance(type_, type)
-    _known(plain, {f.name for f in fields(type_)}, where)  # type: ignore[arg-type]
-    return type_(**_typed(plain, type_, where))
+    known, faults = {f.name: f for f in fields(type_)}, Faults()  # type: ignore[arg-type]
+    with faults.collected():
+        _known(plain, set(known), where)
+    if isinstance(plain, Mapping):
+        meant = _meant(plain, set(known))
+        for name, key in known.items():
+            needed = key.default is MISSING and key.default_factory is MISSING
+            if needed and name not in plain and name not in meant:
+                faults.add(StudyError(f'{where}: {name} is missing; write {name} = "..."'))
+        with faults.collected():
+            told = _typed({key: plain[key] for key in plain if key in known}, type_, where)
+    faults.tell(StudyError)
+    return type_(**told)
 
 
 def _holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
     """Read a table that may hold a learner's, so that no key inside it passes unseen."""
-    made = _section(plain, type_, where)
-    if made.learner is None:
-        return made
-    inner = _holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    faults, inner = Faults(), None
+    with faults.collected():
+        made = _section(plain, type_, where)
+    with faults.collected():
+        if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
+            inner = _holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    faults.tell(StudyError)
     return replace(made, learner=inner)
 
 
 def _policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     if not isinstance(plain, list) or not plain:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
-    chosen = tuple(_holding_learner(one, PolicyChoice, f"{where}, [[policy]]") for one in plain)
+    faults, chosen = Faults(), []
+    for one in plain:
+        with faults.collected():
+            chosen.append(_holding_learner(one, PolicyChoice, f"{where}, [[policy]]"))
     names = [policy.name for policy in chosen]
-    for name in names:
-        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-            raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
-        if names.count(name) > 1:
-            raise StudyError(f"{where}: two policies are called {name!r}; rename one")
+    for name in dict.fromkeys(names):
+        with faults.collected():
+            _check_name(name, names, where)
     for policy in chosen:
-        _check_policy(policy, where)
-    return chosen
+        with faults.collected():
+            _check_policy(policy, where)
+    faults.tell(StudyError)
+    return tuple(chosen)
+
+
+def _check_name(name: str, names: list[str], where: str) -> None:
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
+        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+    if names.count(name) > 1:
+        raise StudyError(f"{where}: two policies are called {name!r}; rename one")
 
 
 def _check_policy(policy: PolicyChoice, where: str) -> None:
@@ -385,6 +438,7 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
         raise StudyError(
             f"{where}: policy {policy.name!r} needs base = one of published, strict, private, or "
             "the path of a policy file ending in .toml"
+            + did_you_mean(policy.base, ("published", "strict", "private"))
         )
     if policy.block < 1:
         raise StudyError(f"{where}: policy {policy.name!r}: block must be at least 1")
@@ -400,12 +454,25 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
         _ = policy.exact_epsilon, policy.exact_delta
 
 
-def _check_data(data: DataChoice, where: str) -> None:
+def _check_top(study: Study, where: str) -> None:
+    if study.seed < 0:
+        raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
+    if study.runs < 1:
+        raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
+
+
+def _check_data(study: Study, where: str) -> None:
+    data = study.data
+    with naming(f"{where}, [data]"):
+        written = data.text
+    if written != PLAIN and not data.source.endswith(".csv"):
+        raise StudyError(f"{where}, [data]: sep and encoding are of a .csv; leave them out")
     if not 0 < data.test < 1:
         raise StudyError(f"{where}, [data]: test must lie between 0 and 1; write test = 0.25")
 
 
-def _check_clients(clients: ClientsChoice, where: str) -> None:
+def _check_clients(study: Study, where: str) -> None:
+    clients = study.clients
     by_column = clients.partition == "column"
     if by_column and clients.column is None:
         raise StudyError(f'{where}, [clients]: partition "column" needs column = "..."')
@@ -469,6 +536,29 @@ def _check_lasting(study: Study, where: str) -> None:
             f'{where}: noise = "test" protects nobody, and a lasting ledger keeps it for ever; leave '
             "noise out, or ledgers"
         )
+
+
+#: Reads each table of a study, and says which argument it is.
+_READERS: Mapping[str, Callable[[Any, str], tuple[str, Any]]] = {
+    "data": lambda plain, where: ("data", _section(plain, DataChoice, f"{where}, [data]")),
+    "clients": lambda plain, where: (
+        "clients",
+        _section(plain, ClientsChoice, f"{where}, [clients]"),
+    ),
+    "learner": lambda plain, where: (
+        "learner",
+        _holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
+    ),
+    "policy": lambda plain, where: ("policies", _policies(plain, where)),
+}
+#: What the tables are held to together.
+_CHECKS: tuple[Callable[[Study, str], None], ...] = (
+    _check_top,
+    _check_data,
+    _check_clients,
+    _check_cohort,
+    _check_lasting,
+)
 
 
 def _plain(choice: Any) -> dict[str, Any]:

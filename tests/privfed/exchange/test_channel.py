@@ -286,6 +286,18 @@ def test_the_next_run_goes_on_where_the_ledger_did(tmp_path: Path) -> None:
         gate.answer(Request.of(f"other {len(list(gate.ledger.entries()))}", QUERY, "other"))
 
 
+def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> None:
+    """One file of heads, two books open on it: the later head of each ledger is kept."""
+    path, digest = tmp_path / "heads.json", "ab" * 32
+    first, second = HeadBook(path), HeadBook(path)
+    first["north"], second["south"] = Head(7, digest), Head(3, digest)
+    second["north"] = Head(5, digest)
+    assert dict(HeadBook(path)) == {"north": Head(7, digest), "south": Head(3, digest)}
+    assert dict(first) == {"north": Head(7, digest)}  # what this run itself has seen
+    del first["north"]
+    assert "north" not in HeadBook(path)
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"c": ["7:x", ""]}', '{"c": 7}'])
 def test_a_damaged_book_of_heads_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """It is never taken for an empty one."""

@@ -329,3 +329,19 @@ def test_a_cohort_that_is_too_small_is_told_what_would_be_enough(
     line = "epsilon 3 is little for 20 individuals"
     assert line in capsys.readouterr().out
     assert line in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_cohort_s_ledger_may_last(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its individuals' budgets go on from study to study, and the next is refused when they are gone."""
+    lasting = STUDY.replace('noise = "test"\n', "").replace(
+        'partition = "cohort"', 'partition = "cohort"\nledgers = "phones"'
+    )
+    study = cohort(lasting)
+    assert status(["run", str(study), "--out", str(tmp_path / "one")]) == FINE
+    second = tmp_path / "second.toml"
+    second.write_text(lasting.replace('name = "phones"', 'name = "phones again"', 1))
+    assert status(["run", str(second), "--out", str(tmp_path / "two")]) == BAD_INPUT
+    assert "less is left: cohort has epsilon" in capsys.readouterr().err
+    assert status(["ledger", "verify", str(tmp_path / "phones")]) == FINE
