@@ -44,7 +44,7 @@ class HeadBook(MutableMapping[str, Head]):
 
     def __delitem__(self, client: str) -> None:
         del self._heads[client]
-        self._write(self._heads)
+        self._write({other: head for other, head in self._latest().items() if other != client})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._heads)
