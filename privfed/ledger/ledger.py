@@ -81,6 +81,21 @@ class Ledger:
         ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
         return ledger
 
+    @staticmethod
+    def begun(path: str | Path) -> bool:
+        """Whether anything was ever written to a file: one whose maker was killed at once is empty.
+
+        Raises:
+            LedgerError: it is no database.
+        """
+        if Path(path).stat().st_size == 0:
+            return False
+        file = ChainFile(path, reading=True)
+        try:
+            return bool(file.query("SELECT 1 FROM sqlite_master LIMIT 1")) and not file.empty
+        finally:
+            file.close()
+
     @property
     def path(self) -> Path | None:
         """The file, or none for a ledger in memory."""

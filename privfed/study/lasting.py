@@ -59,8 +59,8 @@ class Lasting:
         return f"ledgers in {self.folder}"
 
     def files(self) -> dict[str, Path]:
-        """The ledgers that there are, by data owner."""
-        return files_in(self.folder)
+        """The ledgers that there are, by data owner; one that nothing was written to is none yet."""
+        return {owner: path for owner, path in files_in(self.folder).items() if Ledger.begun(path)}
 
     @property
     def book(self) -> Path:
@@ -249,12 +249,12 @@ class Lasting:
             spent, times = accountant.nothing, {}
             if owner in files:
                 with closing(Ledger.read(files[owner])) as ledger:
-                    spent, times = _spent(ledger.budget()[0], spent), ledger.times(study.name)
+                    spent, times = spent_of(ledger.budget()[0], spent), ledger.times(study.name)
             found.append(Left(owner, spent, times))
         return found
 
 
-def _spent(line: Line, nothing: Amount) -> Amount:
+def spent_of(line: Line, nothing: Amount) -> Amount:
     """All that was charged, answered or not; of a cohort, by whoever was charged most."""
     return plus(line.spent, line.reserved) if line.releases else nothing
 

@@ -13,9 +13,9 @@ from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
-from privfed.privacy.accountant import Budget
+from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.lasting import Lasting, files_in
+from privfed.study.lasting import Lasting, files_in, spent_of
 from privfed.study.output import STUDY, Output
 
 
@@ -71,7 +71,7 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
         InputError: no number, or a ledger under which no study was ever begun.
     """
     with opened(path) as ledger:
-        dataset, policies = ledger.dataset, ledger.policies()
+        dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
     if not policies:
         raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
     with closing(Ledger(path, dataset)) as writable:
@@ -79,10 +79,19 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
-            accountant_of(policy).ceiling(budget)
+            _check_bearable(dataset, spent, accountant_of(policy), budget)
             writable.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
+
+
+def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
+    """A budget can stop further questions; what was answered under a larger one stays answered."""
+    if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
+        raise InputError(
+            f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+            f"{float(budget.delta):g} already; write a budget that holds it"
+        )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.ledger import Ledger
+from privfed.ledger.storage import SCHEMA
 
 Written = Callable[..., Path]
 #: A study of the small table over lasting ledgers, with what changes from one to the next.
@@ -208,6 +209,41 @@ def test_the_owners_amend_their_budget_and_it_is_recorded(
     report = json.loads((tmp_path / "two" / "report.json").read_text())
     assert all(client["amended"] for client in report["policies"][0]["clients"])
     assert status(["report", str(tmp_path / "one")]) == FINE  # nothing beyond what is in force now
+
+
+def test_a_budget_below_what_is_spent_is_refused(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would accuse the owner of what was answered before."""
+    assert run(study("one", "4"), tmp_path / "one") == FINE
+    owners = str(tmp_path / "owners")
+    for epsilon, told in (
+        ("1", "has spent more than epsilon 1"),
+        ("1e400", "between 1e-300"),
+        ("inf", "finite"),
+    ):
+        assert status(["ledger", "amend", owners, "--epsilon", epsilon]) == BAD_INPUT
+        assert told in capsys.readouterr().err
+    assert status(["ledger", "amend", owners, "--epsilon", "5"]) == FINE
+
+
+@pytest.mark.parametrize("left", ["nothing", "tables"])
+def test_a_process_killed_while_it_makes_a_ledger_leaves_a_new_one(
+    left: str, study: Callable[..., str], tmp_path: Path
+) -> None:
+    """An empty file, or tables without a row, are begun by the next study."""
+    owners = tmp_path / "owners"
+    owners.mkdir()
+    if left == "nothing":
+        (owners / "north.db").touch()
+    else:
+        with sqlite3.connect(owners / "north.db") as database:
+            for statement in SCHEMA:
+                database.execute(statement)
+        database.close()
+    assert run(study("one"), tmp_path / "one") == FINE
+    assert status(["ledger", "verify", str(owners)]) == FINE
+    assert status(["ledger", "verify", str(tmp_path / "one")]) == FINE
 
 
 def test_attacks_read_what_their_own_study_released(
