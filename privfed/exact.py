@@ -39,9 +39,19 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
     if number < 0 or (number == 0 and not zero):
         wanted = "at least 0" if zero else "greater than 0"
         raise InputError(f"{name} must be {wanted}, not {value!r}; write for example '0.5'")
-    if number and not _LEAST <= number <= _MOST:
+    if isinstance(value, int) and number > _MOST:
         raise InputError(_beyond(name))
     return number
+
+
+def check_range(number: Fraction, name: str) -> None:
+    """Hold a number to what floats can hold, written as a ratio too.
+
+    Raises:
+        InputError: it is beyond.
+    """
+    if number and not _LEAST <= number <= _MOST:
+        raise InputError(_beyond(name))
 
 
 def _beyond(name: str) -> str:

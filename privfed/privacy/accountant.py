@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from privfed.errors import InputError, PolicyError
-from privfed.exact import Number, exact, text
+from privfed.exact import Number, check_range, exact, text
 from privfed.privacy.loss import Loss
 
 Amount = tuple[Fraction, ...]
@@ -54,6 +54,7 @@ def readable(epsilon: Number, name: str) -> Fraction:
         InputError: it is no positive number, or so large that it promises nothing.
     """
     read = exact(epsilon, name)
+    check_range(read, name)
     if read > LARGEST:
         raise InputError(
             f"{name} must be at most {LARGEST}, for a larger one promises nothing; write for example '1'"

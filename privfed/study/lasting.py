@@ -282,7 +282,6 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     short, budget = lacking(price, left), price.policy.budget
     if budget is None or not (short or price.over):
         return
-    taken = ", ".join(f"{line.kind} {price.percent(line)}" for line in price.lines if line.loss)
     has = ", ".join(
         f"{one.owner} has epsilon {left_of(one, price.policy)}" for one in short[:NAMED]
     )
@@ -291,6 +290,6 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     raise BudgetError(
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "
-        f"{shown(budget.epsilon)} ({taken}), and {why}; write a smaller epsilon, or let the owners change "
+        f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
         f"their budget: privfed ledger amend {folder} --epsilon ..."
     )

@@ -92,6 +92,15 @@ class Price:
         share = self.share(line)
         return "-" if share is None else f"{shown(100 * share, 3)} %"
 
+    @property
+    def by_kind(self) -> str:
+        """Each kind's share of the budget in words, the kinds that cost nothing left out."""
+        shares: dict[str, Fraction] = {}
+        for line in self.lines:
+            shares[line.kind] = shares.get(line.kind, Fraction(0)) + (self.share(line) or 0)
+        taken = (f"{kind} {shown(100 * share, 3)} %" for kind, share in shares.items() if share)
+        return ", ".join(taken) or "nothing"
+
     def to_dict(self) -> dict[str, Any]:
         """Give the price as plain data."""
         return {
@@ -314,8 +323,7 @@ def _owner(price: Price, left: Left) -> str:
     """What the study would take of one owner's epsilon, kind by kind, and what it would leave."""
     budget = price.policy.budget
     assert budget is not None
-    shares = ((line.kind, price.percent(line)) for line in price.lines if price.share(line))
-    taken = ", ".join(f"{kind} {share}" for kind, share in shares) or "nothing"
+    taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
         return (
