@@ -384,11 +384,11 @@ def _study(path: Path | None) -> Study:
 
 
 def _budgets(text: str) -> list[str]:
-    from privfed.privacy.accountant import readable
+    from privfed.privacy.accountant import written_epsilon
 
     amounts = [part.strip() for part in text.split(",")]
     for amount in amounts:
-        readable(amount, "--epsilon")
+        written_epsilon(amount, "--epsilon")
     return amounts
 
 

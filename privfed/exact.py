@@ -16,10 +16,11 @@ from privfed.errors import InputError
 Number = Fraction | int | float | str | Decimal
 #: Irrational costs are rounded up to this many units per one.
 RESOLUTION = 10**15
-#: Largest power of ten of a number, up and down; without a limit "1e999999999" is a denial of service
-#: in eleven letters, and beyond this one no float holds the number.
-EXPONENT = 300
-_LEAST, _MOST = Fraction(1, 10**EXPONENT), 10**EXPONENT
+#: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
+#: service in eleven letters.
+EXPONENT = 400
+#: Largest power of ten of what people write into files: floats hold these, and their squares' roots.
+FLOATS = 300
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
@@ -33,29 +34,29 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
         zero: whether zero is allowed.
 
     Raises:
-        InputError: the value is not a number, not finite, not positive, or beyond all floats.
+        InputError: the value is not a number, not finite, or not positive.
     """
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
         wanted = "at least 0" if zero else "greater than 0"
         raise InputError(f"{name} must be {wanted}, not {value!r}; write for example '0.5'")
-    if isinstance(value, int) and number > _MOST:
-        raise InputError(_beyond(name))
     return number
 
 
-def check_range(number: Fraction, name: str) -> None:
-    """Hold a number to what floats can hold, written as a ratio too.
+def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
+    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold.
 
     Raises:
-        InputError: it is beyond.
+        InputError: see :func:`exact`; or it is beyond, so that no report could tell it.
     """
-    if number and not _LEAST <= number <= _MOST:
-        raise InputError(_beyond(name))
+    number = exact(value, name, zero=zero)
+    if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
+        raise InputError(_beyond(name, FLOATS))
+    return number
 
 
-def _beyond(name: str) -> str:
-    return f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}; write for example '0.5'"
+def _beyond(name: str, most: int) -> str:
+    return f"{name} must lie between 1e-{most} and 1e{most}; write for example '0.5'"
 
 
 def _parse(value: Number, name: str) -> Fraction:
@@ -71,7 +72,7 @@ def _parse(value: Number, name: str) -> Fraction:
         if not decimal.is_finite():
             raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
         if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
-            raise InputError(_beyond(name))
+            raise InputError(_beyond(name, FLOATS))
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(

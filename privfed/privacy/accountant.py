@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from privfed.errors import InputError, PolicyError
-from privfed.exact import Number, check_range, exact, text
+from privfed.exact import Number, readable, text
 from privfed.privacy.loss import Loss
 
 Amount = tuple[Fraction, ...]
@@ -40,21 +40,22 @@ class Budget:
     @classmethod
     def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
         """Read exact numbers from text; errors say which one is wrong."""
-        return cls(readable(epsilon, "budget epsilon"), exact(delta, "budget delta", zero=True))
+        return cls(
+            written_epsilon(epsilon, "budget epsilon"), readable(delta, "budget delta", zero=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the budget as plain data."""
         return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
 
 
-def readable(epsilon: Number, name: str) -> Fraction:
+def written_epsilon(epsilon: Number, name: str) -> Fraction:
     """Read an epsilon that a person wrote, exactly.
 
     Raises:
         InputError: it is no positive number, or so large that it promises nothing.
     """
-    read = exact(epsilon, name)
-    check_range(read, name)
+    read = readable(epsilon, name)
     if read > LARGEST:
         raise InputError(
             f"{name} must be at most {LARGEST}, for a larger one promises nothing; write for example '1'"

@@ -19,7 +19,7 @@ import tomli_w
 
 from privfed import plugins
 from privfed.errors import Faults, InputError, PolicyError, did_you_mean
-from privfed.exact import Number, exact, text
+from privfed.exact import Number, exact, readable, text
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.mechanism import Mechanism
@@ -66,7 +66,7 @@ class Guard:
         for name in ("spend", "cap"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, exact(value, f"guard {name}"))
+                object.__setattr__(self, name, readable(value, f"guard {name}"))
         if not _names(self.parts):
             raise PolicyError('a guard\'s parts are a list of names; write parts = ["..."]')
         object.__setattr__(self, "parts", tuple(self.parts))

@@ -16,8 +16,8 @@ import msgspec
 import tomli_w
 
 from privfed.errors import Faults, StudyError, did_you_mean
-from privfed.exact import exact
-from privfed.privacy.accountant import Budget, readable
+from privfed.exact import readable
+from privfed.privacy.accountant import Budget, written_epsilon
 from privfed.questions.part import Unit
 from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.division import check_alpha, named
@@ -154,12 +154,12 @@ class PolicyChoice:
         """The budget as an exact number; an InputError where it is none."""
         if self.epsilon is None:
             raise StudyError(f'policy {self.name!r} is private; write epsilon = "1" for its budget')
-        return readable(self.epsilon, f"policy {self.name!r}: epsilon")
+        return written_epsilon(self.epsilon, f"policy {self.name!r}: epsilon")
 
     @property
     def exact_delta(self) -> Fraction:
         """Delta as an exact number below one; an InputError where it is none."""
-        delta = exact(self.delta, f"policy {self.name!r}: delta", zero=True)
+        delta = readable(self.delta, f"policy {self.name!r}: delta", zero=True)
         if delta >= 1:
             raise StudyError(f'policy {self.name!r}: delta must be below 1; write delta = "1e-5"')
         return delta
