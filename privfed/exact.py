@@ -19,6 +19,8 @@ RESOLUTION = 10**15
 #: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
 #: service in eleven letters.
 EXPONENT = 400
+#: Largest power of ten of what people write into files: floats hold these, and their squares' roots.
+FLOATS = 300
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
@@ -41,6 +43,22 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
     return number
 
 
+def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
+    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold.
+
+    Raises:
+        InputError: see :func:`exact`; or it is beyond, so that no report could tell it.
+    """
+    number = exact(value, name, zero=zero)
+    if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
+        raise InputError(_beyond(name, FLOATS))
+    return number
+
+
+def _beyond(name: str, most: int) -> str:
+    return f"{name} must lie between 1e-{most} and 1e{most}; write for example '0.5'"
+
+
 def _parse(value: Number, name: str) -> Fraction:
     if isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value!r}; write for example '0.5'")
@@ -54,7 +72,7 @@ def _parse(value: Number, name: str) -> Fraction:
         if not decimal.is_finite():
             raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
         if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
-            raise InputError(f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}")
+            raise InputError(_beyond(name, FLOATS))
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(
