@@ -45,6 +45,10 @@ class PreparedCohort:
         """No records: attacks on tables find nothing to be scored by."""
         return {}
 
+    def books(self) -> dict[str, CohortRecords]:
+        """What everybody holds: for scoring attacks on individuals."""
+        return {NAME: self.records}
+
     def federate(self, adopted: Policy, ledgers: Path, block: int) -> CohortDisclosure:
         """Put the cohort's gate before the rules, with one ledger.
 

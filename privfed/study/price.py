@@ -212,6 +212,7 @@ def priced(price: Price) -> str:
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
+    lines += _of_a_person(price)
     for line in price.lines:
         what = line.mechanism or "not in the policy"
         times = "any" if line.together else f"x{line.times}"
@@ -219,6 +220,16 @@ def priced(price: Price) -> str:
             f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
         )
     return "\n".join(lines)
+
+
+def _of_a_person(price: Price) -> list[str]:
+    """What an epsilon for one rule is to whoever holds many: group privacy."""
+    if price.policy.unit != "rule" or price.epsilon is None or price.delta:
+        return []
+    ten = float(10 * price.epsilon)
+    return [
+        f"  no person is covered by that: 10 rules of one are at most epsilon {ten:.4g} together"
+    ]
 
 
 def _cost(line: Line) -> str:
