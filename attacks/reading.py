@@ -55,6 +55,11 @@ class Clock:
         """Whether the time is up."""
         return monotonic() - self.begun >= self.seconds
 
+    @property
+    def left(self) -> float:
+        """Seconds that are left, a tenth at least: a solver needs some."""
+        return max(self.begun + self.seconds - monotonic(), 0.1)
+
     def timely(self, number: int) -> Iterator[int]:
         """The numbers from 0 on, as many as asked for, until the time is up."""
         for each in range(number):
