@@ -361,7 +361,7 @@ def guessed(own: Table, others: list[Table], upper: float) -> float:
     What features say of outcomes anywhere is no leak of these people's: least squares on other
     clients' records says that much.
     """
-    true = own.y == upper
+    true = np.asarray(own.y == upper)
     best = float(max(int(true.sum()), len(true) - int(true.sum())))
     known = [table for table in others if table.y is not None and len(table.x)]
     if known:
