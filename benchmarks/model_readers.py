@@ -56,7 +56,8 @@ def rule_fit(frame: pd.DataFrame, target: str) -> Train:
     schema = Schema.infer(frame, target)
 
     def train(x: np.ndarray, y: np.ndarray) -> Any:
-        own = pd.DataFrame(x, columns=frame.columns.drop(target)).assign(**{target: y, "at": "all"})
+        own = pd.DataFrame(x, columns=frame.columns.drop(target))
+        own[target], own["at"] = y, "all"
         learner = CentralRuleFitRegressor()
         return learner.fit(
             LocalDisclosure.from_frame(
