@@ -39,7 +39,7 @@ class Combined:
         return np.asarray(np.isfinite(self.deviation))
 
 
-def combined(design: np.ndarray, answers: np.ndarray, deviations: np.ndarray) -> Combined:
+def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray) -> Combined:
     """Combine answers by generalised least squares, their noise independent.
 
     Args:

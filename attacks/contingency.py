@@ -38,7 +38,7 @@ class Ranges:
 
 
 def ranges(
-    design: np.ndarray, low: np.ndarray, high: np.ndarray, *, seconds: float = 60.0
+    design: np.ndarray, *, low: np.ndarray, high: np.ndarray, seconds: float = 60.0
 ) -> Ranges | None:
     """The least and greatest count of every cell.
 

@@ -140,7 +140,7 @@ def several_studies(transcripts: Mapping[str, Transcript] | Sequence[Transcript]
     return Transcript(tuple(entry for transcript in each for entry in transcript))
 
 
-def at_points(example: Table, x: np.ndarray, y: np.ndarray | None) -> Table:
+def at_points(example: Table, *, x: np.ndarray, y: np.ndarray | None) -> Table:
     """Records at other points than an example's, of the same kind."""
     made: Any = example
     table: Table = replace(made, x=x, y=y, individual=None, clipped=0)
@@ -160,11 +160,11 @@ def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
         return None
     points = np.array(list(product(*levels)), dtype=float)
     if schema.target is None:
-        return at_points(example, points, None)
-    return at_points(example, points[:, :-1], points[:, -1])
+        return at_points(example, x=points, y=None)
+    return at_points(example, x=points[:, :-1], y=points[:, -1])
 
 
-def drawn_points(example: Table, schema: PublicSchema, number: int) -> Table:
+def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
     """Points drawn evenly over the data dictionary's box."""
     rng = np.random.default_rng(0)
     columns = [*schema.features, *([] if schema.target is None else [schema.target])]
@@ -179,5 +179,5 @@ def drawn_points(example: Table, schema: PublicSchema, number: int) -> Table:
         )
     points = np.column_stack(drawn)
     if schema.target is None:
-        return at_points(example, points, None)
-    return at_points(example, points[:, :-1], points[:, -1])
+        return at_points(example, x=points, y=None)
+    return at_points(example, x=points[:, :-1], y=points[:, -1])

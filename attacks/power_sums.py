@@ -83,7 +83,7 @@ def _shifted(sums: np.ndarray, mean: float) -> np.ndarray:
 
 
 def whole_values(
-    count: int, total: int, squares: int, *, low: int, high: int, most: int = 2
+    count: int, *, total: int, squares: int, low: int, high: int, most: int = 2
 ) -> list[tuple[int, ...]]:
     """The multisets of whole numbers with a given count, sum and sum of squares.
 
@@ -145,5 +145,5 @@ def small_group(
     total, squares = (round(each) for each in sums[:2])
     if max(abs(total - sums[0]), abs(squares - sums[1])) > 1e-3:
         return None
-    found = whole_values(count, total, squares, low=whole[0], high=whole[1])
+    found = whole_values(count, total=total, squares=squares, low=whole[0], high=whole[1])
     return np.array(found[0], float) if len(found) == 1 else None

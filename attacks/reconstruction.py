@@ -132,7 +132,7 @@ def _ways(
     if domain is not None:
         rows = rows_of(transcript, domain, most=ROWS, clock=clock)
         if rows.counts.any():
-            yield TABLE, cells(rows, _records_at(own, domain), clock)
+            yield TABLE, cells(rows, _records_at(own, domain), clock=clock)
     points = _candidates(own, truth, schema)
     rows = rows_of(transcript, points, most=ROWS, clock=clock)
     members = slice(0, len(own.x))
@@ -148,17 +148,17 @@ def _ways(
     target = schema.target
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         others = [table for table in truth.values() if table is not own]
-        yield OUTCOMES, outcomes(transcript, own, others, bounds=target.bounds, clock=clock)
+        yield OUTCOMES, outcomes(transcript, own, others=others, bounds=target.bounds, clock=clock)
 
 
 def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
     """The client's records first, then all others', then points of the box."""
     others = [table for table in truth.values() if table is not own]
-    tables = [own, *others, drawn_points(own, schema, DRAWN)]
+    tables = [own, *others, drawn_points(own, schema, number=DRAWN)]
     y = None
     if own.y is not None:
         y = np.concatenate([table.y for table in tables if table.y is not None])
-    return at_points(own, np.concatenate([table.x for table in tables]), y)
+    return at_points(own, x=np.concatenate([table.x for table in tables]), y=y)
 
 
 def _records_at(own: Table, domain: Table) -> np.ndarray:
@@ -173,7 +173,7 @@ def _records_at(own: Table, domain: Table) -> np.ndarray:
     return np.asarray(held[places[: len(points)]])
 
 
-def cells(rows: Rows, held: np.ndarray, clock: Clock) -> Tally | None:
+def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
     """Records in cells whose count is determined by all totals, noisy ones combined.
 
     A cell is a set of points that no row tells apart.
@@ -188,12 +188,12 @@ def cells(rows: Rows, held: np.ndarray, clock: Clock) -> Tally | None:
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
     true = np.bincount(place.ravel(), held, atoms.shape[1])
-    together = combined(atoms, rows.answers, rows.deviations)
+    together = combined(atoms, rows.answers, deviations=rows.deviations)
     claims = np.where(together.deviation <= CLAIMED, np.rint(together.estimate), np.nan)
     exact = rows.exact & rows.counts
     if exact.any() and not clock.over:
         told = rows.answers[exact]
-        possible = ranges(atoms[exact], told - NEAR, told + NEAR, seconds=clock.left)
+        possible = ranges(atoms[exact], low=told - NEAR, high=told + NEAR, seconds=clock.left)
         if possible is not None:
             claims = np.where(possible.determined, possible.least, claims)
     alone = (atoms[exact] != 0).sum(axis=1) == 1
@@ -313,8 +313,8 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
 def outcomes(
     transcript: Transcript,
     own: Table,
-    others: list[Table],
     *,
+    others: list[Table],
     bounds: tuple[float, float],
     clock: Clock,
 ) -> Tally | None:
@@ -335,7 +335,9 @@ def outcomes(
     if own.y is None or people > SOLVED or clock.over:
         return None
     low, high = (
-        rows_of(transcript, at_points(own, own.x, np.full(people, bound)), most=ROWS, clock=clock)
+        rows_of(
+            transcript, at_points(own, x=own.x, y=np.full(people, bound)), most=ROWS, clock=clock
+        )
         for bound in bounds
     )
     if low.names != high.names or not len(low):
@@ -352,10 +354,10 @@ def outcomes(
     if bits is None:
         return None
     true = own.y == bounds[1]
-    return Tally(float((bits == true).sum()), float(people), guessed(own, others, bounds[1]))
+    return Tally(float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1]))
 
 
-def guessed(own: Table, others: list[Table], upper: float) -> float:
+def guessed(own: Table, others: list[Table], *, upper: float) -> float:
     """Outcomes that are right without any release: the commoner one, or by a line fitted elsewhere.
 
     What features say of outcomes anywhere is no leak of these people's: least squares on other

@@ -38,7 +38,7 @@ OFFLINE = 0.3
 RATE = 0.01
 
 
-def told(model: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """How well a model knows each record: its score, near normal over models.
 
     Classifiers: the log odds of the record's own class (logit scaling, Carlini et al. 2022, Section
@@ -91,9 +91,9 @@ class Shadows:
 
 def shadows(
     train: Train,
+    *,
     x: np.ndarray,
     y: np.ndarray,
-    *,
     number: int = 64,
     seed: int = 0,
     seconds: float = 120.0,
@@ -119,7 +119,7 @@ def shadows(
     for _ in clock.timely(number // 2):
         half = rng.permutation(len(x)) < len(x) // 2
         for mine in (half, ~half):
-            scores.append(told(train(x[mine], y[mine]), x, y))
+            scores.append(told(train(x[mine], y[mine]), x=x, y=y))
             inside.append(mine)
     if len(scores) < 4:
         raise InputError(f"no four shadows could be trained in {seconds:g} s; give more seconds")
@@ -136,7 +136,7 @@ def _check(x: np.ndarray, y: np.ndarray) -> None:
         raise InputError("outcomes must be finite")
 
 
-def accused(target: np.ndarray, known: Shadows, way: Way = "lira") -> np.ndarray:
+def accused(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
     """How likely it is that the target learnt from each record, by its scores; larger is likelier.
 
     Args:
@@ -201,10 +201,10 @@ def _log_chance(scores: np.ndarray) -> np.ndarray:
 
 def read_model(
     model: Any,
+    *,
     x: np.ndarray,
     y: np.ndarray,
     member: np.ndarray,
-    *,
     known: Shadows,
     way: Way = "lira",
 ) -> Finding:
@@ -227,7 +227,7 @@ def read_model(
         raise InputError(
             "reading a model needs records that it learnt from and others: one bool each"
         )
-    score = accused(told(model, x, y), known, way)
+    score = accused(told(model, x=x, y=y), known, way=way)
     curve = Curve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
     found = curve.at(RATE)

@@ -32,7 +32,7 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
     """Mean area and rate at 1 % false positives over all targets."""
     rates = []
     for target, (scores, inside) in enumerate(zip(known.scores, known.inside, strict=True)):
-        found = accused(scores, known.without(target), way)
+        found = accused(scores, known.without(target), way=way)
         curve = Curve.of(found[inside], found[~inside])
         rates.append((curve.area, curve.at(0.01)))
     area, rate = np.mean(rates, axis=0)
@@ -41,7 +41,7 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
 
 def read(name: str, train: Train, x: np.ndarray, y: np.ndarray) -> None:
     begun = time.perf_counter()
-    known = shadows(train, x, y, number=SHADOWS, seconds=200)
+    known = shadows(train, x=x, y=y, number=SHADOWS, seconds=200)
     told = [f"{way} {area:.3f} / {rate:.2f}" for way in WAYS for area, rate in [judged(known, way)]]
     spent = time.perf_counter() - begun
     print(f"{name}: {', '.join(told)} (AUC / TPR at 1 %), {spent:.0f} s", flush=True)

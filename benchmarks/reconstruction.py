@@ -70,7 +70,7 @@ def tables(shape: tuple[int, ...] = (2, 4, 10)) -> None:
             rng = np.random.default_rng(seed)
             cells = [rng.integers(0, size, people) for size in shape]
             table = np.bincount(np.ravel_multi_index(cells, shape), minlength=int(np.prod(shape)))
-            found = ranges(design, design @ table, design @ table)
+            found = ranges(design, low=design @ table, high=design @ table)
             assert found is not None
             whole.append(found.determined.all())
             inside.append(table[found.determined].sum() / people)

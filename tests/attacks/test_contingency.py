@@ -34,7 +34,7 @@ def test_ranges_are_those_of_every_table_that_fits() -> None:
     true = np.array([2, 0, 1, 0, 1, 1])
     told = design @ true
     fits = [t for t in product(range(6), repeat=6) if (design @ np.array(t) == told).all()]
-    found = ranges(design, told, told)
+    found = ranges(design, low=told, high=told)
     assert found is not None
     assert found.least.tolist() == np.min(fits, axis=0).tolist()
     assert found.greatest.tolist() == np.max(fits, axis=0).tolist()
@@ -44,9 +44,9 @@ def test_few_people_are_rebuilt_from_two_way_margins() -> None:
     """Six people in a 2 x 2 x 4 table are there whole; the ranges hold the truth of sixty."""
     rng, design = np.random.default_rng(1), margins((2, 2, 4))
     few, many = (np.bincount(rng.integers(0, 16, size), minlength=16) for size in (6, 60))
-    found = ranges(design, design @ few, design @ few)
+    found = ranges(design, low=design @ few, high=design @ few)
     assert found is not None and found.determined.all() and (found.least == few).all()
-    found = ranges(design, design @ many, design @ many)
+    found = ranges(design, low=design @ many, high=design @ many)
     assert found is not None and not found.determined.all()
     assert ((found.least <= many) & (many <= found.greatest)).all()
 
@@ -55,15 +55,15 @@ def test_noisy_totals_widen_the_ranges() -> None:
     """Intervals in the place of exact totals determine less."""
     design, true = margins((2, 2, 3)), np.arange(12) % 3
     told = design @ true
-    exact, noisy = ranges(design, told, told), ranges(design, told - 1, told + 1)
+    exact, noisy = ranges(design, low=told, high=told), ranges(design, low=told - 1, high=told + 1)
     assert exact is not None and noisy is not None
     assert (noisy.greatest - noisy.least).sum() > (exact.greatest - exact.least).sum()
 
 
 def test_contradictions_bad_input_and_no_time() -> None:
     """None where no table fits or no time is left; an InputError for what is no system."""
-    assert ranges(np.ones((2, 2)), np.array([1.0, 2.0]), np.array([1.0, 2.0])) is None
-    assert ranges(np.ones((1, 2)), np.ones(1), np.ones(1), seconds=0.0) is None
+    assert ranges(np.ones((2, 2)), low=np.array([1.0, 2.0]), high=np.array([1.0, 2.0])) is None
+    assert ranges(np.ones((1, 2)), low=np.ones(1), high=np.ones(1), seconds=0.0) is None
     for told in (np.ones(2), np.array([np.nan])):
         with pytest.raises(InputError):
-            ranges(np.ones((1, 2)), told, told)
+            ranges(np.ones((1, 2)), low=told, high=told)

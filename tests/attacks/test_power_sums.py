@@ -45,7 +45,7 @@ def test_whole_values_are_all_that_fit() -> None:
     for held in every[::7]:
         total, squares = sum(held), sum(value**2 for value in held)
         fits = [m for m in every if sum(m) == total and sum(v**2 for v in m) == squares]
-        assert whole_values(4, total, squares, low=0, high=6, most=99) == fits
+        assert whole_values(4, total=total, squares=squares, low=0, high=6, most=99) == fits
 
 
 def test_a_small_group_is_claimed_where_one_set_fits() -> None:

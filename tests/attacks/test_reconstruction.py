@@ -242,8 +242,8 @@ def test_what_features_say_anywhere_is_no_leak() -> None:
     ages = rng.uniform(0, 100, 200)
     frame = pd.DataFrame({"age": ages, "ill": (ages > 50).astype(int)})
     own, other = (Records.from_frame(part, BINARY) for part in (frame[:60], frame[60:]))
-    assert guessed(own, [], 1.0) < 45
-    assert guessed(own, [other], 1.0) > 55
+    assert guessed(own, [], upper=1.0) < 45
+    assert guessed(own, [other], upper=1.0) > 55
 
 
 def test_private_releases_are_not_accused() -> None:
