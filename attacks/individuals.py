@@ -65,11 +65,35 @@ class Answers:
         Args:
             held: probability that the holder of a book sets each bit, shape (books, templates).
         """
-        evidence = np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
         if not self.drawn:
-            return np.asarray(held @ evidence).T
+            return np.asarray(held @ self._evidence).T
         nothing = 1 - np.asarray(held.sum(axis=1))[:, None]
-        return np.asarray(np.log(np.maximum(nothing + held @ np.exp(evidence), 1e-30))).T
+        return _log(nothing + held @ np.exp(self._evidence)).T
+
+    def own_ratios(self, held: csr_array) -> np.ndarray:
+        """The same of everybody's own book, shape (asked,).
+
+        Args:
+            held: a row for each individual asked, shape (asked, templates).
+        """
+        evidence = self._evidence.T
+        if not self.drawn:
+            return np.asarray(held.multiply(evidence).sum(axis=1)).ravel()
+        nothing = 1 - np.asarray(held.sum(axis=1))
+        return _log(nothing + np.asarray(held.multiply(np.exp(evidence)).sum(axis=1)).ravel())
+
+    @property
+    def _evidence(self) -> np.ndarray:
+        """ln P(answer | set) - ln P(answer | not set) of each bit."""
+        return np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
+
+    def of(self, chosen: np.ndarray) -> Answers:
+        """Those of some individuals, by a mask over those asked."""
+        return replace(self, asked=self.asked[chosen], bits=self.bits[:, chosen])
+
+
+def _log(ratio: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log(np.maximum(ratio, 1e-30)))
 
 
 def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,14 +175,22 @@ class Heard:
     answers: Answers
     most: int
 
-    def books(self, records: Any) -> csr_array:
-        """How likely holders of known books set each bit, shape (books, templates)."""
+    def books(self, records: Any, chosen: np.ndarray) -> csr_array:
+        """How likely holders of known books set each bit.
+
+        Args:
+            records: what a cohort holds.
+            chosen: places of the holders in it.
+
+        Returns:
+            shape (chosen, templates).
+        """
         everybody = _to_everybody(self.question, len(records))
         times = IMAGINED if self.answers.drawn else 1
-        total = np.zeros((len(self.answers.bits), len(records)), np.float32)
+        total = np.zeros((len(chosen), len(self.answers.bits)), np.float32)
         for each in range(times):
-            total += np.asarray(everybody.evaluate(_view(records, each))["bits"])
-        return csr_array(total.T / times)
+            total += np.asarray(everybody.evaluate(_view(records, each))["bits"]).T[chosen]
+        return csr_array(total / times)
 
 
 def _view(records: Any, number: int) -> View:

@@ -28,6 +28,8 @@ from privfed.questions.query import CohortQuery
 RATE = 0.01
 #: The interval's confidence.
 CONFIDENCE = 0.95
+#: Most individuals whose answers are judged, and most strangers of a group that they are held against.
+JUDGED = 2500
 #: What is measured.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
 BITS = "share of held templates told by one answered bit at 1 % false accusations"
@@ -132,6 +134,11 @@ def interval(share: float, number: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _some(number: int, rng: np.random.Generator) -> np.ndarray:
+    """Places of at most :data:`JUDGED`, drawn at random, ascending."""
+    return np.sort(rng.permutation(number)[:JUDGED])
+
+
 @dataclass(eq=False)
 class Evidence:
     """What was read of one cohort so far.
@@ -147,13 +154,17 @@ class Evidence:
     bits: list[SingleBits] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        people = len(self.records)
-        books = sum(map(len, self.control)) if self.control else people
-        self._own, self._answered = np.zeros(people), np.zeros(people, bool)
-        self._rule, self._most = np.zeros(people), np.zeros(people)
-        self._strangers = np.zeros((people, books), np.float32)
+        people, rng = len(self.records), np.random.default_rng(0)
+        self._judged = _some(people, rng)
+        self._groups = [(held, _some(len(held), rng)) for held in self.control]
         if not self.control:
-            np.fill_diagonal(self._strangers, np.nan)
+            self._groups = [(self.records, _some(people, rng))]
+        self._own, self._answered = np.zeros(len(self._judged)), np.zeros(len(self._judged), bool)
+        self._rule, self._most = np.zeros(people), np.zeros(people)
+        books = sum(len(chosen) for _, chosen in self._groups)
+        self._strangers = np.zeros((len(self._judged), books), np.float32)
+        if not self.control:
+            self._strangers[self._judged[:, None] == self._groups[0][1][None, :]] = np.nan
 
     @property
     def controls(self) -> int:
@@ -162,18 +173,21 @@ class Evidence:
 
     def add(self, heard: Heard) -> None:
         """Read one more question."""
-        answers, books = heard.answers, heard.books(self.records)
-        given = answers.ratios(books)
-        self._own[answers.asked] += given[np.arange(len(answers.asked)), answers.asked]
-        against = [answers.ratios(heard.books(each)) for each in self.control] or [given]
-        self._strangers[answers.asked] += np.concatenate(against, axis=1)
-        self._answered[answers.asked] = True
-        self._rule[answers.asked] += answers.epsilon * (2 if answers.drawn else 1)
-        self._most[answers.asked] += answers.epsilon * heard.most
-        if not answers.drawn:
-            held = books[answers.asked].T.toarray() > 0
-            self.bits.append(SingleBits.of(answers, held))
+        asked = heard.answers.asked
+        self._rule[asked] += heard.answers.epsilon * (2 if heard.answers.drawn else 1)
+        self._most[asked] += heard.answers.epsilon * heard.most
         self.read += 1
+        answers = heard.answers.of(np.isin(asked, self._judged))
+        if not len(answers.asked):
+            return
+        rows = np.searchsorted(self._judged, answers.asked)
+        books = heard.books(self.records, answers.asked)
+        against = [answers.ratios(heard.books(*group)) for group in self._groups]
+        self._own[rows] += answers.own_ratios(books)
+        self._strangers[rows] += np.concatenate(against, axis=1)
+        self._answered[rows] = True
+        if not answers.drawn:
+            self.bits.append(SingleBits.of(answers, books.T.toarray() > 0))
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the individuals who answered: their own books' scores, and the strangers'."""
@@ -191,7 +205,7 @@ class Evidence:
         rules = np.bincount(holders, minlength=len(self.records))
         spent = np.minimum(rules * self._rule, self._most)
         return {
-            f"{what} of a person, {name}": float(of(each[self._answered]))
+            f"{what} of a person, {name}": float(of(each[self._most > 0]))
             for what, each in (("rules", rules), ("epsilon", spent))
             for name, of in (("median", np.median), ("largest", np.max))
         }
@@ -201,7 +215,8 @@ class Evidence:
         rule = float(self._rule.max())
         told: dict[str, Any] = {
             "questions read": self.read,
-            "individuals": int(self._answered.sum()),
+            "individuals": int((self._most > 0).sum()),
+            "individuals judged": int(self._answered.sum()),
             "strangers": self.controls,
             "epsilon of one rule": rule,
             "links that it suggests": min(1.0, RATE * math.exp(min(rule, 50.0))),

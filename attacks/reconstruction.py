@@ -227,11 +227,10 @@ def differences(rows: Rows, members: slice) -> tuple[Tally, Tally]:
             continue
         seen.add(key)
         claimed = counts.answers[one] - counts.answers[other]
-        really = np.flatnonzero(between[members])
-        groups.add(Tally(float(len(really) == claimed), 1.0))
+        groups.add(Tally(float(between[members].sum() == claimed), 1.0))
         if claimed == 1:
             pair = counts.names[one], counts.names[other]
-            single.add(_values(rows, places, pair, really))
+            single.add(_values(rows, places, pair, between=between, members=members))
     return groups, single
 
 
@@ -239,19 +238,26 @@ def _values(
     rows: Rows,
     places: dict[tuple[int, str, int], int],
     pair: tuple[tuple[int, str, int], tuple[int, str, int]],
-    really: np.ndarray,
+    *,
+    between: np.ndarray,
+    members: slice,
 ) -> Tally:
-    """What the sums beside two counts say of the one record between them."""
+    """What the sums beside two counts say of the one record between them.
+
+    They say it where they weigh all others alike, so that their difference is of those between alone.
+    """
     (release, _, cell), (other, _, inner) = pair
-    found = Tally()
+    really, found = np.flatnonzero(between[members]), Tally()
     for name in {part for place, part, _ in rows.names if place == release}:
         one, two = places.get((release, name, cell)), places.get((other, name, inner))
         if one is None or two is None or rows.counts[one]:
             continue
+        alone = rows.design[one] - rows.design[two]
+        size = max(float(np.abs(rows.design[one]).max()), 1e-12)
+        if np.abs(alone[~between]).max(initial=0.0) > NEAR * size:
+            continue
         value = rows.answers[one] - rows.answers[two]
-        right = len(really) == 1 and abs(rows.design[one, really[0]] - value) <= NEAR * max(
-            1.0, abs(value)
-        )
+        right = len(really) == 1 and abs(alone[really[0]] - value) <= NEAR * size
         found.add(Tally(float(right), 1.0))
     return found
 

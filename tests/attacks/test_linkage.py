@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from privfed.attacks import linkage
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Answers, SingleBits, standardised
@@ -105,6 +106,24 @@ def test_the_ratio_is_the_likelihood_s() -> None:
         np.log(chance(np.array([1, 1, 0], bool), said) / chance(nothing, said)) for said in bits.T
     ]
     assert got[:, 0] == pytest.approx(expected, 1e-5)
+
+
+def test_one_s_own_book_is_one_of_all() -> None:
+    """The same ratio as in the table of everybody against every book."""
+    rng = np.random.default_rng(0)
+    held = csr_array((rng.random((6, 9)) < 0.3) / 9.0)
+    for drawn in (False, True):
+        answers = Answers(np.arange(6), rng.random((9, 6)) < 0.5, 0.2, drawn)
+        assert answers.own_ratios(held) == pytest.approx(np.diag(answers.ratios(held)), rel=1e-4)
+
+
+@pytest.mark.parametrize("control", [True, False])
+def test_of_a_large_cohort_some_are_judged(control: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most so many, against as many strangers; what is found is about the same."""
+    monkeypatch.setattr(linkage, "JUDGED", 120)
+    found = attack(asked("levels", "8"), **({"strangers": STRANGERS} if control else {}))[LINKED]
+    assert found.value > 0.9
+    assert found.detail["individuals judged"] == 120 < found.detail["individuals"] == PEOPLE
 
 
 def test_single_bits_of_one_template_meet_the_mechanism_s_own_curve() -> None:

@@ -13,7 +13,7 @@ import pytest
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.attacks import base, reading
 from privfed.attacks.finding import Finding
-from privfed.attacks.ledger_rows import rows_of, several_studies
+from privfed.attacks.ledger_rows import Rows, rows_of, several_studies
 from privfed.attacks.reading import Clock
 from privfed.attacks.reconstruction import (
     GROUPS,
@@ -22,6 +22,7 @@ from privfed.attacks.reconstruction import (
     SINGLE,
     TABLE,
     Reconstruction,
+    differences,
     guessed,
 )
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -165,6 +166,19 @@ def test_a_parent_less_its_child_gives_a_single_record_s_outcome() -> None:
     told = released(frame, AGES, LevelSums(((),)), LevelSums((((0, 0),),)))
     found = attack(told, frame, AGES)
     assert found[GROUPS].value == 1 and found[SINGLE].value == found[SINGLE].of == 1
+
+
+def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
+    """The same two counts, beside sums whose weights inside are not alike."""
+    design = np.array([[1, 1, 1], [1, 1, 0], [2, 3, 5], [2, 4, 0.0]])
+    names = ((0, "n", 0), (0, "n", 1), (0, "sum", 0), (0, "sum", 1))
+    counts = np.array([True, True, False, False])
+    rows = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
+    groups, single = differences(rows, slice(0, 3))
+    assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
+    design[3] = [2, 3, 0]
+    alike = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
+    assert differences(alike, slice(0, 3))[1].found == 1
 
 
 def test_power_sums_of_two_give_both_values() -> None:
