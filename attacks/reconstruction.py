@@ -138,7 +138,7 @@ def _ways(
     members = slice(0, len(own.x))
     exact = rows.only(rows.exact)
     if len(exact):
-        groups, single = differences(exact, members)
+        groups, single = differences(exact, members, clock=clock)
         yield GROUPS, groups
         if single.claimed:
             yield SINGLE, single
@@ -201,12 +201,13 @@ def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
     return Tally(float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum()))
 
 
-def differences(rows: Rows, members: slice) -> tuple[Tally, Tally]:
+def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tally]:
     """Small groups between two nested counts, and what sums tell of a group of one.
 
     Args:
         rows: exact ones over candidates and further points.
         members: the columns that are the client's own records.
+        clock: after which no further pair is looked at.
 
     Returns:
         groups isolated that no count tells outright; values of single records among them.
@@ -220,7 +221,9 @@ def differences(rows: Rows, members: slice) -> tuple[Tally, Tally]:
     outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
     groups, single, seen = Tally(), Tally(), set(outright)
     places = {name: row for row, name in enumerate(rows.names)}
-    for one, other in zip(wide[small], narrow[small], strict=True):
+    pairs = np.column_stack([wide, narrow])[small]
+    for place in clock.timely(len(pairs)):
+        one, other = pairs[place]
         between = inside[one] & ~inside[other]
         key = np.packbits(between).tobytes()
         if key in seen:

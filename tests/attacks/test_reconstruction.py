@@ -174,11 +174,11 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     names = ((0, "n", 0), (0, "n", 1), (0, "sum", 0), (0, "sum", 1))
     counts = np.array([True, True, False, False])
     rows = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
-    groups, single = differences(rows, slice(0, 3))
+    groups, single = differences(rows, slice(0, 3), clock=Clock(9))
     assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
     design[3] = [2, 3, 0]
     alike = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
-    assert differences(alike, slice(0, 3))[1].found == 1
+    assert differences(alike, slice(0, 3), clock=Clock(9))[1].found == 1
 
 
 def test_power_sums_of_two_give_both_values() -> None:
