@@ -134,6 +134,56 @@ def _part(
     return Rows(design, flat[shown], spread, counts, names)
 
 
+def gram_cells(
+    transcript: Transcript, points: Table, *, clock: Clock
+) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
+    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading 1.
+
+    That they are shows in what each record adds: a matrix of rank one, its first row over its corner c.
+
+    Returns:
+        by the number of columns, for each part its cells, shape (cells, columns, columns), and the row
+        of each point, NaN where it adds nothing, shape (points, columns).
+    """
+    view = View(points, points.schema)
+    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    entries = list(transcript)
+    for place in clock.timely(len(entries)):
+        square = {
+            name: part
+            for name, part in entries[place].release.parts.items()
+            if part.noise is None and part.units.ndim > 1 and len(set(part.units.shape[-2:])) == 1
+        }
+        added = _added(entries[place], view) if square else {}
+        for name, part in square.items():
+            values, columns = finite_numbers(part), part.units.shape[-1]
+            if values is None or name not in added or added[name].shape[1:] != values.shape:
+                continue
+            cells = values.reshape(-1, columns, columns)
+            each = added[name].reshape(len(added[name]), *cells.shape) * float(part.grid)
+            rows = _rows_of_rank_one(each)
+            if rows is not None and columns > 1:
+                shown = ~np.isnan(cells).any(axis=(1, 2))
+                found.setdefault(columns, []).append((cells[shown], rows))
+    return found
+
+
+def _rows_of_rank_one(added: np.ndarray) -> np.ndarray | None:
+    """The row c of each point that adds w c c' to cells, or none where points add anything else."""
+    corner = added[:, :, 0, 0]
+    strongest = np.argmax(corner, axis=1)
+    points = np.arange(len(added))
+    top = corner[points, strongest]
+    if not (top > 0).any():
+        return None
+    rows = added[points, strongest, 0] / np.where(top > 0, top, np.nan)[:, None]
+    expected = corner[:, :, None, None] * np.einsum("pi,pj->pij", rows, rows)[:, None]
+    known = top > 0
+    size = np.abs(added[known]).max()
+    same = np.abs(added[known] - expected[known]).max() <= 1e-4 * size
+    return rows if same and not added[~known].any() else None
+
+
 def several_studies(transcripts: Mapping[str, Transcript] | Sequence[Transcript]) -> Transcript:
     """The releases of several studies of the same owners, as one transcript."""
     each = transcripts.values() if isinstance(transcripts, Mapping) else transcripts

@@ -1,9 +1,9 @@
 """What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells alone.
 
-Four ways, each a function of its own: cells that follow from margins (:mod:`contingency` where answers
+Five ways, each a function of its own: cells that follow from margins (:mod:`contingency` where answers
 are exact, :mod:`combining` over noisy repeats), small groups by subtracting one count from another,
-values out of power sums, and binary outcomes by linear programming. They read every question that
-says what a record adds, of one study or of several one after another.
+values out of power sums, records out of normal equations, and binary outcomes by linear programming.
+They read every question that says what a record adds, of one study or of several one after another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from privfed.attacks.bounds import clopper_pearson
 from privfed.attacks.combining import combined, nested
 from privfed.attacks.contingency import ranges
 from privfed.attacks.finding import Finding
-from privfed.attacks.ledger_rows import Rows, at_points, drawn_points, rows_of, whole_domain
+from privfed.attacks.joint_equations import joint_records, sharing
+from privfed.attacks.ledger_rows import (
+    Rows,
+    at_points,
+    drawn_points,
+    gram_cells,
+    rows_of,
+    whole_domain,
+)
 from privfed.attacks.power_sums import small_group
 from privfed.attacks.reading import Clock
 from privfed.attacks.subset_sums import rebuilt_bits
@@ -121,6 +129,7 @@ TABLE = "records in cells whose count follows from all totals"
 GROUPS = "groups of fewer than 5 records isolated by subtraction"
 SINGLE = "values of a single record that subtraction gives"
 MOMENTS = "values that follow from power sums of small groups"
+EQUATIONS = "records that follow from normal equations of several cells"
 OUTCOMES = "binary outcomes solved for, all features known"
 
 
@@ -145,6 +154,7 @@ def _ways(
         moments = power_sums(exact, members)
         if moments.claimed:
             yield MOMENTS, moments
+    yield EQUATIONS, equations(transcript, own, clock=clock)
     target = schema.target
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         others = [table for table in truth.values() if table is not own]
@@ -317,6 +327,31 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
         return None
     different = len(np.unique(np.round(one[inside], 9))) > 2
     return scale if different else None
+
+
+def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | None:
+    """Records that stand in exact normal equations, of one cell or of two that share records.
+
+    Returns:
+        members whose row is found to a part in 10^4 of a column's scale, of all; none where no part
+        is of this kind.
+    """
+    told = gram_cells(transcript, own, clock=clock)
+    if not told:
+        return None
+    found = np.zeros(len(own.x), bool)
+    for parts in told.values():
+        grams = np.concatenate([cells for cells, _ in parts])
+        claims = []
+        for group in sharing(grams):
+            if clock.over:
+                break
+            claims.append(joint_records(grams[group]))
+        for claim in np.concatenate(claims) if claims else ():
+            for _, rows in parts:
+                reach = 1e-4 * np.nanmax(np.abs(rows), axis=0)
+                found |= (np.abs(rows - claim) <= reach).all(axis=1)
+    return Tally(float(found.sum()), float(len(found)))
 
 
 def outcomes(

@@ -16,6 +16,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.ledger_rows import Rows, rows_of, several_studies
 from privfed.attacks.reading import Clock
 from privfed.attacks.reconstruction import (
+    EQUATIONS,
     GROUPS,
     MOMENTS,
     OUTCOMES,
@@ -34,7 +35,7 @@ from privfed.testing.queries import Histogram, LevelSums
 OPEN = Policy(
     {
         kind: (Guard.of("open"),)
-        for kind in ("small.histogram", "small.level", "own.group", "own.pair")
+        for kind in ("small.histogram", "small.level", "own.group", "own.pair", "own.products")
     },
     name="open",
 )
@@ -106,7 +107,32 @@ class Subset(Query):
         return {"sum": on_grid(view.table.target * inside)[:, None]}
 
 
-OWN: dict[str, type[Query]] = {each.kind: each for each in (Group, PairOfColumns, Subset)}
+@dataclass(frozen=True)
+class Products(Query):
+    """Products of 1, age and days, summed over ages in an interval; sensitivity 9 at most."""
+
+    low: float
+    high: float
+    kind: ClassVar[str] = "own.products"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One matrix."""
+        unit = Sensitivity.of(9 * int(1 / GRID))
+        return {"products": Part(PartType.SUMS, ("cell", "one", "other"), (1, 3, 3), unit, GRID)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up."""
+        return {name: each.sum(axis=0) for name, each in self.contribution(view).items()}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """What each record adds."""
+        age, days = view.table.x[:, 0], view.table.target
+        inside = (self.low <= age) & (age < self.high)
+        row = np.column_stack([np.ones(len(age)), age / 100, days / 10]) * inside[:, None]
+        return {"products": on_grid(np.einsum("ri,rj->rij", row, row))[:, None]}
+
+
+OWN: dict[str, type[Query]] = {each.kind: each for each in (Group, PairOfColumns, Products, Subset)}
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +215,17 @@ def test_power_sums_of_two_give_both_values() -> None:
     found = attack(released(frame, AGES, Group(0, two)), frame, AGES)
     assert found[MOMENTS].value == found[MOMENTS].of == 2
     assert MOMENTS not in attack(released(frame, AGES, Group(two, rest)), frame, AGES)
+
+
+def test_a_single_record_s_equations_give_it_away() -> None:
+    """Its age and days, from products over an interval with nobody else in it; not those of many."""
+    frame = people()
+    ages = np.sort(frame["age"])
+    alone = Products(0, float(ages[:2].mean()))
+    found = attack(released(frame, AGES, alone, Products(0, 100)), frame, AGES)[EQUATIONS]
+    assert (found.value, found.of, found.severity) == (1, 40, "some")
+    found = attack(released(frame, AGES, Products(0, 100)), frame, AGES)[EQUATIONS]
+    assert (found.value, found.severity) == (0, "none")
 
 
 WHOLE = Schema(tuple(Column(n, "integer", 0, top) for n, top in (("a", 1), ("b", 2), ("c", 3))))
