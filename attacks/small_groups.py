@@ -142,7 +142,7 @@ class SmallGroups(Attack):
                 kinds.add(entry.kind)
                 whole += groups_of(_table(values, part.axes), self.smallest)
         detail = {"parts that could not be read": skipped} if skipped else {}
-        return self.told(whole, tuple(sorted(kinds)), detail) if kinds else []
+        return self.told(whole, tuple(sorted(kinds)), detail) if whole.groups else []
 
     def told(self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any]) -> list[Finding]:
         """Findings of what was counted."""
