@@ -321,6 +321,7 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    lines += _of_a_person(price)
     lines.append(f"  {'share':>8}  {'kind':24} {'times':5} {'how':20} cost of one, and parts")
     for line in price.lines:
         what = line.mechanism or "not in the policy"
@@ -360,6 +361,16 @@ def _total(price: Price) -> str:
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
     held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
     return f"at most epsilon {shown(price.epsilon)}{at}{held}"
+
+
+def _of_a_person(price: Price) -> list[str]:
+    """What an epsilon for one rule is to whoever holds many: group privacy."""
+    if price.policy.unit != "rule" or price.epsilon is None or price.delta:
+        return []
+    ten = float(10 * price.epsilon)
+    return [
+        f"  no person is covered by that: 10 rules of one are at most epsilon {ten:.4g} together"
+    ]
 
 
 def _cost(line: Line) -> str:

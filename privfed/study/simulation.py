@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.attacks.finding import Finding
+from privfed.attacks.linkage import Linkage
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
 from privfed.exchange.disclosure import Disclosure
@@ -337,7 +338,10 @@ def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding]
     inapplicable = {}
     for tried in attacks_of(prepared.study):
         attackable = tried.attackable(transcript)
-        told = tried.run(transcript, truth, prepared.schema) if attackable else []
+        known: Mapping[str, Any] = truth
+        if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
+            known = prepared.books()
+        told = tried.run(transcript, known, prepared.schema) if attackable else []
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question
