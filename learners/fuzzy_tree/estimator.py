@@ -8,6 +8,7 @@ Fusion 2025.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,14 +16,16 @@ import pandas as pd
 
 from privfed.errors import InputError
 from privfed.exact import Number
+from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
-from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, split_level
-from privfed.learners.fuzzy_tree.leaves import LeafModels, exact_models, noisy_models
-from privfed.learners.fuzzy_tree.percentiles import percentiles
+from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
+from privfed.learners.fuzzy_tree.leaves import LeafModels, solve
+from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds, widened
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rules import Rule, rules
+from privfed.learners.fuzzy_tree.shrinkage import NoisyEquations, leaf_models, linear_model, pays
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
@@ -33,7 +36,7 @@ from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
-_KEPT = ("lower_", "upper_", "rounds_", "noisy_", "mean_activation_")
+_KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
 
 
 class FuzzyTreeRegressor(FederatedRegressor):
@@ -44,9 +47,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
         min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
         min_share: a split node holds more than this share of the records, th_min_instances_split.
         max_depth: most splits on a path; none for no limit.
+        gains: ``"told"`` computes a split's gain over the sums that were told, before and after it
+            alike; ``"literal"`` holds them against the node's own sums as the paper prints it,
+            which nullification spares, so that withheld cells count as explained.
         scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off histograms, which
-            add up over clients), ``"schema"`` takes the public bounds.
-        bins: bins of those histograms.
+            add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
+            public bounds.
+        bins: bins of each of those histograms; with at least 7 the percentiles are found to a
+            10^-7 of the public bounds, with fewer to one bin.
         features: names of the features that may split; none for all.
         leaf_features: names of the features in the leaves' linear models; none for all (the
             paper's), and an empty list for constants.
@@ -60,6 +68,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         "min_gain": [Real(at_least=0)],
         "min_share": [Real(at_least=0, below=1)],
         "max_depth": [Whole(at_least=0), None],
+        "gains": [OneOf("told", "literal")],
         "scaling": [OneOf("released", "schema")],
         "bins": [Whole(at_least=2, at_most=100_000)],
         "features": [Names(), None],
@@ -75,8 +84,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         min_gain: float = 1e-4,
         min_share: float = 0.1,
         max_depth: int | None = None,
+        gains: str = "told",
         scaling: str = "released",
-        bins: int = 256,
+        bins: int = 32,
         features: Sequence[str] | None = None,
         leaf_features: Sequence[str] | None = None,
         clients_per_round: int | None = None,
@@ -86,6 +96,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self.min_gain = min_gain
         self.min_share = min_share
         self.max_depth = max_depth
+        self.gains = gains
         self.scaling = scaling
         self.bins = bins
         self.features = features
@@ -106,9 +117,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.rounds_ = 0
+        self.rounds_, self.noisy_ = 0, False
         self._draw = np.random.default_rng(self.random_state)
-        self.lower_, self.upper_ = self._scale(federation)
+        self._scale(federation)
         self.root_ = self._grow(federation)
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         self._fit_leaves(federation)
@@ -127,26 +138,54 @@ class FuzzyTreeRegressor(FederatedRegressor):
             clients = [clients[number] for number in sorted(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
+        self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
         return answers
 
-    def _scale(self, federation: Disclosure) -> tuple[np.ndarray, np.ndarray]:
+    def _scale(self, federation: Disclosure) -> None:
+        """Find where each feature's [0, 1] begins and ends, and with noise the target's too."""
         schema = federation.schema
+        self.lower_, self.upper_ = schema.lower, schema.upper
+        self.target_: tuple[float, ...] = ()
         if self.scaling == "schema":
-            return schema.lower, schema.upper
-        answers = self._ask(federation, Scaling(self.bins))
-        if "counts" not in answers:
-            return schema.lower, schema.upper
-        counts = answers.total("counts")
-        return percentiles(counts, schema.lower, schema.upper, (0.025, 0.975))
+            return
+        bottom, top = self._public_target
+        bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
+        edges = np.linspace(*bounds, self.bins + 1, axis=1)
+        asked, former = Scaling(self.bins), None
+        for _ in range(rounds(self.bins)):
+            answer = self._ask(federation, asked).only
+            if "counts" not in answer:
+                break
+            told = _histograms(answer, edges)
+            if former is not None and self.noisy_:
+                told = told.with_former(former)
+            self._take_ends(told)
+            former, edges = told, told.refined()
+            asked = Scaling(self.bins, tuple(map(tuple, edges.tolist())))
+
+    def _take_ends(self, told: Histograms) -> None:
+        """Take what a round proves; what noise hides stays as it is known."""
+        features = len(self.lower_)
+        proven, ends = told.proven, told.percentiles()
+        lower, upper = (end[:features] for end in ends)
+        self.lower_ = np.where(proven[:features], lower, self.lower_)
+        self.upper_ = np.where(proven[:features], upper, self.upper_)
+        if told.noise[-1] > 0 and proven[-1]:
+            self.target_ = widened(ends[0][-1], ends[1][-1], self._public_target)
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
-        stop = Stop(self.min_gain, self.min_share, self.max_depth)
+        stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
-                tuple(node.path for node in opened), self.sets, self.lower_, self.upper_, candidates
+                tuple(node.path for node in opened),
+                self.sets,
+                self.lower_,
+                self.upper_,
+                candidates,
+                target=self.target_,
             )
             answers = self._ask(federation, query)
             if not answers.releases():
@@ -158,46 +197,137 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _fit_leaves(self, federation: Disclosure) -> None:
         paths = tuple(leaf.path for leaf in self.leaves_)
+        if self.noisy_ and len(paths) > 1:
+            self._fit_noisily(federation)
+            return
+        equations, activation = self._equations(federation, paths)
+        if self.noisy_:
+            again, _ = self._equations(federation, paths)
+            self._stand_by_one(self._noisy(equations, again))
+            return
+        self._drop_empty(activation)
+        kept = [paths.index(leaf.path) for leaf in self.leaves_]
+        self._mean_activations(activation, kept)
+        self._solve(equations, kept)
+
+    def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
+        """Ask for the normal equations and the activations of some leaves."""
         asked = (paths, self.sets, self.lower_, self.upper_)
-        means = np.array([leaf.mean for leaf in self.leaves_])
-        self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
-        self.noisy_ = False
-        self.models_ = LeafModels(
-            np.column_stack([means, np.zeros((len(paths), len(self.schema_.features)))]),
-            np.ones(len(paths), dtype=bool),
-        )
-        regressed = _chosen(self.schema_, self.leaf_features)
+        features = _chosen(self.schema_, self.leaf_features)
         equations, activation = self._ask(
-            federation, Leaves(*asked, regressed), Activations(*asked)
+            federation,
+            Leaves(*asked, features, target=self.target_),
+            Activations(*asked, target=self.target_),
         )
-        if "gram" in equations:
-            self.models_ = self._solve(equations, means)
+        return equations, activation
+
+    def _drop_empty(self, activation: Answer) -> None:
+        """Take off what was grown because it was withheld, and turned out to hold nothing."""
+        if "counts" not in activation:
+            return
+        masks = [np.ma.getmaskarray(array) for array in activation.each("counts").values()]
+        empty = (activation.total("counts") == 0) & ~np.any(masks, axis=0)
+        if empty.any() and not empty.all():
+            gone = {leaf.path for leaf, none in zip(self.leaves_, empty, strict=True) if none}
+            drop_empty(self.root_, gone)
+            self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
+
+    def _mean_activations(self, activation: Answer, kept: list[int]) -> None:
+        """Mean activation of each leaf's records (paper, Eq. 22); a half a step where untold."""
+        self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
         if "counts" in activation:
-            counts, weights = activation.total("counts"), activation.total("weights")
+            counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
             known = (counts > 0) & (weights > 0)
             self.mean_activation_[known] = (weights / np.maximum(counts, 1))[known]
 
-    def _solve(self, equations: Any, means: np.ndarray) -> LeafModels:
-        gram, moment = equations.total("gram"), equations.total("moment")
-        noise = equations.deviation("gram"), equations.deviation("moment")
-        self.noisy_ = noise[0] > 0
-        solved = (
-            noisy_models(gram, moment, means, noise)
-            if self.noisy_
-            else exact_models(gram, moment, means)
-        )
-        columns = [0, *(feature + 1 for feature in equations.query.features)]
-        coefficients = np.zeros((len(means), len(self.schema_.features) + 1))
-        coefficients[:, columns] = solved.coefficients
-        return LeafModels(coefficients, solved.constant)
+    def _solve(self, equations: Answer, kept: list[int]) -> None:
+        """Exact equations: a model for each leaf, and for each node above for what reaches no leaf."""
+        means = np.array([leaf.mean for leaf in self.leaves_])
+        inner = [node for node in self._nodes() if not node.leaf]
+        if "gram" not in equations:
+            self._set_models(LeafModels.constants(means, 1), (0,))
+            self._set_above(inner, np.array([[node.mean] for node in inner]), (0,))
+            return
+        columns = (0, *(feature + 1 for feature in equations.query.features))  # type: ignore[attr-defined]
+        sums = equations.total("gram")[kept], equations.total("moment")[kept]
+        leaves = [leaf.path for leaf in self.leaves_]
+        models, above = solve(sums, leaves, [node.path for node in inner], means)
+        self._set_models(models, columns)
+        self._set_above(inner, above, columns)
+
+    def _set_models(self, models: LeafModels, columns: tuple[int, ...]) -> None:
+        self.models_ = models.among(columns, len(self.schema_.features) + 1)
+
+    def _set_above(self, inner: list[Node], models: np.ndarray, columns: tuple[int, ...]) -> None:
+        for node, model in zip(inner, models, strict=True):
+            node.model = np.zeros(len(self.schema_.features) + 1)
+            node.model[list(columns)] = model
+
+    # --- learning from noise -------------------------------------------------------------------
+
+    def _fit_noisily(self, federation: Disclosure) -> None:
+        """One linear model first; then a model for each leaf if that can pay, else the same again."""
+        first, _ = self._equations(federation, ((),))
+        if "gram" not in first:
+            self._stand_by_one(None)
+            return
+        root = self._noisy(first)
+        assert root is not None
+        if not pays(root, len(self.leaves_)):
+            again, _ = self._equations(federation, ((),))
+            self._stand_by_one(self._noisy(first, again))
+            return
+        paths = tuple(leaf.path for leaf in self.leaves_)
+        leaves = self._noisy(self._equations(federation, paths)[0])
+        if leaves is None:
+            self._stand_by_one(root)
+            return
+        columns = (0, *(feature + 1 for feature in first.query.features))  # type: ignore[attr-defined]
+        model, _ = linear_model(root, self.root_.mean)
+        own, plain = leaf_models(leaves, model)
+        none = np.zeros(len(own), bool)
+        self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
+        self._set_models(LeafModels(own, none, plain), columns)
+        inner = [node for node in self._nodes() if not node.leaf]
+        self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
+
+    def _noisy(self, *answers: Answer) -> NoisyEquations | None:
+        """The noisy equations of one question, all answers to it joined by their precision."""
+        found = [
+            NoisyEquations.released(
+                answer.total("gram"),
+                answer.total("moment"),
+                (answer.deviation("gram"), answer.deviation("moment")),
+            )
+            for answer in answers
+            if "gram" in answer and "moment" in answer
+        ]
+        if not found:
+            return None
+        first, *rest = found
+        for other in rest:
+            first = first.joined(other)
+        return first
+
+    def _stand_by_one(self, equations: NoisyEquations | None) -> None:
+        """Keep no tree: one linear model for all, or a constant."""
+        self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
+        self.leaves_, self.mean_activation_ = [self.root_], np.ones(1)
+        if equations is None:
+            self._set_models(LeafModels.constants(np.array([self.root_.mean]), 1), (0,))
+            return
+        chosen = _chosen(self.schema_, self.leaf_features)
+        model, constant = linear_model(equations, self.root_.mean)
+        models = LeafModels(model[None], np.array([constant]), np.zeros(1, bool))
+        self._set_models(models, (0, *(feature + 1 for feature in chosen)))
 
     # --- predicting ----------------------------------------------------------------------------
 
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
-        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) gets the
-        mean of the deepest node that it reaches.
+        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is
+        predicted by the equations of the deepest node that it reaches.
         """
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
@@ -206,8 +336,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if self.noisy_:
             predicted = np.clip(predicted, -0.5, 0.5)
         for row in np.flatnonzero(~active):
-            predicted[row] = self._reached(unit[row : row + 1]).mean
-        low, high = self._target_bounds
+            above = self._reached(unit[row : row + 1])
+            predicted[row] = np.clip(design[row] @ above, -0.5, 0.5)
+        low, high = self.target_ or self._public_target
         result: np.ndarray = (predicted + 0.5) * (high - low) + low
         return result
 
@@ -229,22 +360,23 @@ class FuzzyTreeRegressor(FederatedRegressor):
             best[rows], chosen[rows] = strength[better], number
         return chosen, best > 0
 
-    def _reached(self, row: np.ndarray) -> Node:
-        """The deepest node that a row reaches by its strongest branch."""
+    def _reached(self, row: np.ndarray) -> np.ndarray:
+        """The model of the deepest node that a row reaches by its strongest branch."""
         memberships, node = Memberships.of(row, self.sets), self.root_
-        while node.feature is not None:
+        while True:
+            assert node.feature is not None and node.model is not None
             degree = {
                 branch: float(memberships.degree(np.array([0]), node.feature, branch)[0])
                 for branch in node.children
             }
             branch = max(degree, key=lambda candidate: degree[candidate])
-            if degree[branch] <= 0:
-                break
-            node = node.children[branch]
-        return node
+            below = node.children[branch]
+            if degree[branch] <= 0 or below.leaf:
+                return node.model
+            node = below
 
     @property
-    def _target_bounds(self) -> tuple[float, float]:
+    def _public_target(self) -> tuple[float, float]:
         assert self.schema_.target is not None
         return self.schema_.target.bounds
 
@@ -275,9 +407,15 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def n_parameters_(self) -> int:
-        """Internal nodes and coefficients together (paper, Eq. 31)."""
-        internal = sum(not node.leaf for node in self._nodes())
-        return internal + self.n_leaves_ * (len(self.schema_.features) + 1)
+        """C_FRT: inner nodes and coefficients together (paper, Eq. 31).
+
+        A constant leaf has one coefficient. The root is no inner node: so Table 5 counts, where
+        kinematics' 30 nodes, 25 leaves and 9 coefficients give 230. (Beside Eq. 31 the paper counts
+        it in a drawing.)
+        """
+        wide = 1 + len(_chosen(self.schema_, self.leaf_features))
+        coefficients = np.where(self.models_.constant, 1, wide).sum()
+        return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
 
     @property
     def rules_(self) -> list[Rule]:
@@ -287,11 +425,16 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def describe(self) -> str:
         """All rules as text, with a note on leaves that fell back to a constant."""
         lines = [str(rule) for rule in self.rules_]
-        fallen = int(self.models_.constant.sum())
+        fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
         if fallen:
             lines.append(
                 f"{fallen} of {self.n_leaves_} rules predict a constant: "
                 "their equations were withheld, or noise drowned them."
+            )
+        if borrowed:
+            lines.append(
+                f"{borrowed} of {self.n_leaves_} rules stand by the equations of a node above: "
+                "their own were withheld, or noise drowned them."
             )
         return "\n".join(lines)
 
@@ -317,6 +460,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             "tree": self.root_.to_dict(),
             "coefficients": plain(self.models_.coefficients),
             "constant": plain(self.models_.constant),
+            "borrowed": plain(self.models_.borrowed),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -325,9 +469,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self.root_ = Node.from_dict(state["tree"])
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         coefficients, constant = restored(state["coefficients"]), restored(state["constant"])
+        borrowed = restored(state["borrowed"])
         if coefficients.shape != (len(self.leaves_), len(self.schema_.features) + 1):
             raise ValueError("a model for each leaf, a coefficient for each feature")
-        self.models_ = LeafModels(coefficients, constant)
+        self.models_ = LeafModels(coefficients, constant, borrowed)
 
     # --- policies ------------------------------------------------------------------------------
 
@@ -344,7 +489,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
             )
         guards = {
-            Scaling.kind: (Guard.of("open"),),
+            Scaling.kind: (Guard.of("open", "counts"),),
             Level.kind: (Guard.of("nullify"),),
             Leaves.kind: (Guard.of("open"),),
             Activations.kind: (Guard.of("open"),),
@@ -359,10 +504,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
         schema: Schema | None = None,
         depth: int | None = None,
     ) -> Policy:
-        """Finite epsilon end to end: Gaussian sums by level and leaf equations, under zCDP.
+        """Finite epsilon end to end: Gaussian histograms, sums by level and leaf equations, under zCDP.
 
-        The budget of rho is planned as a fifth for each level and the rest for the leaves; counts,
-        node totals, scaling and leaf activations are not released at all.
+        Of rho, a tenth goes to two rounds of histograms of the features and a fiftieth to those of
+        the target (nothing where ``scaling`` is public), and as much as to both on the levels. The
+        rest is for two sets of normal equations, half of it each: those of all records and those of
+        the leaves, or all records' twice where leaves would not pay. Of each half, the equations'
+        left sides have two thirds. Counts, node totals and leaf activations are not released at all.
 
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
@@ -371,38 +519,64 @@ class FuzzyTreeRegressor(FederatedRegressor):
             depth: levels that may be asked for, at most 4; ``max_depth`` unless given, else 1.
 
         Raises:
-            InputError: a depth that leaves nothing for the leaves.
+            InputError: a depth out of its range.
         """
         budget = Budget.of(epsilon, delta)
         levels = depth if depth is not None else (1 if self.max_depth is None else self.max_depth)
         if not 0 <= levels <= 4:
             raise InputError(
-                f"depth must lie between 0 and 4, not {levels}: each level takes a fifth of the "
-                "budget, the leaves the rest; write depth = 1, say"
+                f"depth must lie between 0 and 4, not {levels}: the levels share an eighth of the "
+                "budget, the leaves need the most; write depth = 1, say"
             )
-        rho = largest_rho(budget.epsilon, budget.delta)
-        level = rho / 5
-        sums = ("weights", "linear", "squares")
-        guards: dict[str, tuple[Guard, ...]] = {
-            Leaves.kind: (Guard.of("gaussian", spend=rho - levels * level, times=1),)
-        }
+        left = largest_rho(budget.epsilon, budget.delta)
+        rho = left
+        guards: dict[str, tuple[Guard, ...]] = {}
+        if self.scaling == "released":
+            for_features, for_target = rho / 20, rho / 100
+            left -= 2 * (for_features + for_target)
+            guards[Scaling.kind] = (
+                Guard.of("gaussian", "counts", spend=for_features, times=2),
+                Guard.of("gaussian", "target", spend=for_target, times=2),
+            )
         if levels:
+            level = rho * Fraction(12, 100) / levels
+            left -= levels * level
+            sums = ("weights", "linear", "squares")
             guards[Level.kind] = (Guard.of("gaussian", *sums, spend=level, times=levels),)
+        guards[Leaves.kind] = (
+            Guard.of("gaussian", "gram", spend=left / 3, times=2),
+            Guard.of("gaussian", "moment", spend=left / 6, times=2),
+        )
         return Policy(guards, accountant="zcdp", budget=budget, name="private")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """At most one level for each feature (a path uses each once), then the leaves."""
+        """Histograms round by round, a level for each feature at most, then the leaves.
+
+        A path uses each feature once. With noise the equations are asked for twice.
+        """
         root: tuple[Path, ...] = ((),)
         asked = (root, self.sets, schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
-        scaling = [Planned(Scaling(self.bins), 1)] if self.scaling == "released" else []
+        released = self.scaling == "released"
+        scaling = [Planned(Scaling(self.bins), rounds(self.bins))] if released else []
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 1),
+            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2),
             Planned(Activations(*asked), 1),
         ]
+
+
+def _histograms(answer: Answer, edges: np.ndarray) -> Histograms:
+    """A round's counts of the features, and of the target where it was told."""
+    counts, noise = answer.total("counts"), answer.deviation("counts")
+    target, spread = np.zeros(counts.shape[1]), 0.0
+    if "target" in answer:
+        target, spread = answer.total("target"), answer.deviation("target")
+    return Histograms(
+        np.vstack([counts, target]), edges, np.append(np.full(len(counts), noise), spread)
+    )
 
 
 def _chosen(schema: Schema, names: Sequence[str] | None) -> tuple[int, ...]:

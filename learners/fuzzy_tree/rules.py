@@ -61,7 +61,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
     Values of x beyond the scaling's ends count as its ends.
     """
     assert tree.schema_.target is not None
-    low, high = tree.schema_.target.bounds
+    low, high = tree.target_ or tree.schema_.target.bounds
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
     names, terms = tree.schema_.names, labels(tree.sets)

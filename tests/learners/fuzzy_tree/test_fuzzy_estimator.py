@@ -17,7 +17,6 @@ from privfed.errors import InputError, NobodyAnswered, SchemaError
 from privfed.exchange.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
-from privfed.learners.fuzzy_tree.percentiles import percentiles
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 
 SCHEMA = Schema(
@@ -91,7 +90,8 @@ def test_private_is_finite_end_to_end_and_learns() -> None:
     budget = fed.budget()
     assert (budget["unprotected"] == 0).all()
     assert (budget["spent"] <= budget["epsilon"]).all() and (budget["spent"] > 4).all()
-    assert {e.kind for e in fed.transcript()} == {"fuzzy_tree.level", "fuzzy_tree.leaves"}
+    kinds = {"fuzzy_tree.scaling", "fuzzy_tree.level", "fuzzy_tree.leaves"}
+    assert {e.kind for e in fed.transcript()} == kinds
     assert error(model, test) < 0.8 * float(test["score"].std())
 
 
@@ -263,13 +263,6 @@ def test_scikit_learns_manners() -> None:
     fitted = model.fit(bare(table()))
     with pytest.raises(SchemaError, match="columns"):
         fitted.predict(np.zeros((2, 2)))
-
-
-def test_percentiles_are_read_off_histograms() -> None:
-    """Linear inside a bin; negative noisy counts are zero; nothing at all gives the bounds."""
-    counts = np.array([[0, 10, 10, 0], [-3, 0, -1, 0]])
-    lower, upper = percentiles(counts, np.zeros(2), np.full(2, 4.0), (0.25, 0.75))
-    assert lower == pytest.approx([1.5, 0.0]) and upper == pytest.approx([2.5, 4.0])
 
 
 def test_the_papers_sizes_and_error_on_kin8nm(data_folder) -> None:  # type: ignore[no-untyped-def]
