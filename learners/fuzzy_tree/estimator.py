@@ -8,7 +8,6 @@ Fusion 2025.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,16 +20,22 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
 from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
-from privfed.learners.fuzzy_tree.leaves import LeafModels, solve
+from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds, widened
+from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.learners.fuzzy_tree.shrinkage import NoisyEquations, leaf_models, linear_model, pays
+from privfed.learners.fuzzy_tree.shrinkage import (
+    NoisyEquations,
+    Totals,
+    leaf_models,
+    linear_model,
+    pays,
+)
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
-from privfed.privacy.conversion import largest_rho
-from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy import Policy
 from privfed.questions.cells import Path
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -156,7 +161,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             answer = self._ask(federation, asked).only
             if "counts" not in answer:
                 break
-            told = _histograms(answer, edges)
+            told = Histograms.of(answer, edges)
             if former is not None and self.noisy_:
                 told = told.with_former(former)
             self._take_ends(told)
@@ -178,6 +183,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
+        self._totals = Totals()
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
                 tuple(node.path for node in opened),
@@ -189,6 +195,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
             )
             answers = self._ask(federation, query)
             if not answers.releases():
+                break
+            if opened[0] is root:
+                self._totals = Totals.of(answers.only)
+            if "weights" not in answers:
                 break
             sums = LevelSums.of(answers.only, whole)
             whole = whole or float(sums.nodes[0].sum())
@@ -203,7 +213,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         equations, activation = self._equations(federation, paths)
         if self.noisy_:
             again, _ = self._equations(federation, paths)
-            self._stand_by_one(self._noisy(equations, again))
+            self._stand_by_one(NoisyEquations.of(equations, again))
             return
         self._drop_empty(activation)
         kept = [paths.index(leaf.path) for leaf in self.leaves_]
@@ -250,8 +260,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             return
         columns = (0, *(feature + 1 for feature in equations.query.features))  # type: ignore[attr-defined]
         sums = equations.total("gram")[kept], equations.total("moment")[kept]
-        leaves = [leaf.path for leaf in self.leaves_]
-        models, above = solve(sums, leaves, [node.path for node in inner], means)
+        models, above = solve(sums, _known(self.leaves_), _known(inner))
         self._set_models(models, columns)
         self._set_above(inner, above, columns)
 
@@ -268,22 +277,18 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _fit_noisily(self, federation: Disclosure) -> None:
         """One linear model first; then a model for each leaf if that can pay, else the same again."""
         first, _ = self._equations(federation, ((),))
-        if "gram" not in first:
-            self._stand_by_one(None)
-            return
-        root = self._noisy(first)
-        assert root is not None
-        if not pays(root, len(self.leaves_)):
+        root = NoisyEquations.of(first)
+        if root is None or not pays(root, len(self.leaves_)):
             again, _ = self._equations(federation, ((),))
-            self._stand_by_one(self._noisy(first, again))
+            self._stand_by_one(NoisyEquations.of(first, again))
             return
         paths = tuple(leaf.path for leaf in self.leaves_)
-        leaves = self._noisy(self._equations(federation, paths)[0])
+        leaves = NoisyEquations.of(self._equations(federation, paths)[0])
         if leaves is None:
             self._stand_by_one(root)
             return
         columns = (0, *(feature + 1 for feature in first.query.features))  # type: ignore[attr-defined]
-        model, _ = linear_model(root, self.root_.mean)
+        model, _ = linear_model(root, self._totals)
         own, plain = leaf_models(leaves, model)
         none = np.zeros(len(own), bool)
         self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
@@ -291,33 +296,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         inner = [node for node in self._nodes() if not node.leaf]
         self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
 
-    def _noisy(self, *answers: Answer) -> NoisyEquations | None:
-        """The noisy equations of one question, all answers to it joined by their precision."""
-        found = [
-            NoisyEquations.released(
-                answer.total("gram"),
-                answer.total("moment"),
-                (answer.deviation("gram"), answer.deviation("moment")),
-            )
-            for answer in answers
-            if "gram" in answer and "moment" in answer
-        ]
-        if not found:
-            return None
-        first, *rest = found
-        for other in rest:
-            first = first.joined(other)
-        return first
-
     def _stand_by_one(self, equations: NoisyEquations | None) -> None:
         """Keep no tree: one linear model for all, or a constant."""
+        model, constant = linear_model(equations, self._totals)
         self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
         self.leaves_, self.mean_activation_ = [self.root_], np.ones(1)
-        if equations is None:
-            self._set_models(LeafModels.constants(np.array([self.root_.mean]), 1), (0,))
-            return
-        chosen = _chosen(self.schema_, self.leaf_features)
-        model, constant = linear_model(equations, self.root_.mean)
+        chosen = _chosen(self.schema_, self.leaf_features) if len(model) > 1 else ()
         models = LeafModels(model[None], np.array([constant]), np.zeros(1, bool))
         self._set_models(models, (0, *(feature + 1 for feature in chosen)))
 
@@ -483,18 +467,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             strict: whether nullification also silences what could be subtracted, leaf equations
                 included; histograms for scaling are then not released at all.
         """
-        if strict:
-            guard = (Guard.of("nullify", strict=True),)
-            return Policy(
-                dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
-            )
-        guards = {
-            Scaling.kind: (Guard.of("open", "counts"),),
-            Level.kind: (Guard.of("nullify"),),
-            Leaves.kind: (Guard.of("open"),),
-            Activations.kind: (Guard.of("open"),),
-        }
-        return Policy(guards, name="published")
+        return published(strict)
 
     def private(
         self,
@@ -504,13 +477,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         schema: Schema | None = None,
         depth: int | None = None,
     ) -> Policy:
-        """Finite epsilon end to end: Gaussian histograms, sums by level and leaf equations, under zCDP.
-
-        Of rho, a tenth goes to two rounds of histograms of the features and a fiftieth to those of
-        the target (nothing where ``scaling`` is public), and as much as to both on the levels. The
-        rest is for two sets of normal equations, half of it each: those of all records and those of
-        the leaves, or all records' twice where leaves would not pay. Of each half, the equations'
-        left sides have two thirds. Counts, node totals and leaf activations are not released at all.
+        """Finite epsilon end to end under zCDP: Gaussian histograms, sums by level and equations.
 
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
@@ -525,29 +492,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         levels = depth if depth is not None else (1 if self.max_depth is None else self.max_depth)
         if not 0 <= levels <= 4:
             raise InputError(
-                f"depth must lie between 0 and 4, not {levels}: the levels share an eighth of the "
+                f"depth must lie between 0 and 4, not {levels}: the levels share a part of the "
                 "budget, the leaves need the most; write depth = 1, say"
             )
-        left = largest_rho(budget.epsilon, budget.delta)
-        rho = left
-        guards: dict[str, tuple[Guard, ...]] = {}
-        if self.scaling == "released":
-            for_features, for_target = rho / 20, rho / 100
-            left -= 2 * (for_features + for_target)
-            guards[Scaling.kind] = (
-                Guard.of("gaussian", "counts", spend=for_features, times=2),
-                Guard.of("gaussian", "target", spend=for_target, times=2),
-            )
-        if levels:
-            level = rho * Fraction(12, 100) / levels
-            left -= levels * level
-            sums = ("weights", "linear", "squares")
-            guards[Level.kind] = (Guard.of("gaussian", *sums, spend=level, times=levels),)
-        guards[Leaves.kind] = (
-            Guard.of("gaussian", "gram", spend=left / 3, times=2),
-            Guard.of("gaussian", "moment", spend=left / 6, times=2),
-        )
-        return Policy(guards, accountant="zcdp", budget=budget, name="private")
+        return private(budget, levels, self.scaling == "released")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Histograms round by round, a level for each feature at most, then the leaves.
@@ -566,6 +514,24 @@ class FuzzyTreeRegressor(FederatedRegressor):
             Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2),
             Planned(Activations(*asked), 1),
         ]
+
+
+def _totals(answer: Answer) -> Totals:
+    """What a noisy root says of the number of all records and of their targets."""
+    names = ("node_weights", "node_linear")
+    if not all(name in answer and answer.deviation(name) for name in names):
+        return Totals()
+    weight, linear = (float(answer.total(name)[0]) for name in names)
+    variances = answer.deviation(names[0]) ** 2, answer.deviation(names[1]) ** 2
+    return Totals(weight, linear, variances)
+
+
+def _known(nodes: Sequence[Node]) -> Known:
+    return Known(
+        [node.path for node in nodes],
+        np.array([node.mean for node in nodes]),
+        np.array([node.weight for node in nodes]),
+    )
 
 
 def _histograms(answer: Answer, edges: np.ndarray) -> Histograms:

@@ -125,7 +125,7 @@ class LevelSums:
         """
         cells = Sums(*(answer.total(n) for n in ("weights", "linear", "squares")))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
-        if "node_weights" in answer:
+        if "node_weights" in answer and not noise[0]:
             nodes = Sums(*(answer.total(f"node_{n}") for n in ("weights", "linear", "squares")))
             share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
             present = answer.total("counts") > 0

@@ -53,44 +53,63 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
     return solved
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What growing the tree has told of some nodes.
+
+    Args:
+        paths: the nodes, each after its parent.
+        means: their mean targets.
+        weights: their summed activations as far as told; 0 where nothing was.
+    """
+
+    paths: Sequence[Path]
+    means: np.ndarray
+    weights: np.ndarray
+
+
 def solve(
-    equations: tuple[np.ndarray, np.ndarray],
-    leaves: Sequence[Path],
-    inner: Sequence[Path],
-    means: np.ndarray,
+    equations: tuple[np.ndarray, np.ndarray], leaves: Known, inner: Known
 ) -> tuple[LeafModels, np.ndarray]:
     """Models of leaves and of the nodes above them, from the leaves' exact equations.
 
-    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it. Whoever
-    has no equations, since all were withheld, takes the model of the nearest node above that has.
+    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it; they
+    stand for it where they are of most of its weight. Where they are not, its mean does, and where
+    that was withheld as well, the model of the node above.
 
     Args:
         equations: ``gram`` and ``moment`` of the leaves.
-        leaves: their paths.
-        inner: paths of the nodes above them, each after its parent.
-        means: what a leaf predicts where no node above it has equations either.
+        leaves: what is known of them.
+        inner: and of the nodes above.
 
     Returns:
         the leaves' models, and the inner nodes' coefficients, shape (inner, width).
     """
     gram, moment = equations
-    below = np.array([[leaf[: len(path)] == path for leaf in leaves] for path in inner], bool)
-    below = below.reshape(len(inner), len(leaves)).astype(float)
+    below = np.array([[leaf[: len(path)] == path for leaf in leaves.paths] for path in inner.paths])
+    below = below.reshape(len(inner.paths), len(leaves.paths)).astype(float)
     sums = np.tensordot(below, gram, 1), below @ moment
-    silent, upper_silent = gram[:, 0, 0] <= 0, sums[0][:, 0, 0] <= 0
-    own, upper = exact_models(gram, moment), exact_models(*sums)
-    place = {path: number for number, path in enumerate(inner)}
-    for number, path in enumerate(inner):
-        if upper_silent[number] and path:
+    told = sums[0][:, 0, 0]
+    upper = _or_mean(exact_models(*sums), (told <= 0) | (told < inner.weights / 2), inner.means)
+    place = {path: number for number, path in enumerate(inner.paths)}
+    for number, path in enumerate(inner.paths):
+        if path and told[number] <= 0 and inner.weights[number] <= 0:
             upper[number] = upper[place[path[:-1]]]
-    constant = silent & (upper_silent[0] if len(inner) else True)
-    borrowed = silent & ~constant
-    for leaf, path in enumerate(leaves):
-        if borrowed[leaf]:
-            own[leaf] = upper[place[path[:-1]]]
-    own[constant] = 0.0
-    own[constant, 0] = means[constant]
-    return LeafModels(own, constant, borrowed), upper
+    silent = gram[:, 0, 0] <= 0
+    borrowed = silent & (leaves.weights <= 0) & bool(len(inner.paths))
+    own = _or_mean(exact_models(gram, moment), silent & ~borrowed, leaves.means)
+    for number, path in enumerate(leaves.paths):
+        if borrowed[number]:
+            own[number] = upper[place[path[:-1]]]
+    return LeafModels(own, silent & ~borrowed, borrowed), upper
+
+
+def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Some models put aside for a constant."""
+    replaced = models.copy()
+    replaced[where] = 0.0
+    replaced[where, 0] = means[where]
+    return replaced
 
 
 def shrunken_mean(

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privfed.exchange.answers import Answer
+
 #: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
 ENDS = (0.025, 0.975)
 #: A share of the records counts as told where it is as many deviations of its noise.
@@ -48,6 +50,16 @@ class Histograms:
     edges: np.ndarray
     noise: np.ndarray
     ends: tuple[float, float] = ENDS
+
+    @classmethod
+    def of(cls, answer: Answer, edges: np.ndarray) -> Histograms:
+        """A round's counts of the features and, last, of the target; zeros where that is withheld."""
+        counts, noise = answer.total("counts"), answer.deviation("counts")
+        target, spread = np.zeros(counts.shape[1]), 0.0
+        if "target" in answer:
+            target, spread = answer.total("target"), answer.deviation("target")
+        each = np.append(np.full(len(counts), noise), spread)
+        return cls(np.vstack([counts, target]), edges, each)
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of each feature, linear inside a bin, shape (features,) each.
