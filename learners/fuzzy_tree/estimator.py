@@ -149,7 +149,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _scale(self, federation: Disclosure) -> None:
         """Find where each feature's [0, 1] begins and ends, and with noise the target's too."""
         schema = federation.schema
-        self.lower_, self.upper_ = schema.lower, schema.upper
+        self.lower_, self.upper_ = schema.lower.copy(), schema.upper.copy()
         self.target_: tuple[float, ...] = ()
         if self.scaling == "schema":
             return
@@ -170,13 +170,18 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _take_ends(self, told: Histograms) -> None:
         """Take what a round proves; what noise hides stays as it is known."""
-        features = len(self.lower_)
-        proven, ends = told.proven, told.percentiles()
-        lower, upper = (end[:features] for end in ends)
-        self.lower_ = np.where(proven[:features], lower, self.lower_)
-        self.upper_ = np.where(proven[:features], upper, self.upper_)
+        features, proven = len(self.lower_), told.proven
+        lower, upper = told.percentiles()
+        schema = self.schema_
+        if not told.noise.any():
+            self.lower_, self.upper_ = lower[:features], upper[:features]
+            return
+        for place in np.flatnonzero(proven[:features]):
+            bounds = float(schema.lower[place]), float(schema.upper[place])
+            ends = widened(float(lower[place]), float(upper[place]), bounds)
+            self.lower_[place], self.upper_[place] = ends or bounds
         if told.noise[-1] > 0 and proven[-1]:
-            self.target_ = widened(ends[0][-1], ends[1][-1], self._public_target)
+            self.target_ = widened(float(lower[-1]), float(upper[-1]), self._public_target)
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())

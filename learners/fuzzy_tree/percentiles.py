@@ -19,8 +19,9 @@ ENDS = (0.025, 0.975)
 PROVEN = 3.0
 #: With noise, what is looked at again spans at most this many bins, and holds most records.
 _NEAR, _MOST = 4, 0.5
-#: A target's interval is narrowed to less than this share of its bounds, or not at all.
-_NARROW = 0.5
+#: With noise, an interval is narrowed to less than this share of its bounds, or not at all, and with
+#: this share of its width to spare on either side.
+_NARROW, _ROOM = 0.5, 0.5
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
 #: After the last round a percentile's bin is at most this share of its feature's bounds wide.
@@ -67,14 +68,25 @@ class Histograms:
         With noise, an end lies where the records beyond it are proven: further in the noisier the
         counts are. Where not even most records are proven to lie between, the ends are the bins'.
         """
-        rows = zip(self.counts, self.edges, self.noise, strict=True)
-        found = [self._ends(counts, edges, float(noise)) for counts, edges, noise in rows]
+        rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
+        found = [self._ends(*row) for row in rows]
         pairs = np.array(found)
         return pairs[:, 0], pairs[:, 1]
 
-    def _ends(self, counts: np.ndarray, edges: np.ndarray, noise: float) -> tuple[float, float]:
-        bounds, total = (float(edges[0]), float(edges[-1])), counts.sum()
-        if total <= PROVEN * noise * math.sqrt(len(counts)):
+    @property
+    def _totals(self) -> np.ndarray:
+        """The number of records by each feature; with noise, by all of them together."""
+        sums: np.ndarray = self.counts.sum(axis=1)
+        told = self.noise > 0
+        if not told.any():
+            return sums
+        return np.full(len(sums), np.average(sums[told], weights=self.noise[told] ** -2))
+
+    def _ends(
+        self, counts: np.ndarray, edges: np.ndarray, noise: float, total: float
+    ) -> tuple[float, float]:
+        bounds = float(edges[0]), float(edges[-1])
+        if total <= PROVEN * noise:
             return bounds
         low = self._reach(counts, edges, self.ends[0] * total, noise)
         high = -self._reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total, noise)
@@ -162,12 +174,12 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def widened(low: float, high: float, bounds: tuple[float, float]) -> tuple[float, ...]:
-    """A target's interval about its proven percentiles; empty where the public bounds do as well.
+    """An interval about noisy percentiles; empty where the public bounds do as well.
 
-    Half its width more on either side leaves room for what noise hides. A narrow interval makes
-    every released sum of targets that much more precise; targets beyond it count as its ends.
+    Some of its width more on either side leaves room for what noise hides, since what lies beyond
+    counts as its ends. A narrow interval makes every released sum that much more precise.
     """
-    more = (high - low) / 2
+    more = _ROOM * (high - low)
     narrow = max(low - more, bounds[0]), min(high + more, bounds[1])
     if not 0 < narrow[1] - narrow[0] < _NARROW * (bounds[1] - bounds[0]):
         return ()
