@@ -17,11 +17,12 @@ from privfed.exchange.answers import Answer
 ENDS = (0.025, 0.975)
 #: A share of the records counts as told where it is as many deviations of its noise.
 PROVEN = 3.0
-#: With noise, what is looked at again spans at most this many bins, and holds most records.
-_NEAR, _MOST = 4, 0.5
+#: With noise, what is looked at again spans at most this many bins; ends that hold less than this
+#: share of the records for certain are none.
+_NEAR, _MOST = 4, 1 / 3
 #: With noise, an interval is narrowed to less than this share of its bounds, or not at all, and with
 #: this share of its width to spare on either side.
-_NARROW, _ROOM = 0.5, 0.5
+_NARROW, _ROOM = 0.5, 0.25
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
 #: After the last round a percentile's bin is at most this share of its feature's bounds wide.
@@ -66,7 +67,7 @@ class Histograms:
         """Both ends of each feature, linear inside a bin, shape (features,) each.
 
         With noise, an end lies where the records beyond it are proven: further in the noisier the
-        counts are. Where not even most records are proven to lie between, the ends are the bins'.
+        counts are. Where not even a third of the records is proven to lie between, they are the bins'.
         """
         rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
         found = [self._ends(*row) for row in rows]
@@ -98,17 +99,21 @@ class Histograms:
         return (low, high) if inside - unsure >= _MOST * total or not noise else bounds
 
     def _reach(self, counts: np.ndarray, edges: np.ndarray, share: float, noise: float) -> float:
-        """Where the records from the first bin on reach a share, and one that is proven."""
+        """Where the records from the first bin on reach a share, and one that is proven.
+
+        By the sum of all bins so far, whose noise grows with their number, or by one bin alone.
+        """
         told = np.maximum(counts, 0) if not noise else counts
-        reached = np.concatenate([[0.0], np.cumsum(told)])
-        wanted = np.maximum(share, PROVEN * noise * np.sqrt(np.arange(len(reached))))
-        wanted[0] = share
-        last = int(np.argmax(reached >= wanted))
-        if last == 0:
+        reached = np.cumsum(told)
+        wanted = np.maximum(share, PROVEN * noise * np.sqrt(np.arange(1, len(told) + 1)))
+        alone = np.maximum(share, (PROVEN + 1) * noise)
+        there = (reached >= wanted) | ((told >= alone) & bool(noise))
+        if not there.any():
             return float(edges[-1])
-        below, above = min(reached[last - 1], wanted[last]), reached[last]
-        inside = (wanted[last] - below) / (above - below) if above > below else 1.0
-        return float(edges[last - 1] + inside * (edges[last] - edges[last - 1]))
+        last = int(np.argmax(there))
+        before = float(np.clip(reached[last] - told[last], 0.0, share))
+        inside = (share - before) / told[last] if told[last] > 0 else 1.0
+        return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
 
     def with_former(self, former: Histograms) -> Histograms:
         """These counts, averaged with an earlier round's where the bins are the same."""

@@ -31,7 +31,6 @@ _MARGIN = 0.5
 _PAYS = 1.0
 #: Slopes are looked for where the weight is this many spectral radii of the noise.
 _SLOPES = 1.5
-_CARE = 1.0
 #: Leaves are chosen among by their noise; it is taken to have as many times its variance.
 _CAUTION = 2.0
 #: A total counts as told from this many deviations of its noise on.
@@ -218,7 +217,7 @@ def _centred(
 
 
 def _slope_noise(equations: NoisyEquations, mean: float) -> tuple[float, float]:
-    variance, right = (_CARE * each for each in equations.variances)
+    variance, right = equations.variances
     return variance, right + mean**2 * variance
 
 
