@@ -17,7 +17,7 @@ import pandas as pd
 from privfed.errors import QueryError
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import FederatedRegressor, Planned, check_round
+from privfed.learners.base import FederatedRegressor, Planned
 from privfed.learners.baselines.base import Baseline
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds
@@ -112,15 +112,11 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
 
     Args:
         sets: uniform triangular fuzzy sets of each feature.
-        clients_per_round: how many clients, drawn at random, give their rules; none for all.
-        random_state: seed of that draw.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
         "sets": [Whole(at_least=2, at_most=99)],
-        "clients_per_round": [Whole(at_least=1), None],
-        "random_state": [Whole(at_least=0), None],
     }
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
@@ -131,16 +127,8 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
     lower_: np.ndarray
     upper_: np.ndarray
 
-    def __init__(
-        self,
-        *,
-        sets: int = 5,
-        clients_per_round: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
+    def __init__(self, *, sets: int = 5) -> None:
         self.sets = sets
-        self.clients_per_round = clients_per_round
-        self.random_state = random_state
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask for histograms to scale by, then for rules, and merge them.
@@ -150,8 +138,6 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
             NobodyAnswered: no client answered.
         """
         self._start(federation)
-        check_round(self.clients_per_round, len(federation.clients))
-        drawn = np.random.default_rng(self.random_state)
         schema = federation.schema
         assert schema.target is not None
         bottom, top = schema.target.bounds
@@ -164,14 +150,8 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
             asked = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
         self.lower_, self.upper_ = (end[:-1] for end in told.percentiles())
         rules = FuzzyRules(self.sets, self.lower_, self.upper_)
-        self._merge(federation.ask(rules, clients=self._some(federation.clients, drawn)).only)
+        self._merge(federation.ask(rules).only)
         return self
-
-    def _some(self, clients: Sequence[str], drawn: np.random.Generator) -> Sequence[str]:
-        if self.clients_per_round is None:
-            return clients
-        chosen = drawn.choice(len(clients), self.clients_per_round, replace=False)
-        return [clients[number] for number in sorted(chosen)]
 
     def _merge(self, answer: Answer) -> None:
         each = [
