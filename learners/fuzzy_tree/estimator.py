@@ -18,7 +18,14 @@ from privfed.exact import Number
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
-from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
+from privfed.learners.fuzzy_tree.fuzzy import (
+    Memberships,
+    Sets,
+    activations,
+    labels,
+    sets_of,
+    to_unit,
+)
 from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds, widened
@@ -48,7 +55,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     """Grows one fuzzy regression tree over all clients, level by level.
 
     Args:
-        sets: uniform triangular fuzzy sets of each feature, T_f.
+        sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list with one
+            for each in the schema's order, or a table by name (5 for those it does not name).
         min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
         min_share: a split node holds more than this share of the records, th_min_instances_split.
         max_depth: most splits on a path; none for no limit.
@@ -69,7 +77,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, Level, Leaves, Activations)
     _parameter_constraints: ClassVar[Constraints] = {
-        "sets": [Whole(at_least=2)],
+        "sets": [Sets()],
         "min_gain": [Real(at_least=0)],
         "min_share": [Real(at_least=0, below=1)],
         "max_depth": [Whole(at_least=0), None],
@@ -85,7 +93,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
-        sets: int = 5,
+        sets: int | Sequence[int] | Mapping[str, int] = 5,
         min_gain: float = 1e-4,
         min_share: float = 0.1,
         max_depth: int | None = None,
@@ -133,6 +141,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def check(self, schema: Schema) -> None:
         """Hold the target to numbers and the parameters to their ranges and to the schema."""
         super().check(schema)
+        sets_of(self.sets, schema)
         for names in (self.features, self.leaf_features):
             _chosen(schema, names)
 
@@ -192,10 +201,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
                 tuple(node.path for node in opened),
-                self.sets,
+                max(self._partition),
                 self.lower_,
                 self.upper_,
                 candidates,
+                partition=self._uneven,
                 target=self.target_,
             )
             answers = self._ask(federation, query)
@@ -227,12 +237,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
         """Ask for the normal equations and the activations of some leaves."""
-        asked = (paths, self.sets, self.lower_, self.upper_)
+        asked = (paths, max(self._partition), self.lower_, self.upper_)
+        own, target = self._uneven, self.target_
         features = _chosen(self.schema_, self.leaf_features)
         equations, activation = self._ask(
             federation,
-            Leaves(*asked, features, target=self.target_),
-            Activations(*asked, target=self.target_),
+            Leaves(*asked, features, partition=own, target=target),
+            Activations(*asked, partition=own, target=target),
         )
         return equations, activation
 
@@ -338,7 +349,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best leaf of each row, and whether any is active at all."""
-        memberships = Memberships.of(unit, self.sets)
+        memberships = Memberships.of(unit, self._partition)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
         reached = activations(memberships, [leaf.path for leaf in self.leaves_])
@@ -351,7 +362,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _reached(self, row: np.ndarray) -> np.ndarray:
         """The model of the deepest node that a row reaches by its strongest branch."""
-        memberships, node = Memberships.of(row, self.sets), self.root_
+        memberships, node = Memberships.of(row, self._partition), self.root_
         while True:
             assert node.feature is not None and node.model is not None
             degree = {
@@ -363,6 +374,16 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if degree[branch] <= 0 or below.leaf:
                 return node.model
             node = below
+
+    @property
+    def _partition(self) -> tuple[int, ...]:
+        """Fuzzy sets of each feature."""
+        return sets_of(self.sets, self.schema_)
+
+    @property
+    def _uneven(self) -> tuple[int, ...]:
+        """The same where features differ, as questions carry it."""
+        return self._partition if len(set(self._partition)) > 1 else ()
 
     @property
     def _public_target(self) -> tuple[float, float]:
@@ -434,7 +455,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return {
             "model": "fuzzy regression tree, maximum matching",
             "target": target.name,
-            "sets": list(labels(self.sets)),
+            "sets": {
+                name: list(labels(own))
+                for name, own in zip(schema.names, self._partition, strict=True)
+            },
             "scaling": {
                 name: [float(low), float(high)]
                 for name, low, high in zip(schema.names, self.lower_, self.upper_, strict=True)
@@ -508,7 +532,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         A path uses each feature once. With noise the equations are asked for twice.
         """
         root: tuple[Path, ...] = ((),)
-        asked = (root, self.sets, schema.lower, schema.upper)
+        asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         released = self.scaling == "released"

@@ -121,9 +121,11 @@ class _Fuzzy(Query):
 
     Args:
         nodes: paths from the root, each step a (feature, set) pair.
-        sets: fuzzy sets of each feature, T.
+        sets: fuzzy sets of each feature, T; the most of any where they differ.
         lower: where each feature's [0, 1] begins, shape (features,).
         upper: where it ends.
+        partition: fuzzy sets by feature, T_f; none where all have ``sets``. No sensitivity depends on
+            it: a value belongs to two neighbouring sets of its feature, however many there are.
         target: where the target's interval begins and ends, a released one; none for the public
             bounds. Targets beyond it count as its ends, so that no sensitivity depends on it.
     """
@@ -132,6 +134,7 @@ class _Fuzzy(Query):
     sets: int
     lower: np.ndarray
     upper: np.ndarray
+    partition: tuple[int, ...] = field(default=(), kw_only=True)
     target: tuple[float, ...] = field(default=(), kw_only=True)
 
     def _check(self, schema: Schema) -> None:
@@ -146,6 +149,9 @@ class _Fuzzy(Query):
         wide = not self.target or (len(self.target) == 2 and self.target[0] < self.target[1])
         if not wide or not np.isfinite(self.target).all():
             raise QueryError("malformed", "the target's interval needs two finite ends, rising")
+        own = self.partition
+        if own and (len(own) != features or min(own) < 2 or max(own) > self.sets):
+            raise QueryError("malformed", "each feature needs from two to the most sets")
         check_paths(self.nodes, features, self.sets)
 
     def _check_features(self, schema: Schema) -> None:
@@ -155,11 +161,11 @@ class _Fuzzy(Query):
 
     def _prepare(self, view: View) -> Prepared:
         scale = (self.lower.tobytes(), self.upper.tobytes(), self.target)
-        key = ("fuzzy_tree", self.sets, *scale)
+        key = ("fuzzy_tree", self.sets, self.partition, *scale)
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
             view.cache["fuzzy_tree"] = Prepared.of(
-                view, self.sets, (self.lower, self.upper), self.target
+                view, self.partition or self.sets, (self.lower, self.upper), self.target
             )
         prepared: Prepared = view.cache["fuzzy_tree"]
         return prepared

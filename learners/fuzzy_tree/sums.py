@@ -36,7 +36,7 @@ class Prepared:
     def of(
         cls,
         view: View,
-        sets: int,
+        sets: int | Sequence[int],
         scale: tuple[np.ndarray, np.ndarray],
         target: tuple[float, ...] = (),
     ) -> Prepared:

@@ -312,3 +312,66 @@ def test_a_spent_budget_is_no_model() -> None:
         FuzzyTreeRegressor(max_depth=1).fit(fed)
     refused = [e for g in fed.gates.values() for e in g.ledger.entries() if e.event == "refused"]
     assert not refused
+
+
+def test_each_feature_may_have_sets_of_its_own() -> None:
+    """By a table, a list or one number; branches, labels and predictions follow, over gates too."""
+    frame = table(600)
+    by_name = FuzzyTreeRegressor(sets={"age": 2, "dose": 3}).fit(bare(frame))
+    listed = FuzzyTreeRegressor(sets=[2, 3, 5])
+    fed = LocalDisclosure.from_frame(frame, "score", client="client", schema=SCHEMA, policy=OPEN)
+    listed.fit(fed)
+    assert [leaf.path for leaf in by_name.leaves_] == [leaf.path for leaf in listed.leaves_]
+    assert np.array_equal(by_name.predict(frame), listed.predict(frame))
+    sets = np.array([2, 3, 5])
+    assert all(branch < sets[feature] for leaf in by_name.leaves_ for feature, branch in leaf.path)
+    assert {f for leaf in by_name.leaves_ for f, _ in leaf.path} == {0, 1, 2}
+    assert by_name.readable()["sets"]["age"] == ["Low", "High"]
+    even, one = FuzzyTreeRegressor(sets=[3] * 3), FuzzyTreeRegressor(sets=3)
+    assert np.array_equal(even.fit(bare(frame)).predict(frame), one.fit(bare(frame)).predict(frame))
+
+
+def test_a_private_tree_may_have_uneven_sets() -> None:
+    """The questions carry them, and the model survives being saved."""
+    learner = FuzzyTreeRegressor(sets={"age": 2})
+    fed = LocalDisclosure.from_frame(
+        table(), "score", client="client", schema=SCHEMA, policy=learner.private(8), seed=0
+    )
+    model = learner.fit(fed)
+    again = FuzzyTreeRegressor.from_dict(json.loads(json.dumps(model.to_dict())))
+    assert np.array_equal(model.predict(table(20)), again.predict(table(20)))
+
+
+@pytest.mark.parametrize("sets", [[3, 3], {"height": 3}, {"age": 1}, [3, 3, 100], "five", []])
+def test_sets_that_fit_no_schema_are_named(sets: object) -> None:
+    """A wrong length, an unknown feature and absurd numbers each give one error."""
+    with pytest.raises((InputError, SchemaError), match=r"sets|height"):
+        FuzzyTreeRegressor(sets=sets).fit(bare(table(50)))  # type: ignore[arg-type]
+
+
+def test_a_saved_tree_predicts_what_reaches_no_leaf_the_same() -> None:
+    """Models of inner nodes are saved with the tree."""
+    frame = table(600)
+    hole = frame[(frame["age"] < 2) | (frame["age"] > 8)]
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(hole))
+    again = FuzzyTreeRegressor.from_dict(json.loads(json.dumps(model.to_dict())))
+    middle = pd.DataFrame({"age": [5.0], "dose": [5.0], "weight": [5.0]})
+    assert again.apply(middle) == [-1]
+    assert np.array_equal(model.predict(middle), again.predict(middle))
+
+
+def test_matches_are_normalised_by_their_mean_activation() -> None:
+    """Eq. 22: a leaf's strength over the mean strength of the records that activate it at all."""
+    frame = table(600)
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(frame))
+    unit = frame[["age", "dose", "weight"]].to_numpy() / 10
+    strengths = []
+    for leaf, mean in zip(model.leaves_, model.mean_activation_, strict=True):
+        degrees = [np.maximum(0.0, 1 - np.abs(unit[:, f] * 4 - s)) for f, s in leaf.path]
+        strength = np.prod(degrees, axis=0)
+        assert mean == pytest.approx(strength[strength > 0].mean(), rel=1e-6)
+        strengths.append(strength)
+    raw = np.argmax(strengths, axis=0)
+    normal = np.argmax(np.array(strengths) / model.mean_activation_[:, None], axis=0)
+    assert (raw != normal).any()
+    assert np.array_equal(model.apply(frame), normal)
