@@ -28,7 +28,13 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 )
 from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
-from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds, widened
+from privfed.learners.fuzzy_tree.percentiles import (
+    NARROW,
+    NARROW_TARGET,
+    Histograms,
+    rounds,
+    widened,
+)
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rules import Rule, rules
@@ -187,10 +193,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
             return
         for place in np.flatnonzero(proven[:features]):
             bounds = float(schema.lower[place]), float(schema.upper[place])
-            ends = widened(float(lower[place]), float(upper[place]), bounds)
+            low, high = float(lower[place]), float(upper[place])
+            ends = widened(low, high, bounds=bounds, share=NARROW)
             self.lower_[place], self.upper_[place] = ends or bounds
         if told.noise[-1] > 0 and proven[-1]:
-            self.target_ = widened(float(lower[-1]), float(upper[-1]), self._public_target)
+            low, high = float(lower[-1]), float(upper[-1])
+            bounds = self._public_target
+            self.target_ = widened(low, high, bounds=bounds, share=NARROW_TARGET)
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())

@@ -20,9 +20,9 @@ PROVEN = 3.0
 #: With noise, what is looked at again spans at most this many bins; ends that hold less than this
 #: share of the records for certain are none.
 _NEAR, _MOST = 4, 1 / 3
-#: With noise, an interval is narrowed to less than this share of its bounds, or not at all, and with
-#: this share of its width to spare on either side.
-_NARROW, _ROOM = 0.5, 0.25
+#: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
+#: the target's to less than that; with so much of their width to spare on either side.
+NARROW, NARROW_TARGET, _ROOM = 0.5, 0.75, 0.25
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
 #: After the last round a percentile's bin is at most this share of its feature's bounds wide.
@@ -178,14 +178,21 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.concatenate([edges[:1], inner, edges[-1:]])
 
 
-def widened(low: float, high: float, bounds: tuple[float, float]) -> tuple[float, ...]:
+def widened(
+    low: float, high: float, *, bounds: tuple[float, float], share: float
+) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 
     Some of its width more on either side leaves room for what noise hides, since what lies beyond
     counts as its ends. A narrow interval makes every released sum that much more precise.
+
+    Args:
+        low, high: the percentiles.
+        bounds: the public ones.
+        share: of the bounds, that the interval is to be narrower than.
     """
     more = _ROOM * (high - low)
     narrow = max(low - more, bounds[0]), min(high + more, bounds[1])
-    if not 0 < narrow[1] - narrow[0] < _NARROW * (bounds[1] - bounds[0]):
+    if not 0 < narrow[1] - narrow[0] < share * (bounds[1] - bounds[0]):
         return ()
     return narrow
