@@ -7,7 +7,7 @@ The paper forecasts a video's quality at fifteen vehicles; its data have a publi
 the paper's authors give with OpenFL-XAI: five clients of its own, fifteen unnamed features, a column
 ``split`` of its own training and test part. Its figures are no reproduction of the paper's. For
 Figure 5 each of the five clients is cut into three at random, so that there are fifteen. Local errors
-are means over clients. The fuzzy rules have 3 sets a feature (with 5 there are four times as many
+are means over clients. The fuzzy rules have 3 sets a feature (with 5 there are three times as many
 rules, and the error is larger). Writes results/fuzzy_tree_quality.csv.
 """
 
