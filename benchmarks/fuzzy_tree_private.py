@@ -110,9 +110,10 @@ def main() -> None:
             mean, spread = pd.DataFrame(found).mean(), pd.DataFrame(found).std()
             print(f"{name:22}{epsilon:>4}  {mean.round(3).to_dict()}", flush=True)
             for learner in learners:
-                rows.add(f"epsilon {epsilon}", name, column=learner, theirs=float(mean.get("AdaSSP", np.nan)),
+                rows.add(f"epsilon {epsilon}", name, column=learner, theirs=float(mean["AdaSSP"]) if "AdaSSP" in mean else "",
                          ours=float(mean[learner]), spread=float(spread[learner]),
                          note="RMSE over the target's deviation; spread over splits")  # fmt: skip
+        rows.write(given.out)
     print(rows.write(given.out))
 
 

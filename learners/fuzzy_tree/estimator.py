@@ -538,18 +538,19 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Histograms round by round, a level for each feature at most, then the leaves.
 
-        A path uses each feature once. With noise the equations are asked for twice.
+        A path uses each feature once. The equations are asked for twice where noise has its price.
         """
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
+        noisy = any(guard.spend for guard in policy.guards.get(Leaves.kind, ()))
         released = self.scaling == "released"
         scaling = [Planned(Scaling(self.bins), rounds(self.bins))] if released else []
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2),
+            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2 if noisy else 1),
             Planned(Activations(*asked), 1),
         ]
 

@@ -375,3 +375,23 @@ def test_matches_are_normalised_by_their_mean_activation() -> None:
     normal = np.argmax(np.array(strengths) / model.mean_activation_[:, None], axis=0)
     assert (raw != normal).any()
     assert np.array_equal(model.apply(frame), normal)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_private_plan_covers_what_is_asked_and_spends_it(depth: int) -> None:
+    """Both sets of equations and both rounds of histograms; nothing is left for another fit."""
+    learner = FuzzyTreeRegressor(max_depth=depth)
+    policy = learner.private(2)
+    fed = LocalDisclosure.from_frame(
+        table(500), "score", client="client", schema=SCHEMA, policy=policy, seed=0
+    )
+    learner.fit(fed)
+    planned = {line.query.kind: line.times for line in learner.plan(SCHEMA, policy)}
+    assert planned[Leaves.kind] == 2 and learner.plan(SCHEMA, learner.published())[2].times == 1
+    for client in fed.clients:
+        kinds = pd.Series([e.kind for e in fed.transcript().of(client=client)]).value_counts()
+        assert kinds[Scaling.kind] == kinds[Leaves.kind] == 2
+        assert all(kinds[kind] <= planned[kind] for kind in kinds.index)
+    assert (fed.budget()["spent"] <= 2).all()
+    if depth < 2:
+        assert (fed.budget()["spent"] > 1.99).all()
