@@ -64,8 +64,12 @@ def commit() -> str:
     head = subprocess.run(
         [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
     )
+    besides = ["--", ":/", ":(top,exclude)benchmarks/results"]
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False
+        [*git, "status", "--porcelain", "-uno", *besides],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return (head.stdout.strip() or "unknown") + "+" * bool(changed.stdout.strip())
 
