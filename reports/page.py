@@ -183,10 +183,25 @@ def caveat(policy: PolicyReport) -> str:
     """What the policy's unit leaves open, in one sentence; empty where it is a person or more."""
     if policy.account.policy.unit != "rule" or not policy.finite:
         return ""
-    return (
+    told = (
         "Nobody is protected as a person: whoever holds several rules is protected only up to the "
         "sum over them."
     )
+    held = rules_each(policy)
+    losses = [c.proved for c in policy.clients if c.proved is not None and not c.delta]
+    if held <= 1 or not losses:
+        return told
+    return (
+        f"{told} A person holds {number(held)} rules here on average, so that their ε together is up "
+        f"to {number(held * max(losses))} on average."
+    )
+
+
+def rules_each(policy: PolicyReport) -> float:
+    """How many rules a person of the cohort holds on average, where a simulation says so; else 0."""
+    people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
+    counts = records.values() if isinstance(records, Mapping) else ()
+    return sum(counts) / people if people else 0.0
 
 
 def verdict(found: Finding) -> str:

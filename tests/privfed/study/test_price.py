@@ -15,7 +15,8 @@ from privfed.learners.base import Planned
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Guard, Policy
-from privfed.study.price import price
+from privfed.questions.part import Unit
+from privfed.study.price import price, priced
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -129,3 +130,11 @@ def test_an_accountant_that_cannot_compose_is_an_error() -> None:
     """Gaussian noise has no pure epsilon."""
     with pytest.raises(PolicyError, match='write accountant = "zcdp"'):
         price(PLAN, SCHEMA, _policy(Guard.of("gaussian", spend="0.1")))
+
+
+@pytest.mark.parametrize(("unit", "told"), [("rule", True), ("record", False)])
+def test_a_rule_s_price_says_what_a_person_pays(unit: Unit, told: bool) -> None:
+    """Ten rules of one person cost ten times what one does."""
+    policy = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"), unit=unit)
+    text = priced(price(PLAN, SCHEMA, policy))
+    assert ("10 rules of one are at most epsilon 3 together" in text) == told
