@@ -29,8 +29,8 @@ from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query, View
 
-#: Most unknowns of one system: candidates, times the values that an unknown column may have.
-MOST = 2000
+#: Most candidates of one list; most unknowns where each comes with every value of a column.
+MOST, TRIED = 2000, 900
 #: Most values that are tried for an unknown column of numbers, and fewest.
 VALUES, FEWEST = 9, 3
 #: What is thought of a candidate beforehand: mean and deviation of how often it was there.
@@ -165,7 +165,8 @@ class Outcome:
         found: share of the members above all but 1 % of the outsiders.
         area: how often a member came out above an outsider.
         recovered: members whose unknown column was told, or how many were found.
-        guessed: the same by the best single guess.
+        guessed: the same by the best single guess, or as often as others on the list are told: what
+            follows from the population alone.
         error: median error of a number as a share of its range, or none.
         system: what was solved.
     """
@@ -191,7 +192,9 @@ class Pool(Attack):
         seconds: when to stop and report what was found so far.
         unknown: what the list leaves out, a round of the attack for each: nothing (``""``), the
             target (``"target"``), or a feature by its name.
-        candidates: most people on a list; as many as can be solved for unless given.
+        candidates: most people on a list.
+        unknowns: most unknowns where a column is left out: candidates times the values that are
+            tried; more tell numbers more finely, and take longer (with their third power).
     """
 
     name: ClassVar[str] = "pool"
@@ -203,11 +206,12 @@ class Pool(Attack):
         seconds: float = SECONDS,
         unknown: Sequence[str] = ("", TARGET),
         candidates: int = MOST,
+        unknowns: int = TRIED,
     ) -> None:
         super().__init__(seconds=seconds)
         if candidates < 2:
             raise InputError("attack 'pool': a list needs candidates = 2 or more")
-        self.unknown, self.candidates = tuple(unknown), candidates
+        self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
     def reads(self, entry: Disclosed) -> bool:
         """Whether the question says what an answer tells of who was there."""
@@ -267,8 +271,9 @@ class Pool(Attack):
         clock: Clock,
     ) -> Iterator[Outcome]:
         """The outcome at one client; none where its list has only members, or only others."""
-        values = column.tried(2 * len(truth[client].x))
-        most = min(self.candidates, MOST // len(values))
+        values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
+        most = min(self.candidates, self.unknowns // len(values))
+        most = self.candidates if column.place is None else most
         listed = Candidates.of(truth, client, most, np.random.default_rng(0))
         if not listed.usable or len(listed) > most or (column.place is None and listed.y is None):
             return
@@ -383,15 +388,14 @@ class Unknown:
         known = ", ".join(column.name for column in schema.features)
         raise InputError(f"attack 'pool': no column {name!r}; write {TARGET!r} or one of {known}")
 
-    def tried(self, candidates: int) -> np.ndarray:
-        """The values that the column may have: all, or as many as can be solved for."""
+    def tried(self, most: int) -> np.ndarray:
+        """The values that the column may have: all of few, or about so many."""
         if self.place is None:
             return np.zeros(1)
         low, high = self.bounds
         if self.kind != "number" and high - low < VALUES:
             return np.arange(low, high + 1)
-        count = min(max(MOST // max(candidates, 1), FEWEST), VALUES)
-        return np.linspace(low, high, count)
+        return np.linspace(low, high, min(max(most, FEWEST), VALUES))
 
     def filled(self, listed: Candidates, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Every candidate with every value, shape (candidates * values, ...)."""
@@ -415,8 +419,12 @@ class Unknown:
             return Outcome(*sizes, curve.at(RATE) * members, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
-        right, guessed, error = self._told(truth[listed.member], weights[listed.member], values)
-        return Outcome(*sizes, right, guessed, error, system)
+        inside, outside = (
+            self._told(truth[who], weights[who], values) for who in (listed.member, ~listed.member)
+        )
+        right, single, error = inside
+        control = outside[0] / (len(listed) - members) * members
+        return Outcome(*sizes, right, max(single, control), error, system)
 
     def _told(
         self, truth: np.ndarray, weights: np.ndarray, values: np.ndarray

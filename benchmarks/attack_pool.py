@@ -26,7 +26,7 @@ def report(name: str, transcript: Transcript, truth: Truth, schema: Schema, size
     """Attack with nothing unknown, then with the target unknown."""
     for unknown in ("", TARGET):
         started = time.perf_counter()
-        attack = Pool(seconds=600, unknown=[unknown], candidates=size)
+        attack = Pool(seconds=600, unknown=[unknown], candidates=size, unknowns=2000)
         for found in attack.run(transcript, truth, schema):
             told = {name: found.detail.get(name) for name in SHOWN if name in found.detail}
             print(
