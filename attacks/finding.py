@@ -15,9 +15,10 @@ class Severity(StrEnum):
     """Whether an attack beats a guesser who saw no release, and how badly."""
 
     NONE = "none"  #: no better than the guesser
-    SOME = "some"  #: better, as releases may be that tell anything at all
-    EXPOSED = "exposed"  #: people or their values were identified
-    BREACH = "breach"  #: what was claimed does not hold
+    SOME = "some"  #: better, as any release may let it be that tells anything at all
+    BREACH = (
+        "breach"  #: people or values were identified; where a guarantee is claimed, it is broken
+    )
 
 
 #: What a guarantee says of a finding's value: the most that any test can get by it.
@@ -38,7 +39,7 @@ class Finding:
         high: upper end.
         baseline: the same metric for a guesser who saw no release.
         releases: the kinds of release that it used.
-        severity: ``"none"``, ``"some"``, ``"exposed"`` or ``"breach"``; see :class:`Severity`.
+        severity: ``"none"``, ``"some"`` or ``"breach"``; see :class:`Severity`.
         detail: further public figures (never a raw value).
         simulation: whether the truth was needed to score it; then it is not publishable for real data.
         limit: what a guarantee bounds the value by: the area under a membership test's ROC curve, its

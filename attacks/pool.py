@@ -77,9 +77,7 @@ class Candidates:
         whole = np.concatenate(rows) if rows else np.zeros((0, 1))
         others = rng.permutation(np.arange(own, len(whole)))[: max(0, most - own)]
         kept = np.concatenate([np.arange(own), np.sort(others)]).astype(int)
-        alike, at, often = np.unique(
-            whole[kept], axis=0, return_inverse=True, return_counts=True
-        )
+        alike, at, often = np.unique(whole[kept], axis=0, return_inverse=True, return_counts=True)
         member = np.bincount(at.ravel()[:own], minlength=len(alike)) > 0
         x, y = (alike[:, :-1], alike[:, -1]) if target else (alike, None)
         return cls(x, y, often.astype(float), member)
@@ -141,7 +139,7 @@ class System:
             found[~full] = _not_below_zero(factor[:, ~full], rest)
             over = ~full & (found > self.often * (1 + 1e-6))
             if not over.any() or clock.out:
-                return np.minimum(found, self.often)
+                return np.asarray(np.minimum(found, self.often))
             full |= over
 
 
@@ -152,7 +150,7 @@ def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
     try:
         return np.asarray(nnls(matrix, aim, maxiter=30 * matrix.shape[1])[0])
     except RuntimeError:
-        return np.maximum(np.linalg.lstsq(matrix, aim, rcond=None)[0], 0.0)
+        return np.asarray(np.maximum(np.linalg.lstsq(matrix, aim, rcond=None)[0], 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +196,9 @@ class Pool(Attack):
     """
 
     name: ClassVar[str] = "pool"
-    question: ClassVar[str] = "Who on a list of candidates was there, and what of them is not on it?"
+    question: ClassVar[str] = (
+        "Who on a list of candidates was there, and what of them is not on it?"
+    )
 
     def __init__(
         self,
@@ -248,7 +248,8 @@ class Pool(Attack):
     ) -> Finding | None:
         """One list for each client, with one column left out."""
         clients = [client for client in transcript.clients if client in truth]
-        outcomes, read = [], 0
+        outcomes: list[Outcome] = []
+        read = 0
         for client in clients:
             if clock.out:
                 break
@@ -317,7 +318,7 @@ def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity
     """Red where numbers that left as they were identify more than a few."""
     if low <= guessed:
         return Severity.NONE
-    return Severity.EXPOSED if exact and share >= guessed + MANY else Severity.SOME
+    return Severity.BREACH if exact and share >= guessed + MANY else Severity.SOME
 
 
 def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -397,7 +398,9 @@ class Unknown:
             return np.arange(low, high + 1)
         return np.linspace(low, high, min(max(most, FEWEST), VALUES))
 
-    def filled(self, listed: Candidates, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def filled(
+        self, listed: Candidates, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Every candidate with every value, shape (candidates * values, ...)."""
         x = np.repeat(listed.x, len(values), axis=0)
         y = None if listed.y is None else np.repeat(listed.y, len(values))

@@ -187,11 +187,11 @@ class WorstRecord(Attack):
             return []
         clock = Clock(self.seconds)
         found = [self._law(law, transcript, truth or {}, known, clock) for law in LAWS]
-        return [finding for finding in found if finding is not None]
+        return [finding for both in found for finding in both]
 
     def _law(
         self, law: Law, transcript: Transcript, truth: Truth, schema: Any, clock: Clock
-    ) -> Finding | None:
+    ) -> list[Finding]:
         """The worst record of the client for which it comes nearest to the charge."""
         worst: dict[tuple[Any, ...], float] = {}
         heard, real, read = [], [], 0
@@ -206,11 +206,33 @@ class WorstRecord(Attack):
                 real.append(own.distances(truth[client].x, truth[client].y))
             read += not clock.out
         if not heard:
-            return None
+            return []
         charge, distance, own = max(heard, key=lambda each: (each[1] / each[0], each[1]))
         partial = clock.partial(read, len(heard), "clients")
         kinds = sorted({entry.kind for entry in own.entries if own.parts(entry)})
-        return self._told(law, charge, distance, np.concatenate([np.empty(0), *real]), kinds, partial)
+        everybody = np.concatenate([np.empty(0), *real])
+        told = self._told(law, charge, distance, everybody, kinds, partial)
+        return [told, *self._rate(law, told)]
+
+    def _rate(self, law: Law, told: Finding) -> list[Finding]:
+        """What the best test can expect to find of the worst record; Laplace noise only bounds it."""
+        if law.power == 1:
+            return []
+        _, found = law.rates(told.value)
+        expected = self.finding(
+            "share of draws in which the worst record is found at 1 % false positives, expected",
+            found,
+            of=1.0,
+            low=found,
+            high=1.0,
+            baseline=RATE,
+            releases=told.releases,
+            severity=Severity.SOME,
+            limit="found at 1 %",
+            simulation=told.simulation,
+            partial=told.partial,
+        )
+        return [expected]
 
     def _told(
         self,
@@ -223,7 +245,10 @@ class WorstRecord(Attack):
     ) -> Finding:
         figures = {"the schema's worst": worst, f"the {law.unit} charged": charge}
         if len(real):
-            figures |= {"median record": float(np.median(real)), "largest record": float(real.max())}
+            figures |= {
+                "median record": float(np.median(real)),
+                "largest record": float(real.max()),
+            }
             worst = max(worst, float(real.max()))
         told = "expected" if law.power == 2 else "at most"
         detail: dict[str, Any] = {
@@ -233,7 +258,9 @@ class WorstRecord(Attack):
         }
         beyond = worst > charge * (1 + ROUNDING)
         if worst < LARGE * charge:
-            detail["note"] = "no record comes to half of the charge: noise is larger than it need be"
+            detail["note"] = (
+                "no record comes to half of the charge: noise is larger than it need be"
+            )
         return self.finding(
             f"{law.unit} of the worst record that was found, of the {law.unit} charged",
             worst,

@@ -9,17 +9,21 @@ from __future__ import annotations
 import sys
 import time
 
+import numpy as np
+import pandas as pd
 from sklearn.datasets import load_diabetes
 
-from attacks import divided
 from privfed.attacks.base import Truth
 from privfed.attacks.pool import TARGET, Pool
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import load
+
+CLIENTS = 5
 
 
 def report(name: str, transcript: Transcript, truth: Truth, schema: Schema, size: int) -> None:
@@ -44,6 +48,15 @@ SHOWN = (
     "rank of the equations",
     "unknowns",
 )
+
+
+def divided(frame: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, Truth]:
+    order = np.random.default_rng(0).permutation(len(frame)) % CLIENTS
+    owned = frame.assign(owner=[f"clinic {i}" for i in order])
+    parts = owned.groupby("owner")
+    return owned, {
+        str(owner): Records.from_frame(part.drop(columns="owner"), schema) for owner, part in parts
+    }
 
 
 def trees() -> None:

@@ -209,7 +209,6 @@ class Increment(_Model):
         target = unit_target(view, self.logistic)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
 
-
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
         """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.
 
@@ -222,9 +221,7 @@ class Increment(_Model):
             return {}
         matrix = self._design(view, np.float32)
         design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
-        way = residuals_on_the_way(
-            design, target, self.dual, increment, self.steps, self.logistic
-        )
+        way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix.astype(float) - self.means
         added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
         changed = STRAY * self.steps.client_step * self.steps.steps * way.std(axis=0)

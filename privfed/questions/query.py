@@ -70,7 +70,6 @@ class View:
             self.cache["coins"] = coins.record_keys(self.table, self.secret)
         return coins.toss(self.cache["coins"], label)
 
-
     @classmethod
     def of(cls, schema: Schema, x: np.ndarray, y: np.ndarray | None = None) -> Self:
         """See records that nobody gave: those that an attacker knows of, or makes up.

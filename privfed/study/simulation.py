@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.answers import distinct
@@ -232,23 +233,27 @@ def run(
         save(model, folder / "model.json")
 
 
-def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
+def attack(
+    prepared: AnyPrepared, transcript: Transcript, progress: Progress = lambda _: None
+) -> tuple[list[Finding], dict[str, str]]:
     """Put every attack that a study names to a transcript.
 
     Returns:
-        what they found; and by name the question of each attack that does not apply, because it
-        had nothing to work on. Its silence is no pass.
+        what they found, and which kinds of release none of them reads; and by name the question of
+        each attack that does not apply, because it had nothing to work on. Its silence is no pass.
     """
     truth = prepared.truth()
     found: list[Finding] = []
     inapplicable = {}
-    for tried in attacks_of(prepared.study):
+    attacks = attacks_of(prepared.study)
+    for tried in attacks:
         attackable = tried.attackable(transcript)
         told = tried.run(transcript, truth, prepared.schema) if attackable else []
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question
-    return found, inapplicable
+        progress(1)
+    return found + coverage(transcript, attacks) * bool(attacks), inapplicable
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
