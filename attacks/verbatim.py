@@ -12,6 +12,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, Clock, PublicSchema, Truth, sound_parts
 from privfed.attacks.finding import Finding, Severity
+from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
 
@@ -318,7 +319,10 @@ def _columns(
 def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:
     """Questions that carry bounds for every feature."""
     for entry in transcript:
-        query = entry.query
+        try:
+            query = entry.query
+        except WireError:  # a foreign transcript may hold anything
+            continue
         if isinstance(query.get("lower"), np.ndarray) and isinstance(
             query.get("upper"), np.ndarray
         ):
