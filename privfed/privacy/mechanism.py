@@ -172,5 +172,5 @@ def within_range(scale: float) -> float:
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
     """Wrap an array for release; masked cells are overwritten with zero, not merely hidden."""
     if mask is None:
-        return np.ma.MaskedArray(array)
+        return np.ma.MaskedArray(array.copy())
     return np.ma.MaskedArray(np.where(mask, np.zeros((), array.dtype), array), mask=mask)

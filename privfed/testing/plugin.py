@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ALPHA = "privfed_alpha"
-_COUNT = pytest.StashKey[int]()
+_SHARES = pytest.StashKey[dict[bool, float]]()
 _MARKER = (
     "privacy(epsilon, delta=0, unit='record', trials=4000, seed=None, gaussian=False): "
     "what the test claims; leakcheck.assert_dp holds it against outputs"
@@ -131,8 +131,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Count the tests, before any are deselected: each gets an equal share."""
-    config.stash[_COUNT] = max(1, len(items))
+    """Count the tests that name the assertions and the others, before any are deselected.
+
+    Half of alpha is split over each of the two groups: thousands of tests that assert nothing of
+    privfed's cannot blunt the few that do, and one that asserts by way of a helper module still
+    has a share.
+    """
+    naming = sum(_names_assertions(item) for item in items)
+    config.stash[_SHARES] = {
+        True: 0.5 / max(1, naming),
+        False: 0.5 / max(1, len(items) - naming),
+    }
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,8 +149,25 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Give the running test its share of alpha."""
     from privfed.testing.assertions.alpha import spending
 
-    with spending(_suite_alpha(item.config) / item.config.stash.get(_COUNT, 1)):
+    with spending(_suite_alpha(item.config) * item.config.stash[_SHARES][_names_assertions(item)]):
         return (yield)
+
+
+def _names_assertions(item: pytest.Item) -> bool:
+    """Whether the test takes the fixture, or its module holds something of ``privfed.testing``."""
+    if "leakcheck" in getattr(item, "fixturenames", ()):
+        return True
+    module = getattr(item, "module", None)
+    return (
+        any(
+            str(getattr(value, "__module__", None) or getattr(value, "__name__", "")).startswith(
+                "privfed.testing"
+            )
+            for value in vars(module).values()
+        )
+        if module
+        else False
+    )
 
 
 def _suite_alpha(config: pytest.Config) -> float:

@@ -79,9 +79,7 @@ def test_exact_sums_tell_the_members() -> None:
 
 def test_wide_noise_tells_nobody() -> None:
     """The power twin: at rho 0.001 the same equations say nothing."""
-    (found,) = Pool(unknown=[""]).run(
-        released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA
-    )
+    (found,) = Pool(unknown=[""]).run(released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA)
     assert found.severity == "none" and found.detail["of these exact"] == 0
     assert found.detail["rank of the equations"] == [0] * 4
 

@@ -1,7 +1,8 @@
 """One false-alarm rate for a whole suite, split over its statistical assertions.
 
-A suite of m tests gives each of them alpha / m, and the i-th assertion of a test gets 1 / (i (i + 1))
-of that: whatever is asserted, in whatever order, the shares add up to no more than alpha.
+The m tests of a suite that name the assertions get alpha / (2 m) each, the others share the other half,
+and the i-th assertion of a test gets 1 / (i (i + 1)) of the test's: whatever is asserted, in whatever
+order, the shares add up to no more than alpha.
 """
 
 from __future__ import annotations
