@@ -186,6 +186,9 @@ class Pool(Attack):
     columns, or all but one; not who was there, and nothing of the other clients. The prior over an
     unknown column is even over its public range or categories.
 
+    Where clients differ, members differ from others on the list, and even a private release tells
+    clients apart: no guarantee for a record bounds what is found so, and the finding has no limit.
+
     Args:
         seconds: when to stop and report what was found so far.
         unknown: what the list leaves out, a round of the attack for each: nothing (``""``), the
@@ -290,7 +293,7 @@ class Pool(Attack):
 
     def _told(self, unknown: str, outcomes: Sequence[Outcome], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
-        exact = any(each.system.exact for each in outcomes)
+        exact = all(2 * each.system.exact >= each.system.equations for each in outcomes)
         recovered = sum(each.recovered for each in outcomes)
         guessed = sum(each.guessed for each in outcomes) / members
         share = recovered / members
@@ -309,7 +312,6 @@ class Pool(Attack):
             releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
             severity=_severity(share, low, guessed, exact),
             detail=_detail(unknown, outcomes),
-            limit="" if unknown else "found at 1 %",
             partial=partial,
         )
 

@@ -219,6 +219,16 @@ def test_ties_are_broken_by_a_coin() -> None:
     assert hits(inside[:0], outside) == hits(inside, outside[:0]) == 0
 
 
+def test_few_draws_convict_nobody() -> None:
+    """Two clients share their draws of noise, so that their interval is held to no bound."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    limits = [
+        Membership().run(released(QUERIES[0], owners, mechanism, spend), owners, SCHEMA)[0].limit
+        for mechanism, spend in (("gaussian", "1"), ("open", None))
+    ]
+    assert limits == ["", "area"]
+
+
 def test_time_that_is_up_is_told() -> None:
     """Nothing was read, and the finding says so."""
     owners = {"one": table(10, 1), "two": table(10, 2)}
