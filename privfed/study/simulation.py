@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ import pandas as pd
 
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
+from privfed.attacks.linkage import Linkage
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
 from privfed.exchange.disclosure import Disclosure
@@ -42,6 +44,7 @@ from privfed.study.metrics import measure, measure_own
 from privfed.study.output import SESSION, Output
 from privfed.study.rehearsal import adopt, attacks_of, learner
 from privfed.study.schema_of_study import positive, schema_file
+from privfed.study.several_runs import spread
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -50,6 +53,8 @@ from privfed.tables.sources import public_schema as schema_of
 from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
+#: How far apart the seeds of test noise lie, from one run of a policy to the next.
+NEXT_DRAW = 104_729
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +121,23 @@ class Prepared:
         return {
             "records": {str(name): int(size) for name, size in sizes.items()},
             "clipped": {name: count for name, count in clipped.items() if count},
+            **self._persons(),
         }
+
+    def _persons(self) -> dict[str, Any]:
+        """How many persons each client knows, and how many of them have several records there."""
+        person = self.study.data.individual
+        if person is None:
+            return {}
+        counts = {
+            str(name): own[person].value_counts()
+            for name, own in self.train.groupby(self.owner, sort=False)
+        }
+        told = {
+            name: {"persons": len(each), "several": int((each > 1).sum())}
+            for name, each in counts.items()
+        }
+        return {"persons": told}
 
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
@@ -263,7 +284,8 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            metrics = _learn(prepared, model, Watched(federation, progress), federation.shelves)
+            metrics = _learn(prepared, model, federation, progress)
+        metrics["faults"] = _faults(federation)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
@@ -272,12 +294,37 @@ def run(
         heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    if study.runs > 1:
+        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress)])
     if lasting is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
         save(model, folder / "model.json")
+
+
+def _again(
+    prepared: AnyPrepared, choice: PolicyChoice, adopted: Policy, progress: Progress
+) -> list[dict[str, Any]]:
+    """Learn as often again as the study says, with fresh noise and books that are thrown away."""
+    study, found = prepared.study, []
+    for number in range(1, study.runs):
+        fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
+        with TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Note)
+            federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
+            try:
+                found.append(_learn(prepared, learner(study, choice), federation, progress))
+            finally:
+                federation.close()
+    return found
+
+
+def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
+    """How often an answer came to nothing inside a gate, by client and kind: the owner's to know."""
+    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
+    return {name: faults for name, faults in found.items() if faults}
 
 
 def attack(
@@ -295,7 +342,10 @@ def attack(
     attacks = attacks_of(prepared.study)
     for tried in attacks:
         attackable = tried.attackable(transcript)
-        told = tried.run(transcript, truth, prepared.schema) if attackable else []
+        known: Mapping[str, Any] = truth
+        if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
+            known = prepared.books()
+        told = tried.run(transcript, known, prepared.schema) if attackable else []
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question
@@ -315,15 +365,15 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
 def _learn(
     prepared: AnyPrepared,
     model: FederatedLearner,
-    federation: Watched,
-    shelves: Mapping[str, Mapping[str, Any]],
+    gates: LocalDisclosure,
+    progress: Progress,
 ) -> dict[str, Any]:
-    before = perf_counter()
+    before, federation = perf_counter(), Watched(gates, progress)
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
         if isinstance(model, PersonalLearner):
-            for client, shelf in shelves.items():
+            for client, shelf in gates.shelves.items():
                 with suppress(InputError):  # a client that keeps no model is told of in the metrics
                     model.take_home(client, shelf)
         metrics |= prepared.score(model, federation.schema)
