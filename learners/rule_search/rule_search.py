@@ -61,7 +61,8 @@ class RuleSearch(RuleLearner):
     strategy: Strategy = field(default="levels", kw_only=False)
     error: float = 0.05
     margin: float = 1.0
-    share: float = 0.25
+    share: float = 0.0
+    constant: float | None = None
     expected: int = 400
     questions: int = 1000
     levels: int = 5
