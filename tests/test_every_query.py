@@ -37,6 +37,7 @@ from privfed.learners.rulefit.queries import (
     Supports,
 )
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.policy import Policy
 from privfed.questions.query import LocalEffect, Query
@@ -77,6 +78,7 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "activations": (Activations(NODES, 5, LOWER, UPPER), NUMERIC),
     "histogram": (Histogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
+    "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
     "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
         Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),

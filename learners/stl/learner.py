@@ -166,7 +166,7 @@ class _Search:
     @property
     def _longest(self) -> int:
         """The last step that an interval can name."""
-        return min(self._grammar.horizon, self._signals.shape[1] - 1)
+        return int(min(self._grammar.horizon, self._signals.shape[1] - 1))
 
     def _pick(self, options: tuple[str, ...] | list[str]) -> str:
         return options[int(self._rng.integers(len(options)))]
@@ -241,7 +241,7 @@ class _Search:
     def _coordinates(self, formula: Formula) -> list[float]:
         """The parameters in preorder as points of [0, 1]: ranks of thresholds, shares of steps."""
         own: list[float] = []
-        if isinstance(formula, Atom):
+        if isinstance(formula, Atom) and formula.threshold is not None:
             levels = self._levels[:, self._places[formula.variable]]
             reached = np.searchsorted(levels, formula.threshold)
             own = [min(1.0, float(reached) / (len(levels) - 1))]
