@@ -6,8 +6,8 @@ Ten covariates N(0, 1), 1,000 records to learn from and 1,000 to test on, two mo
 (number of clients, unequal sizes, unequal prevalence). "independent" is centralized RuleFit made of
 scikit-learn's trees and liblinear alone, so that the comparison is not circular. Federated RuleFit runs through gates and
 ledgers under its `published` policy, epsilon 1 for each histogram. Scores are differences to
-centralized RuleFit on the same records; local RuleFit's are means over clients. Repetitions that the
-folder already holds are not run again.
+centralized RuleFit on the same records; local RuleFit's are means over clients. Cells that the folder
+already holds are not run again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -163,35 +164,39 @@ def independent_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> di
     return scored(test["y"], chance)
 
 
-def repetition(model: int, number: int) -> list[dict[str, Any]]:
+def repetition(
+    model: int, number: int, known: set[tuple[int, str, str, int]]
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each cell that is not known yet."""
     rng = np.random.default_rng([model, number])
     test = draw(model, RECORDS, rng)
-    rows, shared, peer = [], None, None
+    shared, peer = None, None
     for scenario, setting, train in cells(model, rng):
+        if (model, scenario, setting, number) in known:
+            continue
         if scenario == "prevalence" or shared is None:
             shared = central_scores(train, test, number)
             peer = independent_scores(train, test, number)
         assert peer is not None
+        learner = RuleFitClassifier(random_state=number)
         found = {
             "independent": peer,
-            "federated": scores(
-                federated(train, RuleFitClassifier(random_state=number), number), test
-            ),
+            "federated": scores(federated(train, learner, number), test),
             "local": local_scores(train, test, number),
             "bfi": scores(federated(train, BayesianInference(), number), test),
             "forest": scores(federated(train, LocalForests(), number), test),
         }
-        for method in METHODS:
-            gain = {metric: found[method][metric] - shared[metric] for metric in METRICS}
-            row: dict[str, Any] = {
-                "model": model,
-                "scenario": scenario,
-                "setting": setting,
+        cell = {"model": model, "scenario": scenario, "setting": setting, "repetition": number}
+        central = {f"central_{metric}": shared[metric] for metric in METRICS}
+        yield [
+            {
+                **cell,
                 "method": method,
+                **{metric: found[method][metric] - shared[metric] for metric in METRICS},
+                **central,
             }
-            central = {f"central_{metric}": shared[metric] for metric in METRICS}
-            rows.append({**row, "repetition": number, **gain, **central})
-    return rows
+            for method in METHODS
+        ]
 
 
 def summary(table: pd.DataFrame, metric: str = "auc") -> pd.DataFrame:
@@ -247,13 +252,16 @@ def main() -> None:
     matplotlib.use("Agg")
     chosen.out.mkdir(parents=True, exist_ok=True)
     earlier = chosen.out / "scores.csv"
-    table = pd.read_csv(earlier) if earlier.exists() else pd.DataFrame({"repetition": []})
+    keys = ["model", "scenario", "setting", "repetition"]
+    table = pd.read_csv(earlier) if earlier.exists() else pd.DataFrame(columns=keys)
+    known = set(table[keys].itertuples(index=False, name=None))
     start = time.perf_counter()
-    for number in sorted(set(range(chosen.repetitions)) - set(table["repetition"])):
-        rows = [row for model in chosen.models for row in repetition(model, number)]
-        table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-        table.to_csv(chosen.out / "scores.csv", index=False)
-        print(f"repetition {number + 1}, {time.perf_counter() - start:.0f} s", flush=True)
+    for number, model in product(range(chosen.repetitions), chosen.models):
+        for rows in repetition(model, number, known):
+            table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
+            table.to_csv(earlier, index=False)
+            cell = " ".join(str(rows[0][key]) for key in keys)
+            print(f"{cell}, {time.perf_counter() - start:.0f} s", flush=True)
     for metric in METRICS:
         print(f"{metric}:\n{summary(table, metric).round(4).to_string()}")
         summary(table, metric).to_csv(chosen.out / f"table-{metric}.csv")

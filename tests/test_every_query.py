@@ -18,6 +18,7 @@ from privfed.learners.baselines.bayesian import Posterior
 from privfed.learners.baselines.forest import Forest
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     HashedRule,
@@ -143,6 +144,7 @@ RULES = Rows(
 )
 COHORT: dict[str, Query] = {
     "templates": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES),
+    "pattern": PatternBit(WHO, GRAMMAR.digest, "? & F[?](a <= ?)"),
     "sampled": SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
     "hashed": HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
     "parameters": Parameters(WHO, GRAMMAR.digest, STRUCTURES, tuple(map(width, STRUCTURES))),

@@ -16,6 +16,7 @@ from privfed.learners.rule_search.individual_search import SampledSearch, WholeB
 from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.outlook import Outlook, too_few
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     Encoding,
@@ -49,7 +50,7 @@ UCT_CONSTANT = 0.1
 class _AsksForHolders(RuleLearner):
     """A search that asks who holds a match of a template."""
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
     def question(self, who: Asked, grammar: Grammar) -> Query:
         """A bit for the first template."""

@@ -15,6 +15,7 @@ from privfed.learners.rule_search.estimators import (
     SampledRuleSearch,
     TreeRuleSearch,
 )
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     Encoding,
@@ -73,7 +74,13 @@ class RuleSearch(RuleLearner):
     most_questions: int | None = None
     seed: int = 0
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, HashedRule, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        TemplateBits,
+        PatternBit,
+        SampledRule,
+        HashedRule,
+        Parameters,
+    )
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [OneOf(*STRATEGIES)],
         **_OF_ALL,
