@@ -192,19 +192,21 @@ def _plain(cell: str) -> str:
 
 # --- pictures ----------------------------------------------------------------------------------
 
-#: Section, file, table, and what to draw of it.
-PICTURES = {
-    "dp-rul-coverage": ("rule_search", "rule_search_curves.csv", "epsilon", "coverage"),
-    "dp-rul-learned": ("rule_search", "rule_search_learned.csv", "epsilon", "balanced accuracy"),
-    "rulefit-figure-2": ("rulefit", "rulefit_simulations.csv", "", "AUC minus the twin's"),
-}
+#: Section, file, and which scores to draw of it: none for differences in AUC.
+PICTURES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "dp-rul-simulated": ("rule_search", "rule_search_curves.csv", ("coverage", "precision")),
+    "dp-rul-learned": (
+        "rule_search", "rule_search_learned.csv", ("coverage", "precision", "balanced accuracy"),
+    ),
+    "rulefit-figure-2": ("rulefit", "rulefit_simulations.csv", ()),
+}  # fmt: skip
 
 
 def pictures(folder: Path, section: str) -> list[Path]:
     """Where the pictures of a section lie."""
     return [
         ROOT / "docs" / "results" / f"{name}.png"
-        for name, (own, file, _, _) in PICTURES.items()
+        for name, (own, file, _) in PICTURES.items()
         if own == section and (folder / file).exists()
     ]
 
@@ -212,52 +214,55 @@ def pictures(folder: Path, section: str) -> list[Path]:
 def draw(folder: Path, target: Path) -> None:
     """All pictures that there are tables for."""
     target.mkdir(parents=True, exist_ok=True)
-    for name, (_, file, along, what) in PICTURES.items():
+    for name, (_, file, scores) in PICTURES.items():
         if not (folder / file).exists():
             continue
         data = pd.read_csv(folder / file)
-        figure = _lines(data, what) if along else _dots(data, what)
+        figure = _lines(data, scores) if scores else _dots(data)
         figure.savefig(target / f"{name}.png", dpi=90, metadata={"Software": None})
         plt.close(figure)
 
 
-def _lines(data: pd.DataFrame, what: str) -> Figure:
-    """One axis for each table whose columns are "WHAT at EPSILON", a line for each row."""
-    own = data[data["column"].str.fullmatch(rf"{re.escape(what)} at [\d,.]+")]
-    tables = list(dict.fromkeys(own["table"]))
-    figure, axes = plt.subplots(1, len(tables), figsize=(5.6 * len(tables), 4.4), squeeze=False)
-    for axis, table in zip(axes[0], tables, strict=True):
-        for row, line in own[own["table"] == table].groupby("row", sort=False):
+def _lines(data: pd.DataFrame, scores: Sequence[str]) -> Figure:
+    """An axis for each score of each population of Figures 6 and 10, a line for each protocol."""
+    drawn = []
+    for score in scores:
+        own = data[data["column"].str.fullmatch(rf"{score} at [\d,.]+")]
+        own = own[own["table"].str.match("Figure (6|10),") & ~own["table"].str.contains("level")]
+        drawn += [(str(table), score, part) for table, part in own.groupby("table", sort=False)]
+    figure, axes = plt.subplots(1, len(drawn), figsize=(4.8 * len(drawn), 4.2), squeeze=False)
+    for axis, (table, score, part) in zip(axes[0], drawn, strict=True):
+        for row, line in part.groupby("row", sort=False):
             epsilon = (
                 line["column"].str.extract(r"([\d,.]+)$")[0].str.replace(",", "").astype(float)
             )
             axis.errorbar(epsilon, line["ours"].astype(float), line["spread"].astype(float).fillna(0),
                           marker="o", capsize=3, label=row)  # fmt: skip
-        axis.set(xscale="log", xlabel="epsilon of an individual (nats)", ylabel=what, title=table)
+        axis.set(xscale="log", xlabel="epsilon of an individual (nats)", ylabel=score, title=table)
+        axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+    axes[0, 0].legend(fontsize=8)
     figure.tight_layout()
     return figure
 
 
-def _dots(data: pd.DataFrame, what: str) -> Figure:
-    """One axis for each table: rows along the axis, a column of dots for each learner."""
-    own = data[data["table"].str.contains("AUC")]
+def _dots(data: pd.DataFrame) -> Figure:
+    """Differences in AUC: an axis for each table, a column of dots for each learner."""
+    own = data[data["table"].str.contains("AUC") & (data["column"] != "centralized twin")]
     tables = list(dict.fromkeys(own["table"]))
-    figure, axes = plt.subplots(1, len(tables), figsize=(6.4 * len(tables), 4.2), squeeze=False)
+    figure, axes = plt.subplots(1, len(tables), figsize=(6.2 * len(tables), 4.4), squeeze=False)
     for axis, table in zip(axes[0], tables, strict=True):
         part = own[own["table"] == table]
-        part = part[part["column"] != "centralized twin"]
         rows = list(dict.fromkeys(part["row"]))
         for place, (column, line) in enumerate(part.groupby("column", sort=False)):
             at = np.array([rows.index(row) for row in line["row"]]) + 0.1 * (place - 2)
-            axis.errorbar(at, line["ours"].astype(float), line["spread"].astype(float).fillna(0),
-                          fmt="o", capsize=2, label=column)  # fmt: skip
+            spread = line["spread"].astype(float).fillna(0)
+            axis.errorbar(at, line["ours"].astype(float), spread, fmt="o", capsize=2, label=column)
         axis.axhline(0, color="grey", linewidth=1, linestyle="--")
         axis.set_xticks(range(len(rows)), rows, rotation=40, ha="right", fontsize=8)
-        axis.set(ylabel=what, title=table)
+        axis.set(ylabel="AUC minus the centralized twin's", title=table)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+    axes[0, 0].legend(fontsize=8)
     figure.tight_layout()
     return figure
 

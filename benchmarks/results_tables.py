@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pandas as pd
 from results_page import PAPERS, TABLES
-from rulefit_trauma import TABLE_1
+from rulefit_trauma import SCHEMA, TABLE_1
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +37,7 @@ class Row:
     row: str
     column: str
     theirs: float | str | None
-    ours: float | None
+    ours: float | str | None
     spread: float | None = None
     note: str | None = None
 
@@ -171,23 +171,24 @@ def trauma(folder: Path) -> Iterator[Row]:
     own = pd.read_csv(folder / "rules-paper.csv", index_col="rule")
     note = "the paper's five rules, held against the 371 patients; exp(coef.) and importance are its model's"
     for text, (coefficient, importance, support) in TABLE_1.items():
-        held = {name: float(own.loc[text, name]) for name in ("support", "inside", "outside")}
+        held = {name: float(str(own.loc[text, name])) for name in ("support", "inside", "outside")}
         known = {"exp(coef.)": coefficient, "importance": importance, "support": support}
         for column in ("exp(coef.)", "importance", "support", "inside", "outside"):
             yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column,
-                      known.get(column), held.get(column), None, note)  # fmt: skip
+                      known.get(column), held.get(column, "-"), None, note)  # fmt: skip
     for kind, name in (("settings", "the paper's settings"), ("defaults", "our defaults")):
         top = pd.read_csv(folder / f"rules-{kind}.csv", index_col="rule").head(5)
         note = "all 371 patients, three hospitals; mortality inside and outside is Figure 3's"
         for text in top.index:
-            for column in top:
+            for column in map(str, top):
                 yield Row(RULEFIT, f"Table 1 and Figure 3, {name}", str(text), column, None,
-                          float(top.loc[text, column]), None, note)  # fmt: skip
+                          float(str(top.loc[text, column])), None, note)  # fmt: skip
         model = pd.read_csv(folder / f"model-{kind}.csv", header=None, index_col=0)[1]
         note = "gap: how far the pooled objective is above that of 300 rounds of proximal gradient"
-        for column, value in model.items():
+        for column, value in zip(map(str, model.index), model, strict=True):
             theirs = 82 if column == "rules" and kind == "settings" else None
-            yield Row(RULEFIT, "The model of all patients", name, str(column), theirs,
+            shown = f"importance of {column}" if column in SCHEMA.names else column
+            yield Row(RULEFIT, "The model of all patients", name, shown, theirs,
                       float(value), None, note)  # fmt: skip
     yield from _splits(pd.read_csv(folder / "splits.csv"))
 
@@ -208,6 +209,8 @@ def _splits(splits: pd.DataFrame) -> Iterator[Row]:
             if column == learner or column.startswith(f"{learner} ")
         ]
         for column in own:
+            if column == "bfi rules":
+                continue
             shown = "AUC" if column == learner else column.removeprefix(f"{learner} ")
             yield Row(RULEFIT, "Figure 4", name, shown, None, *_mean(splits[column]), note)
 

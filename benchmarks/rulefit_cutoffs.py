@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -109,17 +109,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--models", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("cutoffs"), help="cells there are kept")
     chosen = parser.parse_args()
-    rows = [
-        one(model, setting, n)
-        for model in chosen.models
-        for setting in SETTINGS
-        for n in range(chosen.repetitions)
-    ]
-    table = pd.DataFrame(rows)
-    if chosen.out:
-        table.to_csv(chosen.out, index=False)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    kept, keys = chosen.out / "cutoffs.csv", ["model", "bins", "cutoffs", "repetition"]
+    table = pd.read_csv(kept) if kept.exists() else pd.DataFrame(columns=keys)
+    known = set(table[keys].itertuples(index=False, name=None))
+    for n, model, setting in product(range(chosen.repetitions), chosen.models, SETTINGS):
+        if (model, setting["bins"], setting["cutoffs"], n) in known:
+            continue
+        row = {"repetition": n, **one(model, setting, n)}
+        print({name: round(value, 3) for name, value in row.items()}, flush=True)
+        table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+        table.to_csv(kept, index=False)
     print(f"{len(NAMES)} covariates, {RECORDS} records, 5 clients; medians; 0 bins: no histogram")
     medians = table.groupby(["model", "bins", "cutoffs"], sort=False).median()
     print(medians.round(4).to_string())

@@ -102,8 +102,8 @@ def papers_rules(frame: pd.DataFrame) -> pd.DataFrame:
     """Support of the paper's own five rules, and mortality inside and outside them."""
     rows = []
     for rule in TABLE_1:
-        held = frame.eval(rule.replace("&", "and")).astype(bool)
-        died = frame["mortality"]
+        held = np.asarray(frame.eval(rule.replace("&", "and")), dtype=bool)
+        died = frame["mortality"].to_numpy()
         rows.append({"rule": rule, "support": held.mean(), "inside": died[held].mean(),
                      "outside": died[~held].mean()})  # fmt: skip
     return pd.DataFrame(rows)
