@@ -59,8 +59,8 @@ def page(folder: Path) -> str:
         if words.exists():
             parts.append(words.read_text(encoding="utf-8").strip() + "\n")
         parts += [f"![{title}: {p.stem}](results/{p.name})\n" for p in pictures(folder, section)]
-        for file in files:
-            parts += _tables(pd.read_csv(file, dtype={"seed": str, "seeds": str, "commit": str}))
+        for data in _joined(files):
+            parts += _tables(data)
     return "\n".join(parts)
 
 
@@ -71,6 +71,20 @@ def _sections(folder: Path) -> dict[str, list[Path]]:
         known = [section for section in SECTIONS if file.stem.startswith(section)]
         found.setdefault(max(known, key=len, default=file.stem), []).append(file)
     return {section: files for section, files in found.items() if files}
+
+
+def _joined(files: Sequence[Path]) -> Iterable[pd.DataFrame]:
+    """Tables of one layout together, so that a paper's table may lie in several files."""
+    frames: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for file in files:
+        data = pd.read_csv(file, dtype={"seed": str, "seeds": str, "commit": str})
+        layouts = [own for own in (PAPERS, PRIVATE, SETTINGS) if set(own) <= set(data)]
+        if not layouts:
+            raise SystemExit(
+                f"{file.name}: a table with the heading {', '.join(map(str, data))} has none of the known layouts"
+            )
+        frames.setdefault(tuple(layouts[0]), []).append(data)
+    return [pd.concat(own, ignore_index=True) for own in frames.values()]
 
 
 def _tables(data: pd.DataFrame) -> Iterable[str]:
@@ -84,13 +98,9 @@ def _tables(data: pd.DataFrame) -> Iterable[str]:
             yield f"### {metric}, {'lower' if _lower(str(metric)) else 'higher'} is better\n"
             yield _private_table(own, _lower(str(metric)))
             yield _told(own)
-    elif set(SETTINGS) <= set(data):
+    else:
         yield "### Settings that were chosen by measurement\n"
         yield _markdown(SETTINGS, data[SETTINGS].fillna("").astype(str).to_numpy().tolist())
-    else:
-        raise SystemExit(
-            f"a table with the heading {', '.join(map(str, data))} has none of the known layouts"
-        )
 
 
 # --- a paper's table ---------------------------------------------------------------------------
