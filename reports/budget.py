@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from privfed.attacks.finding import Finding
 from privfed.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
+from privfed.reports.remarks import remarks
+from privfed.reports.worth import Score, scores
 
-#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none.
-Strength = Literal["safe", "weak", "open", "broken"]
+#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none,
+#: and then perhaps records were had; or what happened contradicts it.
+Strength = Literal["safe", "weak", "open", "breach", "broken"]
 #: Detection at 1 % false alarms above which a finite guarantee is worth little.
 WEAK = 0.5
+#: How the metric of a finding begins that counts records which left as they are.
+WHOLE = "whole records"
 _SEVERITIES = ("none", "some", "breach")
 
 
@@ -107,6 +113,8 @@ class PolicyReport:
         """What the guarantee is worth against the best possible attacker."""
         if self.breaches:
             return "broken"
+        if self.breached:
+            return "breach"
         if not self.finite or self.silent:
             return "open"
         return "weak" if self.detection > WEAK else "safe"
@@ -136,6 +144,32 @@ class PolicyReport:
         return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
 
     @property
+    def handed_over(self) -> tuple[str, ...]:
+        """The kinds of release that gave records as they are: by their form, or as attacks found."""
+        by_form = [line.kind for line in self.account.kinds if line.by_record]
+        had = [
+            one for one in self.broken if one.severity == "breach" and one.metric.startswith(WHOLE)
+        ]
+        return tuple(dict.fromkeys(by_form + [kind for one in had for kind in one.releases]))
+
+    @property
+    def breached(self) -> bool:
+        """Whether records were had where nothing was promised: no claim is broken, and yet a breach."""
+        return not self.account.finite and (bool(self.handed_over) or self.worst == "breach")
+
+    @cached_property
+    def scores(self) -> tuple[Score, ...]:
+        """What the model was worth, the headline first; means over runs where there were several."""
+        return scores(self.metrics)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether anything left with noise, so that another run would come out otherwise."""
+        return any(
+            line.protected and set(line.losses) != {"nothing"} for line in self.account.kinds
+        )
+
+    @property
     def breaches(self) -> tuple[str, ...]:
         """What contradicts the policy's own claim, in words.
 
@@ -163,11 +197,7 @@ class PolicyReport:
     @property
     def useless(self) -> bool:
         """Whether the model is no better than the best constant answer."""
-        value, constant = self.metrics.get("value"), self.metrics.get("baseline")
-        if value is None or constant is None:
-            return False
-        higher = self.metrics.get("better") == "higher"
-        return bool(value <= constant if higher else value >= constant)
+        return bool(self.scores) and self.scores[0].useless
 
 
 class Studied(Protocol):
@@ -184,6 +214,10 @@ class Studied(Protocol):
     @property
     def together(self) -> bool:
         """Whether all its policies were carried out on the records, not one of them."""
+
+    @property
+    def ledgers(self) -> Path | None:
+        """The folder of lasting ledgers; none where they are thrown away with the output."""
 
     @property
     def learners(self) -> Sequence[str]:
@@ -207,9 +241,27 @@ class Report:
         return composed([policy.account for policy in self.policies])
 
     @property
+    def kept(self) -> str:
+        """Whether the ledgers last, in one sentence: throw-away ones hold no budget for long."""
+        if self.study.ledgers is None:
+            return (
+                "throw-away: they lie in this output, go with it, and no other run counts what was spent "
+                'in them; over real data name a lasting folder, ledgers = "folder" under [clients]'
+            )
+        return (
+            f"lasting: one file a data owner in {self.study.ledgers}; figures count all studies that "
+            "the owners answered, and further ones may spend what is left of their budget"
+        )
+
+    @property
     def breaches(self) -> tuple[str, ...]:
         """Every breach of a claim; empty is a pass, which proves nothing."""
         return tuple(text for policy in self.policies for text in policy.breaches)
+
+    @property
+    def silent(self) -> tuple[PolicyReport, ...]:
+        """The policies under which nothing was released: no guarantee, and no model."""
+        return tuple(policy for policy in self.policies if policy.silent)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain data."""
@@ -219,6 +271,7 @@ class Report:
             "simulation": True,
             "breaches": list(self.breaches),
             "together": self.study.together,
+            "ledgers": self.kept,
             "composed": None if self.composed is None else self.composed.to_dict(),
             "policies": [_policy(policy) for policy in self.policies],
         }
@@ -237,8 +290,11 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "relation": policy.relation,
         "accountant": report.account.accountant.name,
         "budget": None if policy.budget is None else policy.budget.to_dict(),
-        "guarantee": "finite" if report.finite else "none",
+        "guarantee": "finite" if report.finite and not report.silent else "none",
         "strength": report.strength,
+        "silent": report.silent,
+        "breached": report.breached,
+        "handed_over": list(report.handed_over),
         "epsilon": report.epsilon,
         "epsilon_so_far": report.so_far,
         "membership_detection_at_1_percent": report.detection,
@@ -260,4 +316,6 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "findings": [found.to_dict() for found in report.findings],
         "inapplicable": dict(report.inapplicable),
         "metrics": dict(report.metrics),
+        "worth": [asdict(score) | {"useless": score.useless} for score in report.scores],
+        "remarks": list(remarks(report)),
     }
