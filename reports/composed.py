@@ -26,7 +26,7 @@ class Composed:
         epsilon: nats, rounded up; none without a finite guarantee.
         delta: at which it holds.
         detection: best membership detection at 1 % false positives.
-        unit: what is protected, with the relation it is protected under.
+        unit: what is protected, at each owner by itself, with the relation it is protected under.
         why: why nothing finite can be said, where that is so.
     """
 
@@ -55,7 +55,7 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     if len(policies) < 2:
         return None
     wanted = _coarsest([policy.policy for policy in policies])
-    unit = f"{wanted.unit} ({wanted.relation})"
+    unit = f"{wanted.unit} at each owner ({wanted.relation})"
     try:
         return max(
             (_one(name, policies, wanted, unit) for name in _owners(policies)),

@@ -106,7 +106,7 @@ def test_a_person_of_three_records_costs_three_of_a_record_policy() -> None:
     alone = composed([policy(), policy("other")])
     capped = composed([policy(), policy("other", unit="individual", cap=3)])
     assert alone is not None and capped is not None
-    assert capped.unit.startswith("individual")
+    assert capped.unit.startswith("individual at each owner")
     assert (capped.epsilon or 0) > 2 * (alone.epsilon or 9)
 
 
