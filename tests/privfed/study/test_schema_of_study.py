@@ -24,7 +24,7 @@ def test_the_positive_category_comes_last() -> None:
 
 def test_another_word_is_refused_and_the_schema_s_are_listed() -> None:
     """They are public."""
-    with pytest.raises(StudyError, match="one of the categories.*ill, well"):
+    with pytest.raises(StudyError, match=r"one of the categories.*ill, well"):
         positive(SCHEMA, "wel")
 
 
