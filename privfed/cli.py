@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfed import __version__
+from privfed import __version__, cli_serving
 from privfed.errors import InputError, LedgerError, Note, PrivfedError
 from privfed.privacy.limit import ASPECTS
 from privfed.study import Study
@@ -248,6 +248,10 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
     return FINE
+
+
+commands.add_command(cli_serving.serve_client)
+commands.add_command(cli_serving.key)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -98,6 +98,8 @@ class ChannelDisclosure(Disclosure):
             others. In turn, a call that hangs is waited for.
         heads: what was seen of each client's ledger in earlier runs, and will be in this one: a
             ledger that does not pass through it answers nothing.
+        session: begins every request's id; chance unless given. The same questions asked again in
+            the same session get the bytes that left before, uncharged.
 
     Raises:
         LedgerError: by :meth:`ask`, a client's published head went back, contradicts an earlier
@@ -114,6 +116,7 @@ class ChannelDisclosure(Disclosure):
         keys: Mapping[str, Identity] | None = None,
         parallel: bool = False,
         heads: HeadBook | None = None,
+        session: str = "",
     ) -> None:
         self.schema = schema
         self.clients = tuple(channels)
@@ -123,7 +126,7 @@ class ChannelDisclosure(Disclosure):
         self._earlier = {client: str(head) for client, head in self.heads.items()}
         self._channels = dict(channels)
         self._patience = patience or Patience()
-        self._session = secrets.token_hex(8)
+        self._session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
         self._asked = self._round = 0
 
