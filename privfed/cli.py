@@ -250,8 +250,8 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     return FINE
 
 
-commands.add_command(cli_serving.serve_client)
-commands.add_command(cli_serving.key)
+for command in (cli_serving.serve_client, cli_serving.key, cli_serving.owner, cli_serving.flower):
+    commands.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

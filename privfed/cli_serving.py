@@ -115,3 +115,44 @@ def key(file: Path) -> int:
     beside.write_bytes(public)
     click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
     return 0
+
+
+@click.group()
+def owner() -> None:
+    """Prepare a data owner's side."""
+
+
+@owner.command("new")
+@click.argument("folder", type=path_type)
+@click.argument("study", type=path_type)
+@click.option("--client", required=True, help="The owner's name, one of the study's.")
+@click.option("--policy", default="", help="Which of the study's policies; the first unless given.")
+def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
+    """Write what an owner needs for STUDY into FOLDER: schema, policy, key and owner.toml."""
+    from privfed.study import Study
+    from privfed.study.deployed import Deployment
+
+    Deployment.of(Study.from_toml(study), folder, policy).propose(folder, client)
+    click.echo(
+        f"wrote {folder / 'owner.toml'}; put the records there as records.csv, read policy.toml, and "
+        f"give owner.pub to the server as {client}.pub"
+    )
+    return 0
+
+
+@click.group()
+def flower() -> None:
+    """Carry studies out on Flower."""
+
+
+@flower.command("new")
+@click.argument("folder", type=path_type)
+@click.option("--study", type=path_type, help="The study file that it carries out.")
+@click.option("--out", type=path_type, help="Where the output goes.")
+def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
+    """Write an app into FOLDER that `flwr run` takes."""
+    from privfed.study.on_flower import write_skeleton
+
+    write_skeleton(folder, study, out)
+    click.echo(f"wrote {folder}; run it with: flwr run {folder}")
+    return 0

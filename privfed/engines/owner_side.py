@@ -64,6 +64,8 @@ class OwnerSide:
         except WireError:
             log.warning("%s: sent bytes that are no batch", principal)
             return self._replies("", ())
+        if not batch.messages:
+            return self._replies(batch.id, ())
         if batch.schema != self._schema:
             log.warning("%s: goes by another schema; nothing was answered", principal)
             return self._replies(batch.id, ())
@@ -80,9 +82,8 @@ class OwnerSide:
                 break  # it is recorded, and the same bytes go when it is asked again
             found.append(envelope)
             outcomes[_outcome(envelope)] += 1
-        if batch.messages:
-            told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-            log.info("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), told)
+        told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+        log.info("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), told)
         return tuple(found)
 
     def _one(self, message: bytes, principal: str) -> bytes:

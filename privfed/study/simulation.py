@@ -21,6 +21,7 @@ import pandas as pd
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.answers import distinct
+from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
@@ -184,7 +185,7 @@ def _check_owners(study: Study, schema: Schema) -> None:
 class Watched(Disclosure):
     """A federation that reports how many questions it was asked, for a progress bar."""
 
-    def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
+    def __init__(self, inner: ChannelDisclosure, progress: Progress) -> None:
         self.clients, self.schema = inner.clients, inner.schema
         self.people = inner.people if isinstance(inner, CohortDisclosure) else None
         self.asked = self.rounds = 0

@@ -1,0 +1,52 @@
+"""Gates of this process behind doors, so that an engine's processes reach them as they would others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol, TypeVar
+
+from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.doors import Door, Doors
+from privfed.engines.owner_side import OwnerSide
+from privfed.exchange.channel import ChannelDisclosure
+from privfed.federation.local import LocalDisclosure
+
+T = TypeVar("T")
+#: Who asks, in a simulation.
+PRINCIPAL = "server"
+
+
+class Engine(Protocol):
+    """What carries out a job over a federation whose gates are in this process."""
+
+    def __call__(self, federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T], /) -> T:
+        """Give the job something to ask, and its result back."""
+
+
+@contextmanager
+def behind_doors(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
+    """Open a door for each gate of a federation; give their paths by client."""
+    with TemporaryDirectory(prefix="privfed-") as folder, ExitStack() as opened:
+        paths = {name: Path(folder) / f"{number}" for number, name in enumerate(federation.gates)}
+        for name, gate in federation.gates.items():
+            answer: Callable[[bytes], bytes] = partial(OwnerSide(gate).answer, principal=PRINCIPAL)
+            opened.enter_context(Door(paths[name], answer))
+        yield paths
+
+
+def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
+    """No engine: calls in one process."""
+    return job(federation)
+
+
+def doors(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
+    """Straight through the doors, as an engine's processes would, without one."""
+    with behind_doors(federation) as paths:
+        asking = CarriedDisclosure(
+            federation.schema, federation.clients, Doors(paths), heads=federation.heads
+        )
+        return job(asking)
