@@ -37,6 +37,9 @@ out_option = click.option(
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace an earlier output in --out, its ledgers included."
 )
+engine_option = click.option(
+    "--engine", default="local", show_default=True, help="local, doors, flower or flare."
+)
 policy_option = click.option("--policy", help="Only this policy.")
 client_option = click.option("--client", help="Only this client.")
 
@@ -67,11 +70,12 @@ def audit(study: Path | None, out: Path, overwrite: bool) -> int:
 @study_argument
 @out_option
 @overwrite_option
-def run(study: Path | None, out: Path, overwrite: bool) -> int:
+@engine_option
+def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
     """Learn under each policy and report, without attacks."""
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=False)
+    report = assembly.run(_study(study), out, overwrite, attacked=False, engine=engine)
     _summary(report, out)
     return _verdict(report)
 

@@ -31,7 +31,10 @@ class Engine(Protocol):
 def behind_doors(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
     """Open a door for each gate of a federation; give their paths by client."""
     with TemporaryDirectory(prefix="privfed-") as folder, ExitStack() as opened:
-        paths = {name: Path(folder) / f"{number}" for number, name in enumerate(federation.gates)}
+        paths = {
+            name: Path(folder) / f"site-{number + 1}"
+            for number, name in enumerate(federation.gates)
+        }
         for name, gate in federation.gates.items():
             answer: Callable[[bytes], bytes] = partial(OwnerSide(gate).answer, principal=PRINCIPAL)
             opened.enter_context(Door(paths[name], answer))

@@ -152,9 +152,17 @@ class ChannelDisclosure(Disclosure):
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[str]:
-        inquiry = wire.encode(Inquiry(self._request(query, spend)))
-        said = self._reach({client: [inquiry] for client in clients})
-        return [client for client, (opened,) in said.items() if _offered(opened)]
+        return self._all_offers([query], clients, spend)[0]
+
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Sequence[str]]:
+        inquiries = [wire.encode(Inquiry(self._request(query, spend))) for query in queries]
+        said = self._reach(dict.fromkeys(clients, inquiries))
+        return [
+            [client for client in clients if _offered(said[client][number])]
+            for number in range(len(queries))
+        ]
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
         """A question of the round to come, under an id of its own."""

@@ -7,7 +7,7 @@ is publishable for real data; what it writes says so.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.attacks.finding import Finding
+from privfed.engines.simulated import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.answers import distinct
 from privfed.exchange.channel import ChannelDisclosure
@@ -185,9 +186,10 @@ def _check_owners(study: Study, schema: Schema) -> None:
 class Watched(Disclosure):
     """A federation that reports how many questions it was asked, for a progress bar."""
 
-    def __init__(self, inner: ChannelDisclosure, progress: Progress) -> None:
-        self.clients, self.schema = inner.clients, inner.schema
-        self.people = inner.people if isinstance(inner, CohortDisclosure) else None
+    def __init__(
+        self, inner: ChannelDisclosure, progress: Progress, people: int | None = None
+    ) -> None:
+        self.clients, self.schema, self.people = inner.clients, inner.schema, people
         self.asked = self.rounds = 0
         self._inner, self._progress = inner, progress
 
@@ -205,9 +207,18 @@ class Watched(Disclosure):
     ) -> Sequence[str]:
         return self._inner.offers(query, clients, spend=spend)
 
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Iterable[str]]:
+        return self._inner._all_offers(queries, clients, spend)
+
 
 def run(
-    prepared: AnyPrepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
+    prepared: AnyPrepared,
+    choice: PolicyChoice,
+    output: Output,
+    progress: Progress = lambda _: None,
+    engine: Engine = local,
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
@@ -219,7 +230,12 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            metrics = _learn(prepared, model, Watched(federation, progress), federation.shelves)
+            people = federation.people if isinstance(federation, CohortDisclosure) else None
+
+            def learn(asked: ChannelDisclosure) -> dict[str, Any]:
+                return _learn(prepared, model, Watched(asked, progress, people), federation.shelves)
+
+            metrics = engine(federation, learn)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
