@@ -254,7 +254,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     return FINE
 
 
-for command in (cli_serving.serve_client, cli_serving.key, cli_serving.owner, cli_serving.flower):
+for command in cli_serving.ALL:
     commands.add_command(command)
 
 

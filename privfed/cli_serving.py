@@ -156,3 +156,29 @@ def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
     write_skeleton(folder, study, out)
     click.echo(f"wrote {folder}; run it with: flwr run {folder}")
     return 0
+
+
+@click.group()
+def flare() -> None:
+    """Carry studies out on NVIDIA FLARE."""
+
+
+@flare.command("new")
+@click.argument("folder", type=path_type)
+@click.option("--study", type=path_type, required=True, help="The study file.")
+@click.option("--out", type=path_type, default=Path("out"), help="Where the output goes.")
+@click.option("--policy", default="", help="Which of the study's policies; the first unless given.")
+def new_flare(folder: Path, study: Path, out: Path, policy: str) -> int:
+    """Write a job into FOLDER that `nvflare job submit -j` takes."""
+    try:
+        from privfed.study.on_flare import write_job
+    except ImportError:
+        raise InputError("FLARE is not installed here; install privfed[flare]") from None
+
+    write_job(folder, study, out, policy)
+    click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {folder}")
+    return 0
+
+
+#: All of them, for the command line.
+ALL = (serve_client, key, owner, flower, flare)

@@ -47,7 +47,7 @@ class FlareDisclosure(CarriedDisclosure):
         rest: see :class:`.CarriedDisclosure`.
     """
 
-    def __init__(self, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
+    def __init__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> None:
         super().__init__(schema, clients, sites(clients), **rest)
 
 
