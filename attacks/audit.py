@@ -77,11 +77,18 @@ def audit_mechanism(
         severity ``"breach"`` where the claim is refuted.
     """
     moves = (Move("", with_record, without_record),)
-    return audit_moves(moves, Claim(claimed, delta, gaussian), trials, alpha, name)
+    return audit_moves(
+        moves, Claim(claimed, delta, gaussian), trials=trials, alpha=alpha, name=name
+    )
 
 
 def audit_moves(
-    moves: Sequence[Move], claim: Claim, trials: int, alpha: float = 0.05, name: str = "mechanism"
+    moves: Sequence[Move],
+    claim: Claim,
+    *,
+    trials: int,
+    alpha: float = 0.05,
+    name: str = "mechanism",
 ) -> Finding:
     """Audit a mechanism on the worst of several pairs of neighbouring inputs.
 
@@ -116,6 +123,7 @@ def audit_moves(
 def audit_outputs(
     present: np.ndarray,
     absent: np.ndarray,
+    *,
     claim: Claim,
     alpha: float = 0.05,
     name: str = "mechanism",

@@ -42,6 +42,7 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
 def epsilon_from_event(
     inside: ArrayLike,
     outside: ArrayLike,
+    *,
     trials: ArrayLike,
     trials_outside: ArrayLike,
     delta: float = 0.0,
@@ -73,6 +74,7 @@ def epsilon_from_event(
 def gdp_epsilon(
     alarms: ArrayLike,
     misses: ArrayLike,
+    *,
     trials_without: ArrayLike,
     trials_with: ArrayLike,
     delta: float,

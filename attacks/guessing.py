@@ -108,8 +108,14 @@ class Claim:
         event = hits.one_sided()
         if self.gaussian:
             return _mu_of_event(event, alpha)
-        counts = (event.found, event.accused, event.present, event.absent)
-        return epsilon_from_event(*counts, self.delta, alpha)
+        return epsilon_from_event(
+            event.found,
+            event.accused,
+            trials=event.present,
+            trials_outside=event.absent,
+            delta=self.delta,
+            alpha=alpha,
+        )
 
     def proven(self, strength: float) -> float:
         """The epsilon that a strength stands for."""

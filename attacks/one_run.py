@@ -35,7 +35,7 @@ FARTHEST = 700.0
 
 
 def one_run_p_value(
-    canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0
+    canaries: int, guesses: int, *, right: int, epsilon: float, delta: float = 0.0
 ) -> float:
     """How likely so many right guesses are under (epsilon, delta)-DP, at most.
 
@@ -60,7 +60,7 @@ def one_run_p_value(
 
 
 def one_run_epsilon(
-    canaries: int, guesses: int, right: int, delta: float = 0.0, alpha: float = 0.05
+    canaries: int, guesses: int, *, right: int, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
     """The largest epsilon that one run rejects at level ``alpha``: a lower bound, nats.
 
@@ -69,12 +69,12 @@ def one_run_epsilon(
     _check_level(alpha)
 
     def excess(epsilon: float) -> float:
-        return one_run_p_value(canaries, guesses, right, epsilon, delta) - alpha
+        return one_run_p_value(canaries, guesses, right=right, epsilon=epsilon, delta=delta) - alpha
 
     return _largest(excess)
 
 
-def one_run_mu(canaries: int, guesses: int, right: int, alpha: float = 0.05) -> float:
+def one_run_mu(canaries: int, guesses: int, *, right: int, alpha: float = 0.05) -> float:
     """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``.
 
     It holds however the canaries' answers hang together, and is no tighter than that allows: a
@@ -210,11 +210,11 @@ def _proven(
     noise: Law, canaries: int, guesses: int, right: int, delta: float, alpha: float
 ) -> float:
     if noise == "any":
-        return one_run_epsilon(canaries, guesses, right, delta, alpha)
+        return one_run_epsilon(canaries, guesses, right=right, delta=delta, alpha=alpha)
     if noise == "independent gaussian":
         mu = float(right_guesses_mu(right, guesses, alpha))
     else:
-        mu = one_run_mu(canaries, guesses, right, alpha)
+        mu = one_run_mu(canaries, guesses, right=right, alpha=alpha)
     return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
 
 

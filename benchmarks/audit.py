@@ -160,9 +160,13 @@ def coverage(games: int = 2000, size: int = 2000) -> None:
         truth = 1 / (1 + math.exp(-epsilon))
         right = rng.binomial(size, truth, games)
         inside, outside = (rng.binomial(size // 2, p, games) for p in (truth, 1 - truth))
-        two = epsilon_from_event(inside, outside, size // 2, size // 2, 0.0, ALPHA)
+        two = epsilon_from_event(
+            inside, outside, trials=size // 2, trials_outside=size // 2, delta=0.0, alpha=ALPHA
+        )
         single = right_guesses(right, np.full(games, size), ALPHA)
-        run = [one_run_epsilon(size, size, int(v), 0.0, ALPHA) for v in right[:500]]
+        run = [
+            one_run_epsilon(size, size, right=int(v), delta=0.0, alpha=ALPHA) for v in right[:500]
+        ]
         shares = (np.mean(np.asarray(bound) > epsilon) for bound in (two, single, run))
         text = ", ".join(f"{n} {s:.3f}" for n, s in zip(PURE, shares, strict=True))
         print(f"wrong at epsilon {epsilon}: {text}")
@@ -170,11 +174,15 @@ def coverage(games: int = 2000, size: int = 2000) -> None:
         guessed = rng.binomial(size, ndtr(mu / 2), games)
         alarms, misses = (rng.binomial(size // 2, ndtr(-mu / 2), games) for _ in range(2))
         true = gaussian_epsilon(mu, DELTA)
-        halves = (size // 2, size // 2)
+        half = size // 2
         pairs = zip(alarms[:300], misses[:300], strict=True)
-        event = [gdp_epsilon(a, m, *halves, DELTA, ALPHA)[0] > true for a, m in pairs]
+        event = [
+            gdp_epsilon(a, m, trials_without=half, trials_with=half, delta=DELTA, alpha=ALPHA)[0]
+            > true
+            for a, m in pairs
+        ]
         single = right_guesses_mu(guessed, np.full(games, size), ALPHA)
-        run = [one_run_mu(size, size, int(v), ALPHA) > mu for v in guessed[:100]]
+        run = [one_run_mu(size, size, right=int(v), alpha=ALPHA) > mu for v in guessed[:100]]
         print(
             f"wrong at mu {mu}: event {np.mean(event):.3f}, guesses {np.mean(single > mu):.3f}, "
             f"one run of any mechanism {np.mean(run):.3f}"

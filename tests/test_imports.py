@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import privfed
+import privfed.extend
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Plain values, errors and the door for plugins: every room may speak of them.
@@ -191,3 +192,13 @@ def test_every_public_name_is_there() -> None:
     assert all(getattr(privfed, name) is not None for name in privfed.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Gates'"):
         _ = privfed.Gates
+
+
+def test_what_a_plugin_needs_is_in_one_place() -> None:
+    """Each name of ``privfed.extend`` can be had, and having one does not load what others need."""
+    assert all(getattr(privfed.extend, name) is not None for name in privfed.extend.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Gate'"):
+        _ = privfed.extend.Gate
+    assert loaded_by("import privfed.extend") == {"privfed", "privfed.extend"}
+    loaded = loaded_by("from privfed.extend import AdditiveNoise")
+    assert not {name for name in loaded if name.startswith(("privfed.learners", "privfed.attacks"))}

@@ -41,7 +41,7 @@ class FedAvgLogistic(LinearBaseline):
         "step": [Real(above=0, at_most=10)],
     }
 
-    def __init__(self, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:
+    def __init__(self, *, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:
         self.rounds = rounds
         self.local_steps = local_steps
         self.step = step

@@ -43,6 +43,7 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
 
     def __init__(
         self,
+        *,
         trees: int = 100,
         max_depth: int | None = 10,
         min_leaf: int = 5,
@@ -76,6 +77,7 @@ class HistogramForestRegressor(Baseline, FedForestRegressor):
 
     def __init__(
         self,
+        *,
         trees: int = 100,
         max_depth: int | None = 10,
         min_leaf: int = 5,

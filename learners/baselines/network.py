@@ -198,6 +198,7 @@ class _FedAvgNetwork(Baseline):
 
     def __init__(
         self,
+        *,
         hidden: tuple[int, ...] = (64, 32),
         rounds: int = 30,
         passes: int = 3,

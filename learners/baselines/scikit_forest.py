@@ -137,6 +137,7 @@ class _ScikitForest(Baseline):
 
     def __init__(
         self,
+        *,
         trees: int = 100,
         max_depth: int | None = 10,
         min_leaf: int = 5,

@@ -65,7 +65,7 @@ class _Trees(Baseline):
         "folds": [Whole(2, MOST_FOLDS)],
     }
 
-    def __init__(self, lowest: int = 2, deepest: int = 15, folds: int = 5) -> None:
+    def __init__(self, *, lowest: int = 2, deepest: int = 15, folds: int = 5) -> None:
         self.lowest = lowest
         self.deepest = deepest
         self.folds = folds

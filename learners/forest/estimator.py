@@ -82,6 +82,7 @@ class _FedForest(FederatedLearner):
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
+        *,
         trees: int = 100,
         max_depth: int | None = 10,
         min_leaf: int = 5,
@@ -496,6 +497,7 @@ class FedForestRegressor(_FedForest, FederatedRegressor):
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
+        *,
         trees: int = 100,
         max_depth: int | None = 10,
         min_leaf: int = 5,

@@ -134,7 +134,7 @@ def audit_group(
     narrow = {name: narrowed(bounded) for name, bounded in group.items()}
     bench = Bench(build, narrow, spend, noise or TestNoise(secrets.randbits(64)))
     runs = max(100, min(trials, DRAWN // bench.size))
-    found = audit_moves(bench.moves(), claim, runs, alpha, priced.mechanism.name)
+    found = audit_moves(bench.moves(), claim, trials=runs, alpha=alpha, name=priced.mechanism.name)
     cells = sum(bounded.part.size for bounded in group.values())
     found.detail.update(parts=list(group), cells=cells, cells_run=bench.size)
     return found

@@ -162,4 +162,6 @@ def audit(
         lambda runs: sample(mechanism, 0, runs, amount, source, steps),
         None if is_for_bits(mechanism, steps) else Truths(np.array([steps]), np.array([0])),
     )
-    return audit_moves([alone], claim_of(priced, delta), trials, alpha, mechanism.name)
+    return audit_moves(
+        [alone], claim_of(priced, delta), trials=trials, alpha=alpha, name=mechanism.name
+    )

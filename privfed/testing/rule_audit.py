@@ -92,7 +92,7 @@ def audit_session(
     return audit_outputs(
         yes[holds],
         yes[~holds],
-        Claim(float(federation.budget().iloc[0]["spent"])),
+        claim=Claim(float(federation.budget().iloc[0]["spent"])),
         alpha=alpha,
         name=f"{len(questions)} questions",
     )

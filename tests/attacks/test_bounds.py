@@ -31,7 +31,7 @@ def test_two_point_bound_covers(epsilon: float) -> None:
     rng = np.random.default_rng(3)
     truth = 1 / (1 + np.exp(-epsilon))
     inside, outside = (rng.binomial(2000, p, 4000) for p in (truth, 1 - truth))
-    proven = epsilon_from_event(inside, outside, 2000, 2000, alpha=0.1)
+    proven = epsilon_from_event(inside, outside, trials=2000, trials_outside=2000, alpha=0.1)
     wrong = (proven > epsilon).mean()
     assert wrong <= 0.1
     assert wrong > 0.005  # the bound is not idle: it is wrong now and then, as it may be
@@ -40,23 +40,23 @@ def test_two_point_bound_covers(epsilon: float) -> None:
 
 def test_one_run_reproduces_the_paper() -> None:
     """Steinke et al. 2023: 75 of 100 right at ln 3 has a p-value of 0.553."""
-    assert one_run_p_value(100, 100, 75, np.log(3)) == pytest.approx(0.5535, abs=1e-4)
+    assert one_run_p_value(100, 100, right=75, epsilon=np.log(3)) == pytest.approx(0.5535, abs=1e-4)
 
 
 def test_one_run_bound_covers() -> None:
     """It exceeds the true epsilon of randomized response in at most alpha of all runs."""
     rng = np.random.default_rng(5)
     right = rng.binomial(1000, 1 / (1 + np.exp(-1.0)), 400)
-    proven = np.array([one_run_epsilon(1000, 1000, int(v), alpha=0.1) for v in right])
+    proven = np.array([one_run_epsilon(1000, 1000, right=int(v), alpha=0.1) for v in right])
     assert (proven > 1.0).mean() <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 400)
     assert np.median(proven) > 0.85
 
 
 def test_one_run_delta_weakens() -> None:
     """Delta can only lower what a run proves."""
-    exact = one_run_epsilon(1000, 500, 450)
-    assert 0 < one_run_epsilon(1000, 500, 450, delta=1e-4) < exact
-    assert one_run_epsilon(100, 100, 50) == 0.0
+    exact = one_run_epsilon(1000, 500, right=450)
+    assert 0 < one_run_epsilon(1000, 500, right=450, delta=1e-4) < exact
+    assert one_run_epsilon(100, 100, right=50) == 0.0
 
 
 def test_gaussian_conversion_inverts() -> None:
@@ -71,7 +71,7 @@ def test_gdp_bound_on_expected_counts() -> None:
     """On the very rates of a Gaussian with mu = 1 it comes close to the true epsilon from below."""
     trials = 10**6
     rate = int(norm.sf(0.5) * trials)
-    proven = gdp_epsilon(rate, rate, trials, trials, 1e-5)[0]
+    proven = gdp_epsilon(rate, rate, trials_without=trials, trials_with=trials, delta=1e-5)[0]
     truth = gaussian_epsilon(1.0, 1e-5)
     assert 0.98 * truth < proven < truth
 
@@ -82,9 +82,9 @@ def test_gdp_bound_on_expected_counts() -> None:
         lambda: clopper_pearson(3, 2, 0.05),
         lambda: clopper_pearson(1, 2, float("nan")),
         lambda: clopper_pearson(float("nan"), 2, 0.05),
-        lambda: one_run_p_value(10, 11, 3, 1.0),
+        lambda: one_run_p_value(10, 11, right=3, epsilon=1.0),
         lambda: gaussian_epsilon(float("nan"), 0.1),
-        lambda: gdp_epsilon(1, 1, 10, 10, 0.0),
+        lambda: gdp_epsilon(1, 1, trials_without=10, trials_with=10, delta=0.0),
     ],
 )
 def test_nonsense_is_refused(call) -> None:  # type: ignore[no-untyped-def]

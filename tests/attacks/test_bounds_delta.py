@@ -68,7 +68,9 @@ def test_two_point_bound_covers_at_delta(epsilon: float, delta: float) -> None:
     rare = 0.2
     likely = math.exp(epsilon) * rare + delta
     inside, outside = (rng.binomial(4000, p, 4000) for p in (likely, rare))
-    proven = epsilon_from_event(inside, outside, 4000, 4000, delta, alpha=0.1)
+    proven = epsilon_from_event(
+        inside, outside, trials=4000, trials_outside=4000, delta=delta, alpha=0.1
+    )
     wrong = (proven > epsilon).mean()
     assert wrong <= 0.1
     assert wrong > 0.005  # the bound is not idle: it is wrong now and then, as it may be
@@ -79,7 +81,7 @@ def test_the_bound_is_that_of_the_definition() -> None:
     low, _ = clopper_pearson(300, 1000, 0.025)
     _, high = clopper_pearson(50, 900, 0.025)
     for delta in (0.0, 0.01, 0.1, 0.15):
-        proven = epsilon_from_event(300, 50, 1000, 900, delta)
+        proven = epsilon_from_event(300, 50, trials=1000, trials_outside=900, delta=delta)
         assert proven == pytest.approx(max(0.0, math.log((low - delta) / high)))
-    assert epsilon_from_event(300, 50, 1000, 900, 0.25) == 0.0
-    assert epsilon_from_event(300, 0, 1000, 900, 0.5) == 0.0
+    assert epsilon_from_event(300, 50, trials=1000, trials_outside=900, delta=0.25) == 0.0
+    assert epsilon_from_event(300, 0, trials=1000, trials_outside=900, delta=0.5) == 0.0

@@ -98,7 +98,7 @@ def test_an_honest_mechanism_is_convicted_at_most_as_often_as_stated(claim: Clai
             else laplace(shift, 1000, rng)
             for shift in (1, 0)
         ]
-        convicted += audit_outputs(drawn[0], drawn[1], claim, alpha=0.1).severity == "breach"
+        convicted += audit_outputs(drawn[0], drawn[1], claim=claim, alpha=0.1).severity == "breach"
     assert convicted < 21
 
 
@@ -127,7 +127,7 @@ def test_noise_that_cells_share_is_whitened_away() -> None:
         noise = laplace(0, runs, rng)
         return np.hstack([noise + shift, noise])
 
-    found = audit_outputs(drawn(1, 2000), drawn(0, 2000), Claim(1.0))
+    found = audit_outputs(drawn(1, 2000), drawn(0, 2000), claim=Claim(1.0))
     assert found.detail["event"] == "direction" and found.value > 5
 
 
@@ -140,8 +140,8 @@ def test_the_first_move_is_audited_unless_another_proves_more() -> None:
             name, lambda runs: laplace(shift, runs, rng), lambda runs: laplace(0, runs, rng)
         )
 
-    honest = audit_moves([move("half", 0.5), move("whole", 1.0)], Claim(1.0), 4000)
-    faulty = audit_moves([move("half", 0.5), move("thrice", 3.0)], Claim(1.0), 4000)
+    honest = audit_moves([move("half", 0.5), move("whole", 1.0)], Claim(1.0), trials=4000)
+    faulty = audit_moves([move("half", 0.5), move("thrice", 3.0)], Claim(1.0), trials=4000)
     assert honest.detail["move"] == "half" and honest.severity == "none"
     assert faulty.detail["move"] == "thrice" and faulty.severity == "breach"
 
@@ -152,8 +152,8 @@ def test_nonsense_is_refused() -> None:
         lambda: Claim(float("nan")),
         lambda: Claim(1.0, 1.0),
         lambda: Claim(1.0, 0.0, gaussian=True),
-        lambda: audit_moves([], Claim(1.0), 1000),
-        lambda: audit_outputs(np.zeros(3), np.zeros(3), Claim(1.0)),
+        lambda: audit_moves([], Claim(1.0), trials=1000),
+        lambda: audit_outputs(np.zeros(3), np.zeros(3), claim=Claim(1.0)),
     ]
     for call in calls:
         with pytest.raises(InputError):

@@ -38,7 +38,7 @@ def test_the_gaussian_bound_covers(mu: float, share: float) -> None:
         coins, scores = _gaussian_run(600, mu, seed)
         surest = np.argsort(-np.abs(scores))[: int(share * 600)]
         right = int(((scores > 0) == coins)[surest].sum())
-        proven.append(one_run_mu(600, len(surest), right, 0.1))
+        proven.append(one_run_mu(600, len(surest), right=right, alpha=0.1))
     assert max(proven) < mu
     assert np.median(proven) > 0.2 * mu
 
@@ -63,8 +63,8 @@ def test_the_gaussian_bound_covers_where_canaries_fall_together(mu: float, lucky
     """A mechanism within mu that gives many canaries away at once is not convicted, and only just."""
     canaries = 2000
     right = round(canaries * _together(mu, lucky))  # reached in half of the lucky runs
-    assert one_run_mu(canaries, canaries, right, lucky / 2) <= mu
-    assert one_run_mu(canaries, canaries, right, lucky) > 0.9 * mu
+    assert one_run_mu(canaries, canaries, right=right, alpha=lucky / 2) <= mu
+    assert one_run_mu(canaries, canaries, right=right, alpha=lucky) > 0.9 * mu
 
 
 def test_a_gaussian_claim_is_convicted_at_one_and_a_half_times_its_mu() -> None:
@@ -106,13 +106,15 @@ def test_the_fast_p_value_is_the_papers() -> None:
             total += float(binom.pmf(right - i, guesses, chance))
             most = max(most, total / i)
         naive = min(1.0, tail + 2 * canaries * delta * most)
-        assert one_run_p_value(canaries, guesses, right, epsilon, delta) == pytest.approx(naive)
+        assert one_run_p_value(
+            canaries, guesses, right=right, epsilon=epsilon, delta=delta
+        ) == pytest.approx(naive)
 
 
 def test_bounds_grow_with_right_guesses() -> None:
     """No right guess proves nothing, all of them prove most; a run of few stays finite."""
     for bound in (one_run_epsilon, one_run_mu):
-        found = [bound(200, 100, right) for right in (0, 50, 70, 90, 100)]
+        found = [bound(200, 100, right=right) for right in (0, 50, 70, 90, 100)]
         assert found == sorted(found)
         assert found[0] == 0 and 0 < found[-1] < FARTHEST
 
@@ -123,8 +125,8 @@ def test_nonsense_is_refused() -> None:
     calls: list[Callable[[], object]] = [
         lambda: audit_one_run(none, np.empty(0), 1.0),
         lambda: audit_one_run(one, np.ones(1), 1.0, noise="gaussian"),
-        lambda: one_run_mu(10, 11, 3),
-        lambda: one_run_mu(10, 10, 3, float("nan")),
+        lambda: one_run_mu(10, 11, right=3),
+        lambda: one_run_mu(10, 10, right=3, alpha=float("nan")),
     ]
     for call in calls:
         with pytest.raises(InputError):

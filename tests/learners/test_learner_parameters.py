@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,13 @@ def test_every_parameter_of_every_learner_is_checked(name: str) -> None:
         with pytest.raises(InputError, match=rf"^{name}: {parameter} must be ") as caught:
             changed.check_parameters()
         assert "; write for example " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_parameters_go_by_name(name: str) -> None:
+    """At most two of them may be passed in order: the rest would read as bare numbers."""
+    given = signature(plugins.load("learners", name)).parameters.values()
+    assert sum(parameter.kind is not Parameter.KEYWORD_ONLY for parameter in given) <= 2
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def _audited(
     alpha: float,
     gaussian: bool = False,
 ) -> Finding:
-    return audit_outputs(*arms, Claim(epsilon, delta, gaussian), alpha=alpha)
+    return audit_outputs(*arms, claim=Claim(epsilon, delta, gaussian), alpha=alpha)
 
 
 def _message(
