@@ -84,7 +84,7 @@ class CarriedDisclosure(ChannelDisclosure):
     def _batch(self, waiting: _Waiting) -> Batch:
         self._batches += 1
         messages = first_that_fit([waiting.messages[n] for n in waiting.left], self._together)
-        return Batch(f"{self._session}-{self._batches}", self._digest, messages)
+        return Batch(f"{self.session}-{self._batches}", self._digest, messages)
 
     def _read(self, waiting: _Waiting, batch: Batch, data: bytes) -> list[Line]:
         """Take the replies to a batch; what cannot be read, or answers something else, is none."""

@@ -126,7 +126,8 @@ class ChannelDisclosure(Disclosure):
         self._earlier = {client: str(head) for client, head in self.heads.items()}
         self._channels = dict(channels)
         self._patience = patience or Patience()
-        self._session = session or secrets.token_hex(8)
+        #: What the ids of all its requests begin with.
+        self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
         self._asked = self._round = 0
 
@@ -167,8 +168,8 @@ class ChannelDisclosure(Disclosure):
     def _request(self, query: Query, spend: Fraction | None) -> Request:
         """A question of the round to come, under an id of its own."""
         self._asked += 1
-        where = f"{self._session}-{self._round + 1}"
-        return Request.of(f"{self._session}-{self._asked:06d}", query, self.principal, spend, where)
+        where = f"{self.session}-{self._round + 1}"
+        return Request.of(f"{self.session}-{self._asked:06d}", query, self.principal, spend, where)
 
     def _reminding(self, client: str, request: Request) -> bytes:
         """The request with the head that an earlier run saw; none once this run saw a later one."""

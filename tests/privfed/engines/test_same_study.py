@@ -104,7 +104,7 @@ def carried_out(
     names: list[str] = []
 
     def job(asking: ChannelDisclosure) -> bytes:
-        names.append(asking._session)
+        names.append(asking.session)
         model: bytes = wire.encode(learner.fit(asking).to_dict())
         return model
 
