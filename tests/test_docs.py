@@ -224,7 +224,9 @@ def shown() -> list[str]:
 def test_every_command_exists() -> None:
     """Each ``privfed WORD``, and each ``privfed ledger WORD``."""
     found = {
-        pair for line in shown() for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w+))?", line)
+        pair
+        for line in shown()
+        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w+))?", line)
     }
     assert {"audit", "price", "ledger", "plugins"} <= {name for name, _ in found}
     for name, second in found:
