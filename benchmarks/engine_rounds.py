@@ -17,7 +17,7 @@ from ledger_trials import SMALL, SPEND
 from privfed import LocalDisclosure, Policy
 from privfed.engines.batches import Batch
 from privfed.engines.carried import CarriedDisclosure
-from privfed.engines.named import ENGINES, engine
+from privfed.engines.named import engine
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed import __version__, cli_serving
-from privfed.errors import InputError, LedgerError, Note, PrivfedError
+from privfed.errors import InputError, LedgerError, Note, PrivfedError, unknown
 from privfed.privacy.limit import ASPECTS
 from privfed.study import Study
 
@@ -35,7 +35,9 @@ out_option = click.option(
     "--out", type=click.Path(path_type=Path), default=Path("audit"), show_default=True
 )
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace an earlier output in --out, its ledgers included."
+    "--overwrite",
+    is_flag=True,
+    help="Replace an earlier output in --out, its throw-away ledgers included.",
 )
 engine_option = click.option(
     "--engine", default="local", show_default=True, help="local, doors, flower or flare."
@@ -153,13 +155,59 @@ def predict(
 
 @commands.command()
 @study_argument
-def price(study: Path | None) -> int:
-    """Price a study before any record is read: what each client would pay at most."""
-    from privfed.study import assembly
-    from privfed.study.price import priced
+@click.option("--epsilon", help="Try this epsilon for every private policy.")
+@click.option("--delta", help="And this delta.")
+def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
+    """Price a study before any record is read: what share of her epsilon each client would pay.
 
-    for one in assembly.prices(_study(study)):
-        click.echo(priced(one))
+    Exit status 2 where no policy with a budget could be carried out within it.
+    """
+    from privfed.study import assembly
+    from privfed.study.price import any_fits, priced
+
+    chosen = _study(study).at(epsilon, delta)
+    prices = assembly.prices(chosen)
+    left = assembly.owners_left(chosen, prices)
+    for one in prices:
+        click.echo(priced(one, left[one.policy.name]))
+    return (
+        FINE if any_fits(prices, left) else _bad("no policy fits its budget; nothing was charged")
+    )
+
+
+@commands.command()
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option("--target", help="The column to predict.")
+@click.option("--sep", default=",", show_default=True, help="What splits its columns.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of its text.")
+@click.option(
+    "--categories",
+    is_flag=True,
+    help="Also write every category that the records hold: a release without any guarantee (a value "
+    "that only one person has gives that person away), and the file is marked so.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write a file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
+def schema(
+    table: Path,
+    target: str | None,
+    sep: str,
+    encoding: str,
+    categories: bool,
+    out: Path | None,
+    overwrite: bool,
+) -> int:
+    """Begin a schema file for a .csv TABLE: names and kinds, its public bounds left to fill in."""
+    from privfed.study import scaffold
+    from privfed.tables.csv_text import Text
+
+    text = Text(sep.replace("\\t", "\t"), encoding)
+    written = scaffold.schema_text(table, target, text=text, categories=categories)
+    if out is None:
+        click.echo(written, nl=False)
+        return FINE
+    scaffold.write_schema(written, out, overwrite=overwrite)
+    click.echo(f"wrote {out}; fill in its bounds, then name it under [data]")
     return FINE
 
 
@@ -177,7 +225,7 @@ def plugins() -> int:
 
 @commands.group()
 def ledger() -> None:
-    """Verify, show or export the ledgers of a finished study."""
+    """Verify, show, sum up, export or amend ledgers: a study's, a folder's, or one file's."""
 
 
 @ledger.command()
@@ -187,20 +235,16 @@ def ledger() -> None:
 def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
     """Recompute every chain; exit 1 where one was rewritten or misses a head the server saw.
 
-    FOLDER is a study's output, or one ledger's file.
+    FOLDER is a study's output, a folder of lasting ledgers, or one ledger's file.
     """
-    from privfed.study.output import Output
+    from privfed.study import ledger_commands
 
     if folder.is_file():
         return _verified_file(folder, head, public)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
-    output, broken = Output.opened(folder), 0
-    for name in output.policies:
-        heads, files = output.heads(name), output.ledger_files(name)
-        for client in dict.fromkeys([*files, *heads]):
-            broken += _verified(f"{name}, {client}", files.get(client), heads.get(client))
-    return BREACH if broken else FINE
+    broken = [_verified(where, path, seen) for where, path, seen in ledger_commands.awaited(folder)]
+    return BREACH if any(broken) else FINE
 
 
 @ledger.command()
@@ -240,17 +284,36 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @policy_option
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
-    """Show what each client spent under each policy; or what one ledger's file holds."""
+    """Show what each client spent under each policy; or what lasting ledgers hold, and have left."""
     from privfed.reports.text import SPENDING, spending
     from privfed.study import ledger_commands
 
-    if folder.is_file():
-        click.echo(ledger_commands.budget(folder, by))
+    if policy is None and ledger_commands.is_plain(folder):
+        for path in ledger_commands.chosen(folder, client).values():
+            click.echo(ledger_commands.budget(path, by, named=folder.is_dir()))
         return FINE
     click.echo(SPENDING)
     for name, owner, one in _ledgers(folder, policy, client):
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+@click.option("--epsilon", required=True, help="The whole budget from now on.")
+@click.option("--delta", help="Its delta; as it was unless given.")
+@client_option
+def amend(folder: Path, epsilon: str, delta: str | None, client: str | None) -> int:
+    """Put another budget in force in lasting ledgers: the owners' own choice, which is recorded.
+
+    FOLDER is a folder of lasting ledgers, or one ledger's file. What was certified under the budget
+    before holds no longer of what is still to come.
+    """
+    from privfed.study import ledger_commands
+
+    for path in ledger_commands.chosen(folder, client).values():
+        click.echo(ledger_commands.amended(path, epsilon, delta))
     return FINE
 
 
@@ -274,10 +337,12 @@ def status(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except click.ClickException as error:
         return _bad(error.format_message())
+    except InputError as error:
+        return _bad(*error.faults)
     except PrivfedError as error:
         return _bad(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
-        return _bad("interrupted; nothing was written")
+        return _bad("interrupted; no output was written, and lasting ledgers keep what was charged")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
@@ -301,8 +366,11 @@ def _notes() -> Iterator[None]:
         yield
 
 
-def _bad(text: str) -> int:
-    click.echo(f"privfed: {' '.join(text.split())}", err=True)
+def _bad(*faults: str) -> int:
+    """One line for one fault; of several, a line each."""
+    lines = [" ".join(fault.split()) for fault in faults]
+    told = lines if len(lines) == 1 else [f"{len(lines)} faults", *(f"  {line}" for line in lines)]
+    click.echo("privfed: " + "\n".join(told), err=True)
     return BAD_INPUT
 
 
@@ -310,23 +378,25 @@ def _fault(error: Exception) -> int:
     if os.environ.get("PRIVFED_TRACEBACK"):
         traceback.print_exc()
     click.echo(
-        f"privfed: a fault of its own ({type(error).__name__}), nothing was written; set "
-        "PRIVFED_TRACEBACK=1 to see where (the text may hold data)",
+        f"privfed: a fault of its own ({type(error).__name__}), no output was written, and lasting "
+        "ledgers keep what was charged; set PRIVFED_TRACEBACK=1 to see where (the text may hold data)",
         err=True,
     )
     return FAULT
 
 
 def _study(path: Path | None) -> Study:
-    return Study.built_in() if path is None else Study.from_toml(path)
+    from privfed.study.rehearsal import read_study
+
+    return Study.built_in() if path is None else read_study(path)
 
 
 def _budgets(text: str) -> list[str]:
-    from privfed.exact import exact
+    from privfed.privacy.accountant import written_epsilon
 
     amounts = [part.strip() for part in text.split(",")]
     for amount in amounts:
-        exact(amount, "--epsilon")
+        written_epsilon(amount, "--epsilon")
     return amounts
 
 
@@ -334,6 +404,7 @@ def _summary(report: Report, out: Path) -> None:
     from privfed.reports.text import summary
 
     click.echo(summary(report))
+    click.echo(f"ledgers: {report.kept}")
     click.echo(f"report: {out / 'report.html'}")
 
 
@@ -376,16 +447,17 @@ def _ledgers(folder: Path, policy: str | None, client: str | None) -> Iterator[A
     from privfed.study import ledger_commands
     from privfed.study.output import Output
 
-    if folder.is_file():
-        with ledger_commands.opened(folder) as one:
-            yield "", one.dataset, one
+    if policy is None and ledger_commands.is_plain(folder):
+        for path in ledger_commands.chosen(folder, client).values():
+            with ledger_commands.opened(path) as one:
+                yield "", one.dataset, one
         return
     output = Output.opened(folder)
     if policy is not None and policy not in output.policies:
-        raise InputError(f"no policy {policy!r}; there are {', '.join(output.policies)}")
+        raise InputError(unknown("policy", policy, output.policies))
     for name in output.policies if policy is None else (policy,):
         with output.ledgers(name) as ledgers:
             if client is not None and client not in ledgers:
-                raise InputError(f"no client {client!r}; there are {', '.join(ledgers)}")
+                raise InputError(unknown("client", client, ledgers))
             for owner in ledgers if client is None else (client,):
                 yield name, owner, ledgers[owner]

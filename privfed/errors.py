@@ -5,13 +5,34 @@ No message carries a raw value of a record; names of columns, clients and polici
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+
 
 class PrivfedError(Exception):
     """Base of all errors raised by privfed on purpose."""
 
 
 class InputError(PrivfedError):
-    """Something the user wrote (file, argument, table) cannot be used."""
+    """Something the user wrote (file, argument, table) cannot be used.
+
+    Args:
+        faults: what is wrong, one text each; most errors have one.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__(*faults)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All that is wrong, one text each."""
+        return tuple(str(fault) for fault in self.args)
+
+    def __str__(self) -> str:
+        if len(self.args) == 1:
+            return str(self.args[0])
+        return "\n".join([f"{len(self.args)} faults", *(f"- {fault}" for fault in self.faults)])
 
 
 class SchemaError(InputError):
@@ -63,3 +84,49 @@ class Note(UserWarning):
 
 class NobodyAnswered(PrivfedError):
     """No client released anything: a learner stops with what it has."""
+
+
+class Faults:
+    """Collects what is wrong with one file, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[InputError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an InputError for later."""
+        try:
+            yield
+        except InputError as error:
+            self._found.append(error)
+
+    def add(self, error: InputError) -> None:
+        """Keep one that was never raised."""
+        self._found.append(error)
+
+    def tell(self, kind: type[InputError] = InputError) -> None:
+        """Raise all that was kept: one as it was, several as one error.
+
+        Args:
+            kind: of the error that holds several.
+        """
+        faults = dict.fromkeys(fault for error in self._found for fault in error.faults)
+        if len(self._found) == 1:
+            raise self._found[0]
+        if len(faults) == 1:
+            raise type(self._found[0])(*faults)
+        if faults:
+            raise kind(*faults)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the name that was meant, to end a message with; empty where none is near."""
+    close = get_close_matches(str(name), [str(one) for one in known], 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message on a name that is none: which there are, and which may have been meant."""
+    names = [str(one) for one in known]
+    listed = ", ".join(names) or "none"
+    return f"no {what} {name!r}; there are {listed}{did_you_mean(name, names)}"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
@@ -19,6 +19,8 @@ RESOLUTION = 10**15
 #: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
 #: service in eleven letters.
 EXPONENT = 400
+#: Largest power of ten of what people write into files: floats hold these, and their squares' roots.
+FLOATS = 300
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
@@ -41,6 +43,22 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
     return number
 
 
+def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
+    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold.
+
+    Raises:
+        InputError: see :func:`exact`; or it is beyond, so that no report could tell it.
+    """
+    number = exact(value, name, zero=zero)
+    if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
+        raise InputError(_beyond(name, FLOATS))
+    return number
+
+
+def _beyond(name: str, most: int) -> str:
+    return f"{name} must lie between 1e-{most} and 1e{most}; write for example '0.5'"
+
+
 def _parse(value: Number, name: str) -> Fraction:
     if isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value!r}; write for example '0.5'")
@@ -54,7 +72,7 @@ def _parse(value: Number, name: str) -> Fraction:
         if not decimal.is_finite():
             raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
         if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
-            raise InputError(f"{name} must lie between 1e-{EXPONENT} and 1e{EXPONENT}")
+            raise InputError(_beyond(name, FLOATS))
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(
@@ -78,10 +96,19 @@ def float_up(value: Fraction) -> float:
 
 def shown(value: Fraction | float, digits: int = 4) -> str:
     """Write an epsilon for people, rounded up to some digits: none above 0 is ever shown as 0."""
+    return _shown(value, digits, ROUND_CEILING)
+
+
+def shown_down(value: Fraction | float, digits: int = 4) -> str:
+    """Write what is left of an epsilon for people, rounded down to some digits."""
+    return _shown(value, digits, ROUND_FLOOR)
+
+
+def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-    decimal = Context(prec=digits, rounding=ROUND_CEILING).divide(
+    decimal = Context(prec=digits, rounding=rounding).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )
     plain = decimal.normalize(Context(prec=digits))

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from privfed.errors import PluginError
+from privfed.errors import PluginError, did_you_mean
 
 #: The kinds of plugin, and what one of each is called.
 GROUPS = {
@@ -43,13 +43,24 @@ def available(group: str) -> dict[str, EntryPoint]:
     return found
 
 
-def load(group: str, name: str) -> Any:
-    """Import what a name stands for; an unknown name's error lists the known ones."""
+def check(group: str, name: str) -> None:
+    """Hold a name to what is installed, without importing it.
+
+    Raises:
+        PluginError: there is none of that name; the known ones are listed.
+    """
     points = available(group)
     if name not in points:
         raise PluginError(
             f"no {GROUPS[group]} called {name!r}; installed are {', '.join(sorted(points)) or 'none'}"
+            + did_you_mean(name, points)
         )
+
+
+def load(group: str, name: str) -> Any:
+    """Import what a name stands for; an unknown name's error lists the known ones."""
+    check(group, name)
+    points = available(group)
     try:
         return points[name].load()
     except (ImportError, AttributeError) as error:

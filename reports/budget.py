@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from privfed.attacks.finding import Finding
@@ -186,6 +187,10 @@ class Studied(Protocol):
         """Whether all its policies were carried out on the records, not one of them."""
 
     @property
+    def ledgers(self) -> Path | None:
+        """The folder of lasting ledgers; none where they are thrown away with the output."""
+
+    @property
     def learners(self) -> Sequence[str]:
         """The names of the learners that it runs."""
 
@@ -207,6 +212,19 @@ class Report:
         return composed([policy.account for policy in self.policies])
 
     @property
+    def kept(self) -> str:
+        """Whether the ledgers last, in one sentence: throw-away ones hold no budget for long."""
+        if self.study.ledgers is None:
+            return (
+                "throw-away: they lie in this output, go with it, and no other run counts what was spent "
+                'in them; over real data name a lasting folder, ledgers = "folder" under [clients]'
+            )
+        return (
+            f"lasting: one file a data owner in {self.study.ledgers}; figures count all studies that "
+            "the owners answered, and further ones may spend what is left of their budget"
+        )
+
+    @property
     def breaches(self) -> tuple[str, ...]:
         """Every breach of a claim; empty is a pass, which proves nothing."""
         return tuple(text for policy in self.policies for text in policy.breaches)
@@ -219,6 +237,7 @@ class Report:
             "simulation": True,
             "breaches": list(self.breaches),
             "together": self.study.together,
+            "ledgers": self.kept,
             "composed": None if self.composed is None else self.composed.to_dict(),
             "policies": [_policy(policy) for policy in self.policies],
         }

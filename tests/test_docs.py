@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -97,6 +98,22 @@ def test_studies_run_as_printed(
     }
 
 
+def test_the_walk_through_two_studies_goes_as_printed(laid_out: Callable[[str], Path]) -> None:
+    """Every command of the page in order, each with the exit status that it says."""
+    folder = laid_out("two-studies")
+    commands_ = re.findall(r"^    (privfed .*)$", PAGES["two-studies"], re.MULTILINE)
+    assert len(commands_) > 15
+    for line in commands_:
+        command, _, remark = line.partition("#")
+        expected = int(remark.split()[-1]) if "exit status" in remark else FINE
+        assert status(shlex.split(command)[1:]) == expected, line
+    assert [path.name for path in sorted((folder / "hospitals").glob("*.db"))] == [
+        "A.db",
+        "B.db",
+        "C.db",
+    ]
+
+
 def test_the_page_on_personal_trees_prints_one(
     laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,7 +194,8 @@ def keys(read: Callable[[dict[str, Any]], object], *where: str) -> set[str]:
         plain = STUDY | plain
     with pytest.raises(InputError, match="known are") as caught:
         read(plain)
-    return set(str(caught.value).split("known are ")[1].split(", "))
+    (fault,) = [fault for fault in caught.value.faults if "zzzz" in fault]
+    return set(fault.split("known are ")[1].split(", "))
 
 
 STUDY = {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
 from privfed.engines.doors import CROWD, knock
 from privfed.engines.relay import Relay, relay
-from privfed.engines.simulated import behind_doors
+from privfed.engines.simulated import asked_over, behind_doors
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure, ChannelError
 from privfed.federation.local import LocalDisclosure
@@ -112,10 +113,7 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
             )
         try:
             _begun(door, engine)
-            asking = CarriedDisclosure(
-                federation.schema, federation.clients, Relay(door), heads=federation.heads
-            )
-            done = job(asking)
+            done = job(asked_over(federation, partial(CarriedDisclosure, carry=Relay(door))))
             Relay(door).end()
             engine.wait(BEGIN)
         finally:

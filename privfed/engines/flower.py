@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from flwr.serverapp import Grid, ServerApp
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
 from privfed.engines.doors import knock
-from privfed.engines.simulated import behind_doors
+from privfed.engines.simulated import asked_over, behind_doors
 from privfed.exchange.channel import ChannelDisclosure, ChannelError
 from privfed.federation.local import LocalDisclosure
 from privfed.tables.schema import Schema
@@ -92,9 +93,7 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
         doors = list(paths.values())
 
         def main(grid: Grid, context: Context) -> None:
-            asking = FlowerDisclosure(
-                grid, federation.schema, federation.clients, heads=federation.heads
-            )
+            asking = asked_over(federation, partial(FlowerDisclosure, grid))
             done.append(job(asking))
 
         app.main()(main)

@@ -46,16 +46,17 @@ class Journal:
     Args:
         path: the file, which is made or gone on with, by one process at a time; none keeps it in
             memory.
+        session: begins the ids of all requests where the file is new; chance unless given.
 
     Raises:
         InputError: the file is none, was damaged before its last line, or is another process's.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
         self._path = None if path is None else Path(path)
         self._lines: dict[tuple[str, str], Line] = {}
         #: Begins the ids of all requests.
-        self.session = secrets.token_hex(8)
+        self.session = session or secrets.token_hex(8)
         self._file: BinaryIO | None = None
         if self._path is not None:
             self._file = _locked(self._path)

@@ -11,11 +11,13 @@ from typing import Protocol, TypeVar
 
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.doors import Door, Doors
+from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
 
 T = TypeVar("T")
+Asked = TypeVar("Asked", bound=CarriedDisclosure)
 #: Who asks, in a simulation.
 PRINCIPAL = "server"
 
@@ -41,6 +43,21 @@ def behind_doors(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
         yield paths
 
 
+def asked_over(federation: LocalDisclosure, make: Callable[..., Asked]) -> Asked:
+    """Make the disclosure of an engine over a federation's gates: its clients, heads and session.
+
+    Args:
+        federation: whose gates are behind doors.
+        make: takes schema, clients, heads and a journal.
+    """
+    return make(
+        federation.schema,
+        federation.clients,
+        heads=federation.heads,
+        journal=Journal(session=federation.session),
+    )
+
+
 def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
     """No engine: calls in one process."""
     return job(federation)
@@ -49,7 +66,4 @@ def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) ->
 def doors(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
     """Straight through the doors, as an engine's processes would, without one."""
     with behind_doors(federation) as paths:
-        asking = CarriedDisclosure(
-            federation.schema, federation.clients, Doors(paths), heads=federation.heads
-        )
-        return job(asking)
+        return job(asked_over(federation, partial(CarriedDisclosure, carry=Doors(paths))))

@@ -20,6 +20,8 @@ from privfed.exchange.messages import Head
 class HeadBook(MutableMapping[str, Head]):
     """The last published head of each client's ledger.
 
+    Two runs at once may keep one file: neither takes back what the other has seen.
+
     Args:
         path: a JSON file, written whole after every change; none keeps them in memory.
 
@@ -38,11 +40,11 @@ class HeadBook(MutableMapping[str, Head]):
 
     def __setitem__(self, client: str, head: Head) -> None:
         self._heads[client] = head
-        self._write()
+        self._write(self._latest())
 
     def __delitem__(self, client: str) -> None:
         del self._heads[client]
-        self._write()
+        self._write({other: head for other, head in self._latest().items() if other != client})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._heads)
@@ -50,11 +52,21 @@ class HeadBook(MutableMapping[str, Head]):
     def __len__(self) -> int:
         return len(self._heads)
 
-    def _write(self) -> None:
+    def _latest(self) -> dict[str, Head]:
+        """What this run and any other one have seen last; only the file is told of the others'."""
+        if self._path is None or not self._path.exists():
+            return self._heads
+        latest = dict(self._heads)
+        for client, head in _read(self._path).items():
+            if client not in latest or latest[client].seq < head.seq:
+                latest[client] = head
+        return latest
+
+    def _write(self, heads: Mapping[str, Head]) -> None:
         """Put a new file in the old one's place, so that there is always a whole one."""
         if self._path is None:
             return
-        plain = {client: [str(head), head.signature] for client, head in self._heads.items()}
+        plain = {client: [str(head), head.signature] for client, head in heads.items()}
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
         partial.replace(self._path)

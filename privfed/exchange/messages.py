@@ -46,7 +46,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.FALSE_PARTITION: "cells that were declared disjoint overlap",
     Reason.OVERSIZED: "the answer would have more cells than the policy allows",
     Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
-    Reason.TIMES: "this kind of query has been answered as often as the policy allows",
+    Reason.TIMES: "this kind of query has been answered in this study as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
     Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
     Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",

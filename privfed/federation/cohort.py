@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.exchange.heads import HeadBook
 from privfed.federation.local import LocalDisclosure, proved
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
@@ -23,15 +24,16 @@ class CohortDisclosure(LocalDisclosure):
 
     Args:
         gate: the cohort's gate.
+        heads: see :class:`privfed.exchange.channel.ChannelDisclosure`.
     """
 
-    def __init__(self, gate: CohortGate) -> None:
-        super().__init__({gate.owner: gate})
+    def __init__(self, gate: CohortGate, *, heads: HeadBook | None = None) -> None:
+        super().__init__({gate.owner: gate}, heads=heads)
         self.people = gate.people
         self._gate = gate
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - by name after two
         cls,
         records: Any,
         policy: Policy,
@@ -42,6 +44,7 @@ class CohortDisclosure(LocalDisclosure):
         name: str = "cohort",
         study: str = "",
         block: int = 1,
+        heads: HeadBook | None = None,
     ) -> CohortDisclosure:
         """Put a gate before a cohort's records.
 
@@ -55,6 +58,7 @@ class CohortDisclosure(LocalDisclosure):
             name: names the cohort.
             study: a name for the ledger.
             block: 1; see :class:`CohortGate`.
+            heads: what was seen of the ledger in earlier runs.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         own = None if ledger is None else Path(ledger)
@@ -70,7 +74,7 @@ class CohortDisclosure(LocalDisclosure):
             block=block,
             secret=secret,
         )
-        return cls(gate)
+        return cls(gate, heads=heads)
 
     def budget(self) -> pd.DataFrame:
         """What the individuals have spent: see the base, for the one who spent most.

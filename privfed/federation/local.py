@@ -17,6 +17,7 @@ import pandas as pd
 from privfed import plugins
 from privfed.errors import InputError, Note, PolicyError
 from privfed.exchange.channel import ChannelDisclosure
+from privfed.exchange.heads import HeadBook
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -40,15 +41,22 @@ class LocalDisclosure(ChannelDisclosure):
         gates: the clients' gates, by name.
         parallel: whether to ask all clients at the same time, so that they wait for their disks
             together; the order of their releases in the transcript is then chance.
+        heads: see :class:`ChannelDisclosure`.
     """
 
-    def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
+    def __init__(
+        self,
+        gates: Mapping[str, Gate],
+        *,
+        parallel: bool = False,
+        heads: HeadBook | None = None,
+    ) -> None:
         if not gates:
             raise InputError("a federation needs at least one client")
         self.gates = dict(gates)
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}
-        super().__init__(schema, channels, parallel=parallel)
+        super().__init__(schema, channels, parallel=parallel, heads=heads)
 
     @classmethod
     def from_frame(  # noqa: PLR0913 - by name after two
@@ -66,6 +74,7 @@ class LocalDisclosure(ChannelDisclosure):
         study: str = "",
         amend: bool = False,
         block: int = 1,
+        heads: HeadBook | None = None,
     ) -> LocalDisclosure:
         """Split one table among its data owners.
 
@@ -85,6 +94,7 @@ class LocalDisclosure(ChannelDisclosure):
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
             amend, block: see :class:`Gate`.
+            heads: what was seen of the ledgers in earlier runs; see :class:`ChannelDisclosure`.
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
@@ -108,7 +118,7 @@ class LocalDisclosure(ChannelDisclosure):
                 amend=amend,
                 block=block,
             )
-        return cls(gates)
+        return cls(gates, heads=heads)
 
     def transcript(self) -> Transcript:
         """What left, in order of time: all that an attack may read."""

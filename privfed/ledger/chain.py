@@ -22,7 +22,7 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 
 #: Number of the canonical form; a ledger written in another one is refused.
-FORMAT = 2
+FORMAT = 3
 GENESIS = "0" * 64
 #: Words for rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(

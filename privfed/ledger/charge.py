@@ -81,7 +81,7 @@ class Spent:
     Args:
         total: the sum of all charges.
         unprotected: how many of them have no finite guarantee.
-        times: how often each kind was charged (of the kinds that were looked up).
+        times: how often each kind was charged; of the charge at hand, in its own study.
         within: the total of each scope that the charge at hand counts towards.
         aspects: what the charge at hand is told apart by.
         time: when it was looked up, and the charge at hand is made.

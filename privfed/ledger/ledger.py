@@ -7,6 +7,7 @@ refunded. Rows hold public fields and released bytes only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -23,7 +24,7 @@ from privfed.ledger.charge import Charge, Refuse, Spent, block_key, most
 from privfed.ledger.statement import Line, export, statement
 from privfed.ledger.storage import BY_REQUEST, ChainFile
 from privfed.ledger.terms import check_countable, check_in_force, raised, terms_digest
-from privfed.ledger.total import Total, kind_of, limits_of, tracked
+from privfed.ledger.total import COUNTED, Total, kind_of, limits_of, tracked
 from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.limit import WHOLE, Limit, scope
@@ -79,6 +80,21 @@ class Ledger:
         ledger.dataset = check_begun(ledger._file, None)
         ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
         return ledger
+
+    @staticmethod
+    def begun(path: str | Path) -> bool:
+        """Whether anything was ever written to a file: one whose maker was killed at once is empty.
+
+        Raises:
+            LedgerError: it is no database.
+        """
+        if Path(path).stat().st_size == 0:
+            return False
+        file = ChainFile(path, reading=True)
+        try:
+            return bool(file.query("SELECT 1 FROM sqlite_master LIMIT 1")) and not file.empty
+        finally:
+            file.close()
 
     @property
     def path(self) -> Path | None:
@@ -199,7 +215,7 @@ class Ledger:
         time = self._file.now()
         aspects = charge.aspects(time)
         totals = {name: self._total(name) for name in tracked(aspects, self._limits())}
-        whole, kind = totals[WHOLE], totals[scope(("kind",), aspects)]
+        whole, kind = totals[WHOLE], totals[scope(COUNTED, aspects)]
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
         times = {charge.kind: kind.times}
         return Spent(within[WHOLE], whole.unprotected, times, within, aspects, time)
@@ -334,9 +350,12 @@ class Ledger:
             else:
                 totals = totals_of(self._file, (), accountant)
         whole = totals.get(WHOLE, Total(()))
-        times = {kind: t.times for name, t in totals.items() if (kind := kind_of(name))}
+        times: Counter[str] = Counter()  # of each kind, over all studies
+        for name, total in totals.items():
+            if kind := kind_of(name):
+                times[kind] += total.times
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
-        return Spent(whole.amount or accountant.nothing, whole.unprotected, times, within)
+        return Spent(whole.amount or accountant.nothing, whole.unprotected, dict(times), within)
 
     @property
     def terms(self) -> dict[str, Any] | None:
@@ -344,6 +363,21 @@ class Ledger:
         with self._file.reading_lock():
             held = self._file.get("terms")
         return None if held is None else dict(held["terms"])
+
+    def policies(self) -> dict[str, Policy]:
+        """The policy in force for each study, by the study's name."""
+        return {
+            str(entry.body["study"]): Policy.from_dict(entry.body["policy"])
+            for entry in self._file.select("WHERE event = 'policy' ORDER BY seq")
+        }
+
+    def times(self, study: str) -> dict[str, int]:
+        """How often each kind was charged in one study: what guards' ``times`` are held against."""
+        with self._file.reading_lock():
+            totals = stored_totals(self._file)
+        kinds = {kind for name in totals if (kind := kind_of(name))}
+        counted = {k: totals.get(scope(COUNTED, {"study": study, "kind": k})) for k in kinds}
+        return {kind: total.times for kind, total in counted.items() if total is not None}
 
     @property
     def amended(self) -> bool:
@@ -359,10 +393,16 @@ class Ledger:
         """All rows in order."""
         return self._file.select()
 
-    def disclosed(self) -> Iterator[tuple[str, Disclosed]]:
-        """What left, in order, with its time: the transcript of this data owner."""
+    def disclosed(self, session: str = "") -> Iterator[tuple[str, Disclosed]]:
+        """What left, in order, with its time: the transcript of this data owner.
+
+        Args:
+            session: what the ids of one run's requests begin with; none gives all that ever left.
+        """
         asked: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
+            if not entry.request.startswith(session):
+                continue
             if entry.event in ("reserved", "drawn"):
                 asked[entry.principal, entry.request] = entry.payload
             elif entry.event == "released":

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256, sha512
 from pathlib import Path
@@ -402,7 +402,11 @@ class ChainFile:
             )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; the last one to do so leaves a single plain file behind."""
+        if not self._reading and self.path is not None:
+            with suppress(sqlite3.Error):  # somebody else has it open, or it is gone
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
 

@@ -12,6 +12,9 @@ import msgspec
 from privfed.privacy.accountant import Amount, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 
+#: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
+COUNTED = ("study", "kind")
+
 
 class Total:
     """The sum of some charges; never changed, written by its ``to_plain``.
@@ -48,9 +51,9 @@ class Total:
 
 
 def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
-    """The scopes that a charge counts towards: everything, its kind, and those of limits."""
+    """The scopes that a charge counts towards: everything, its kind in its study, those of limits."""
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
-    return list(dict.fromkeys([WHOLE, scope(("kind",), aspects), *named]))
+    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *named]))
 
 
 @lru_cache(maxsize=64)
@@ -60,6 +63,6 @@ def limits_of(plain: bytes) -> tuple[Limit, ...]:
 
 
 def kind_of(name: str) -> str | None:
-    """The kind that a scope is about, if it is about one kind alone."""
+    """The kind that a scope is about, if it is about one kind in one study."""
     pairs: list[str] = msgspec.json.decode(name)
-    return pairs[1] if len(pairs) == 2 and pairs[0] == "kind" else None
+    return pairs[3] if tuple(pairs[::2]) == COUNTED else None

@@ -74,6 +74,7 @@ class _Noise(msgspec.Struct):
 
 class _Part(msgspec.Struct):
     noise: _Noise | None = None
+    mechanism: str = ""
 
 
 class _Release(msgspec.Struct):
@@ -103,8 +104,17 @@ _READ_CHARGE = msgspec.json.Decoder(_Charged)
 _READ_STATE = msgspec.json.Decoder(_Spoken)
 _READ_RELEASE = msgspec.msgpack.Decoder(_Release)
 _STATEFUL = frozenset(["reserved", "block", "counted", "policy", "failed"])
+#: Mechanisms whose every loss above 0 says by which law.
+_LAWFUL = frozenset(["laplace", "gaussian", "randomized_response"])
 #: How a law's noise is called in a release.
 _NOISES = {"laplace": "laplace", "gaussian": "gaussian", "randomized-response": "flip"}
+
+
+@lru_cache(maxsize=4096)
+def _says_no_law(loss: bytes) -> bool:
+    """Whether a loss above 0 does not say which noise it stands on."""
+    charged = Loss.from_dict(msgspec.json.decode(loss))
+    return bool(charged.epsilon or charged.rho) and not charged.laws
 
 
 @lru_cache(maxsize=4096)
@@ -244,15 +254,15 @@ class _Walk:
         if row[2] == "failed":
             self.state[f"failed:{kind}"] = self.state.get(f"failed:{kind}", 0) + 1
         elif row[6]:
-            self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], _laws(loss))
+            self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], loss)
 
-    def _check_noise(
-        self, release: _Release, query: str, request: str, laws: frozenset[tuple[str, float]] | None
-    ) -> None:
+    def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
         """Hold a release's own words on its question and noise against what was charged."""
-        noises = {(p.noise.law, p.noise.parameter) for p in release.parts.values() if p.noise}
+        laws, parts = _laws(loss), release.parts.values()
+        noises = {(part.noise.law, part.noise.parameter) for part in parts if part.noise}
+        lawful = any(part.noise and part.mechanism in _LAWFUL for part in parts)
         told = release.query == query and release.request == request
-        if not told or (laws is not None and noises != laws):
+        if not told or (laws is not None and noises != laws) or (lawful and _says_no_law(loss)):
             raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from privfed.errors import PolicyError
-from privfed.exact import Number, exact, text
+from privfed.errors import InputError, PolicyError
+from privfed.exact import Number, readable, text
 from privfed.privacy.loss import Loss
 
 Amount = tuple[Fraction, ...]
 #: The delta at which a total is stated where no budget names one.
 STATED = Fraction(1, 10**5)
+#: Largest epsilon of a budget; conversions of concentrated losses stay exact far beyond it.
+LARGEST = 10**6
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,27 @@ class Budget:
     @classmethod
     def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
         """Read exact numbers from text; errors say which one is wrong."""
-        return cls(exact(epsilon, "budget epsilon"), exact(delta, "budget delta", zero=True))
+        return cls(
+            written_epsilon(epsilon, "budget epsilon"), readable(delta, "budget delta", zero=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the budget as plain data."""
         return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+
+
+def written_epsilon(epsilon: Number, name: str) -> Fraction:
+    """Read an epsilon that a person wrote, exactly.
+
+    Raises:
+        InputError: it is no positive number, or so large that it promises nothing.
+    """
+    read = readable(epsilon, name)
+    if read > LARGEST:
+        raise InputError(
+            f"{name} must be at most {LARGEST}, for a larger one promises nothing; write for example '1'"
+        )
+    return read
 
 
 @dataclass(frozen=True)

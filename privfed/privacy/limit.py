@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from privfed.errors import PolicyError
+from privfed.errors import PolicyError, did_you_mean
 from privfed.privacy.accountant import Budget
 
 #: What a charge can be told apart by.
@@ -73,7 +73,10 @@ class Limit:
         unknown = sorted(set(plain) - known)
         if unknown or "epsilon" not in plain:
             fault = f"unknown key {unknown[0]!r}" if unknown else 'epsilon = "..." is missing'
-            raise PolicyError(f"{where}, [[limit]]: {fault}; known are {', '.join(sorted(known))}")
+            hint = did_you_mean(unknown[0], known) if unknown else ""
+            raise PolicyError(
+                f"{where}, [[limit]]: {fault}; known are {', '.join(sorted(known))}{hint}"
+            )
         per = plain.get("per", ())
         budget = Budget.of(plain["epsilon"], plain.get("delta", 0))
         return cls((per,) if isinstance(per, str) else tuple(per), budget, plain.get("where", {}))

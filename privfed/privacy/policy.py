@@ -7,7 +7,8 @@ covers is withheld.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,8 +17,9 @@ from typing import Any, get_args
 
 import tomli_w
 
-from privfed.errors import PolicyError
-from privfed.exact import Number, exact, text
+from privfed import plugins
+from privfed.errors import Faults, InputError, PolicyError, did_you_mean
+from privfed.exact import Number, exact, readable, text
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.mechanism import Mechanism
@@ -64,7 +66,7 @@ class Guard:
         for name in ("spend", "cap"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, exact(value, f"guard {name}"))
+                object.__setattr__(self, name, readable(value, f"guard {name}"))
         if not _names(self.parts):
             raise PolicyError('a guard\'s parts are a list of names; write parts = ["..."]')
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -154,20 +156,24 @@ class Policy:
     limits: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.unit not in get_args(Unit):
-            raise PolicyError(f"unit must be one of {', '.join(get_args(Unit))}, not {self.unit!r}")
-        if self.relation not in get_args(Relation):
-            raise PolicyError(
-                f"relation must be one of {', '.join(get_args(Relation))}, not {self.relation!r}"
-            )
-        if self.cap is not None and not whole(self.cap):
-            raise PolicyError("cap must be a whole number of at least 1 record of one unit")
-        if not whole(self.cells):
-            raise PolicyError("cells must be a whole number of at least 1")
-        if not isinstance(self.accountant, str | Accountant):
-            raise PolicyError('accountant must be a name; write accountant = "pure"')
+        faults = [*self._faults()]
         for kind, guards in self.guards.items():
-            _check_overlap(kind, guards)
+            faults += _overlaps(kind, guards)
+        if faults:
+            raise PolicyError(*faults)
+
+    def _faults(self) -> Iterator[str]:
+        for name, known in (("unit", get_args(Unit)), ("relation", get_args(Relation))):
+            value = getattr(self, name)
+            if value not in known:
+                hint = did_you_mean(value, known)
+                yield f"{name} must be one of {', '.join(known)}, not {value!r}{hint}"
+        if self.cap is not None and not whole(self.cap):
+            yield "cap must be a whole number of at least 1 record of one unit"
+        if not whole(self.cells):
+            yield "cells must be a whole number of at least 1"
+        if not isinstance(self.accountant, str | Accountant):
+            yield 'accountant must be a name; write accountant = "pure"'
 
     @cached_property
     def digest(self) -> str:
@@ -233,32 +239,57 @@ class Policy:
             "guard",
             "limit",
         }
-        _only(plain, known, where)
-        guards: dict[str, tuple[Guard, ...]] = {
-            str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)
-        }
-        for entry in _list(plain, "guard", "[[guard]] tables", where):
-            kind, guard = _guard(entry, where)
-            guards[kind] = (*guards.get(kind, ()), guard)
+        faults, budget, limits = Faults(), None, []
+        with faults.collected():
+            _only(plain, known, where)
+        guards: dict[str, tuple[Guard, ...]] = {}
+        with faults.collected():
+            guards = {str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)}
+        for number, entry in enumerate(_listed(plain, "guard", faults, where), 1):
+            with faults.collected(), _numbered(number, plain["guard"]):
+                kind, guard = _guard(entry, where)
+                guards[kind] = (*guards.get(kind, ()), guard)
+        for entry in _listed(plain, "limit", faults, where):
+            with faults.collected():
+                limits.append(Limit.from_dict(entry, where))
+        with faults.collected():
+            budget = _budget(plain.get("budget"), where)
         chosen = {
             key: plain[key]
             for key in ("unit", "relation", "cap", "accountant", "name", "cells")
             if key in plain
         }
-        limits = tuple(Limit.from_dict(entry, where) for entry in plain.get("limit", ()))
-        return cls(guards, budget=_budget(plain.get("budget"), where), limits=limits, **chosen)
+        with faults.collected():
+            made = cls(guards, budget=budget, limits=tuple(limits), **chosen)
+        faults.tell(PolicyError)
+        return made
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Policy:
         """Read a policy file."""
         where = f"policy file {path}"
-        plain = read_toml(path, where, PolicyError)
-        with naming(where):
-            return cls.from_dict(plain, where)
+        plain, faults = read_toml(path, where, PolicyError), Faults()
+        with faults.collected(), naming(where):
+            made = cls.from_dict(plain, where)
+        for group, name in _named(plain):
+            with faults.collected(), naming(where):
+                plugins.check(group, name)
+        faults.tell(PolicyError)
+        return made
 
     def to_toml(self, path: str | Path) -> None:
         """Write a policy file."""
         Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+
+def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a policy's file names that must be installed, by the plugins' group."""
+    accountant, guards = plain.get("accountant", "pure"), plain.get("guard", ())
+    if isinstance(accountant, str):
+        yield "accountants", accountant
+    for guard in guards if isinstance(guards, list) else ():
+        if isinstance(guard, Mapping) and isinstance(guard.get("mechanism"), str):
+            yield "mechanisms", guard["mechanism"]
 
 
 def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[Any]:
@@ -266,6 +297,24 @@ def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[A
     if not isinstance(value, list | tuple):
         raise PolicyError(f"{where}: {key} must be a list; write {wanted}")
     return list(value)
+
+
+def _listed(plain: Mapping[str, Any], key: str, faults: Faults, where: str) -> list[Any]:
+    """The tables of one name; where they are none, that is a fault."""
+    with faults.collected():
+        return _list(plain, key, f"[[{key}]] tables", where)
+    return []
+
+
+@contextmanager
+def _numbered(number: int, guards: Any) -> Iterator[None]:
+    """Say which of several guards a fault is in, where it does not itself."""
+    try:
+        yield
+    except InputError as error:
+        if len(guards) > 1:
+            error.args = tuple(f"guard {number}: {fault}" for fault in error.faults)
+        raise
 
 
 def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,11 +326,13 @@ def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
 def _only(plain: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     if not isinstance(plain, Mapping):
         raise PolicyError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
-    unknown = sorted(set(plain) - set(known))
-    if unknown:
-        raise PolicyError(
-            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
-        )
+    names = sorted(known)
+    faults = [
+        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
+        for key in sorted(set(plain) - set(names))
+    ]
+    if faults:
+        raise PolicyError(*faults)
 
 
 def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
@@ -306,10 +357,8 @@ def _budget(plain: Mapping[str, Any] | None, where: str) -> Budget | None:
     return Budget.of(plain["epsilon"], plain.get("delta", 0))
 
 
-def _check_overlap(kind: str, guards: tuple[Guard, ...]) -> None:
+def _overlaps(kind: str, guards: tuple[Guard, ...]) -> Iterator[str]:
     named = [part for guard in guards for part in guard.parts]
     twice = sorted({part for part in named if named.count(part) > 1})
-    if twice:
-        raise PolicyError(
-            f"query {kind!r}: part {twice[0]!r} is guarded twice; give it to one guard"
-        )
+    for part in twice:
+        yield f"query {kind!r}: part {part!r} is guarded twice; give it to one guard"

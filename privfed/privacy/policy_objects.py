@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from privfed import plugins
-from privfed.errors import PluginError, PolicyError
+from privfed.errors import Faults, PluginError, PolicyError
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import Mechanism
@@ -77,9 +77,12 @@ def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Q
     """
     given = {query.kind: query for query in queries}
     kinds: dict[str, type[Query]] = {}
+    faults = Faults()
     for kind, guards in policy.guards.items():
-        kinds[kind] = given[kind] if kind in given else _installed(kind)
-        _check_local(kind, issubclass(kinds[kind], LocalEffect), bool(guards))
+        with faults.collected():
+            kinds[kind] = given[kind] if kind in given else _installed(kind)
+            _check_local(kind, issubclass(kinds[kind], LocalEffect), bool(guards))
+    faults.tell(PolicyError)
     return kinds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +14,20 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import __version__
-from privfed.engines import named
-from privfed.errors import InputError
+from privfed.engines.named import engine as engine_of
+from privfed.errors import InputError, StudyError
+from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
+from privfed.study.lasting import Lasting
 from privfed.study.output import Output, finite, write_text, written_whole
-from privfed.study.price import Price
+from privfed.study.price import Left, Price
 from privfed.study.rehearsal import rehearse
 from privfed.study.simulation import AnyPrepared
+from privfed.tables.division import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +47,15 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool, engine: str = 
         attacked: whether to run the attacks as well.
         engine: what carries the questions, by its name.
     """
-    carried_by = named.engine(engine)
+    carried_by = engine_of(engine)
+    lasting = Lasting.of(study)
+    if lasting is not None:
+        lasting.check_outside(out)
     with written_whole(out, overwrite=overwrite) as folder:
         stamp, prepared = _stamp(study), simulation.prepare(study)
-        rehearse(study, prepared.schema)
+        prices = rehearse(study, prepared.schema)
+        if lasting is not None:
+            lasting.begin(study, prices[0], prepared.schema, prepared.owners)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
         write_text(folder / STAMP, stamp)
@@ -97,12 +106,21 @@ def gather(output: Output) -> Report:
     for name in output.policies:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
         with output.ledgers(name) as ledgers:
-            account = read(policy, ledgers, output.heads(name))
+            account = read(_in_force(policy, output.study, ledgers), ledgers, output.heads(name))
         told = output.read(name, "findings.json") or {}
         told = {"findings": told} if isinstance(told, list) else told  # as it was once written
         found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}
         reports.append(PolicyReport(account, found, metrics, told.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)
+
+
+def _in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
+    """A policy under the budget that lasting ledgers hold by now: it may have been amended since."""
+    if study.ledgers is None:
+        return policy
+    held = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
+    known = next((one for one in held.values() if one is not None), policy)
+    return known.renamed(policy.name)
 
 
 def write_report(output: Output) -> Report:
@@ -124,6 +142,25 @@ def prices(study: Study) -> list[Price]:
     return rehearse(study, simulation.public_schema(study))
 
 
+def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
+    """What every owner that a study can name without its records holds already, by policy."""
+    lasting = Lasting.of(study)
+    files = [] if lasting is None else [*lasting.files()]
+    chosen = study.clients
+    if chosen.partition not in ("column", "cohort"):
+        files = list(named(chosen.count, chosen.names))
+    names = files or ["each client"]
+    found = {}
+    for price in prices:
+        nothing = accountant_of(price.policy).nothing
+        found[price.policy.name] = (
+            [Left(name, nothing) for name in names]
+            if lasting is None
+            else lasting.left(study, price.policy, names)
+        )
+    return found
+
+
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
     """Run a study again and again: every private policy at each epsilon, all under each seed.
 
@@ -138,6 +175,11 @@ def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
         for choice in study.under(epsilon, study.seed + number).policies
         if place == 0 or choice.base == "private"
     ]
+    if study.ledgers is not None:
+        raise StudyError(
+            "a sweep is a simulation that charges nobody, and on data whose ledgers last every run would "
+            "be a release; leave ledgers out under [clients] to sweep over simulated data"
+        )
     bar = tqdm(jobs, desc="sweep", unit=" run", disable=None)
     return pd.DataFrame([_one(varied, choice) for varied, choice in bar])
 

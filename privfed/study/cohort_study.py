@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privfed.exchange.heads import HeadBook
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
@@ -45,13 +46,20 @@ class PreparedCohort:
         """No records: attacks on tables find nothing to be scored by."""
         return {}
 
-    def federate(self, adopted: Policy, ledgers: Path, block: int) -> CohortDisclosure:
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The one client that everybody is asked as."""
+        return (NAME,)
+
+    def federate(
+        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+    ) -> CohortDisclosure:
         """Put the cohort's gate before the rules, with one ledger.
 
         Raises:
             PolicyError: charges reserved in blocks, which no individual's budget could follow.
         """
-        ledgers.mkdir(parents=True)
+        ledgers.mkdir(parents=True, exist_ok=True)
         return CohortDisclosure.of(
             self.records,
             adopted,
@@ -60,6 +68,7 @@ class PreparedCohort:
             name=NAME,
             study=self.study.name,
             block=block,
+            heads=heads,
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:

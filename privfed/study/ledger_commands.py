@@ -1,22 +1,97 @@
-"""What the command line does with one ledger's file, by its path alone."""
+"""What the command line does with ledgers by their path alone: one file, a folder, or an output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from privfed.errors import InputError
-from privfed.exact import shown, text
+from privfed.errors import InputError, unknown
+from privfed.exact import shown, shown_down, text
+from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
+from privfed.privacy.accountant import Accountant, Budget
+from privfed.privacy.policy_objects import accountant_of
+from privfed.study.lasting import Lasting, files_in, spent_of
+from privfed.study.output import STUDY, Output
 
 
 def is_database(path: Path) -> bool:
     """Whether a file begins as SQLite's do."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a path is one ledger's file, or a folder of them rather than a study's output."""
+    return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
+
+
+def chosen(path: Path, client: str | None) -> dict[str, Path]:
+    """The ledgers of a plain folder, or the file itself, by data owner.
+
+    Raises:
+        InputError: no ledger there, or none of that client.
+    """
+    if path.is_file():
+        return {path.stem: path}
+    files = files_in(path)
+    if not files:
+        raise InputError(f"folder {path}: holds no ledgers; give a folder of .db files, or one")
+    if client is not None and client not in files:
+        raise InputError(unknown("client", client, files))
+    return files if client is None else {client: files[client]}
+
+
+def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
+    """The ledgers that should be in a folder, each with its name, file and the head that was seen.
+
+    A plain folder's heads are those that the asking side keeps beside it.
+    """
+    if is_plain(folder) or (not (folder / STUDY).is_file() and Lasting(folder).book.is_file()):
+        lasting = Lasting(folder.resolve())
+        files, heads = lasting.files(), HeadBook(lasting.book)
+        for owner in dict.fromkeys([*files, *heads]):
+            yield owner, files.get(owner), heads.get(owner)
+        return
+    output = Output.opened(folder)
+    for name in output.policies:
+        seen, held = output.heads(name), output.ledger_files(name)
+        for client in dict.fromkeys([*held, *seen]):
+            yield f"{name}, {client}", held.get(client), seen.get(client)
+
+
+def amended(path: Path, epsilon: str, delta: str | None) -> str:
+    """Put another budget in force in one ledger, for every study that it knows; say what holds now.
+
+    Raises:
+        InputError: no number, or a ledger under which no study was ever begun.
+    """
+    with opened(path) as ledger:
+        dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
+    if not policies:
+        raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
+    with closing(Ledger(path, dataset)) as writable:
+        for study, policy in policies.items():
+            before = policy.budget
+            own = delta if delta is not None else (before.delta if before else 0)
+            budget = Budget.of(epsilon, own)
+            _check_bearable(dataset, spent, accountant_of(policy), budget)
+            writable.adopt(replace(policy, budget=budget), study, amend=True)
+    told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
+    return f"{dataset}: {told} is in force from now on, recorded as an amendment"
+
+
+def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
+    """A budget can stop further questions; what was answered under a larger one stays answered."""
+    if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
+        raise InputError(
+            f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+            f"{float(budget.delta):g} already; write a budget that holds it"
+        )
 
 
 @contextmanager
@@ -50,10 +125,17 @@ def verified(path: Path, heads: tuple[str, ...] = (), public: Path | None = None
         return f"intact {path}: data set {ledger.dataset!r}, {head.seq} rows, head {head}"
 
 
-def budget(path: Path, by: str | None) -> str:
-    """What is spent, reserved and left, one line for each value of an aspect."""
+def budget(path: Path, by: str | None, *, named: bool = False) -> str:
+    """What is spent, reserved and left, one line for each value of an aspect.
+
+    Args:
+        path: the ledger's file.
+        by: the aspect, or none.
+        named: whether each line begins with the data owner.
+    """
     with opened(path) as ledger:
-        return "\n".join(map(_row, ledger.budget(by)))
+        owner = f"{ledger.dataset}: " if named else ""
+        return "\n".join(owner + _row(line) for line in ledger.budget(by))
 
 
 def _row(line: Line) -> str:
@@ -67,7 +149,7 @@ def _row(line: Line) -> str:
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None:
-        parts.append(f"epsilon {float(line.remaining):.6g} remaining")
+        parts.append(f"epsilon {shown_down(line.remaining)} remaining")
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
     return f"{named}: {line.releases} charges; " + "; ".join(parts)

@@ -4,8 +4,10 @@ FOLDER/study.toml                     the study as run
 FOLDER/data.stamp                     when the data were last written, so that attacks know them again
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
-FOLDER/<policy>/ledgers/<client>.db   one ledger for each data owner, and beside it in
-                                      <client>.secret, not to be published, its secret
+FOLDER/<policy>/ledgers/<client>.db   one throw-away ledger for each data owner, and beside it in
+                                      <client>.secret, not to be published, its secret; where the
+                                      study names a folder of lasting ledgers, they are there instead
+FOLDER/<policy>/session.json          which of a lasting ledger's requests were this study's
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
 FOLDER/<policy>/findings.json         what the attacks achieved, and which do not apply (simulation)
@@ -23,7 +25,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -32,8 +33,11 @@ from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.study import Study
+from privfed.study.lasting import Lasting, files_in
 
 STUDY = "study.toml"
+#: Which of lasting ledgers' requests were a study's.
+SESSION = "session.json"
 #: Names what an output holds, one entry a line; a folder without it is none.
 CONTENTS = ".privfed"
 
@@ -80,7 +84,7 @@ def _check_free(target: Path, overwrite: bool) -> None:
     if not overwrite:
         raise InputError(
             f"--out {target}: holds an earlier study; name a new folder, or add --overwrite "
-            "(its ledgers go, and with them the record of what was spent)"
+            "(its throw-away ledgers go, and with them the record of what was spent)"
         )
 
 
@@ -135,10 +139,14 @@ class Output:
 
     def ledger_files(self, name: str) -> dict[str, Path]:
         """One policy's ledger files, by client."""
-        paths = sorted((self.policy(name) / "ledgers").glob("*.db"))
-        if not paths:
+        if (self.policy(name) / SESSION).is_file():
+            lasting, asked = Lasting.of(self.study), self.heads(name)
+            files = {} if lasting is None else lasting.files()
+            return {client: path for client, path in files.items() if client in asked}
+        found = files_in(self.policy(name) / "ledgers")
+        if not found:
             raise InputError(f"folder {self.policy(name)}: holds no ledgers; run the study anew")
-        return {unquote(path.stem): path for path in paths}
+        return found
 
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
@@ -158,9 +166,10 @@ class Output:
                 ledger.close()
 
     def transcript(self, name: str) -> Transcript:
-        """What left under one policy, in order of time: all that an attack may read."""
+        """What left in this study under one policy, in order of time: all that an attack may read."""
+        session = str(self.read(name, SESSION) or "")
         with self.ledgers(name) as ledgers:
-            timed = [line for ledger in ledgers.values() for line in ledger.disclosed()]
+            timed = [line for ledger in ledgers.values() for line in ledger.disclosed(session)]
         return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
 
     def heads(self, name: str) -> dict[str, Head]:

@@ -6,15 +6,16 @@ data, so the price is public.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.exact import shown, shown_down
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
-from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
@@ -73,6 +74,32 @@ class Price:
     def unprotected(self) -> int:
         """How many releases would leave without any guarantee."""
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
+
+    def share(self, line: Line) -> Fraction | None:
+        """What part of the budget a line takes, in the accountant's own currency; none without one.
+
+        Shares add up to the whole; epsilons of concentrated losses do not.
+        """
+        if self.policy.budget is None or line.loss is None or not line.loss.finite:
+            return None
+        accountant = accountant_of(self.policy)
+        ceiling = accountant.ceiling(self.policy.budget)
+        taken = _times(accountant, accountant.nothing, line)
+        return max(a / b for a, b in zip(taken, ceiling, strict=True) if b)
+
+    def percent(self, line: Line) -> str:
+        """A line's share of the budget for people, rounded up."""
+        share = self.share(line)
+        return "-" if share is None else f"{shown(100 * share, 3)} %"
+
+    @property
+    def by_kind(self) -> str:
+        """Each kind's share of the budget in words, the kinds that cost nothing left out."""
+        shares: dict[str, Fraction] = {}
+        for line in self.lines:
+            shares[line.kind] = shares.get(line.kind, Fraction(0)) + (self.share(line) or 0)
+        taken = (f"{kind} {shown(100 * share, 3)} %" for kind, share in shares.items() if share)
+        return ", ".join(taken) or "nothing"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the price as plain data."""
@@ -187,7 +214,13 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
-    cost = mechanism.price(group, amount).loss
+    try:
+        cost = mechanism.price(group, amount).loss
+    except (ValueError, ArithmeticError):
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r} has no noise for {kind!r} at such a "
+            "spend; write a larger one, of 0.01 say"
+        ) from None
     return Line(kind, tuple(parts), mechanism.name, times, cost, planned.together)
 
 
@@ -201,24 +234,103 @@ def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
     return tuple(a + b * line.times for a, b in zip(total, one, strict=True))
 
 
-def priced(price: Price) -> str:
-    """A price as a table: what is asked, how often, and what it costs at most."""
+@dataclass(frozen=True)
+class Left:
+    """What one owner's ledger holds before a study.
+
+    Args:
+        owner: the owner's name.
+        spent: all that was charged, under the ledger's accountant.
+        times: how often each kind was charged in the study at hand.
+    """
+
+    owner: str
+    spent: Amount
+    times: Mapping[str, int] = field(default_factory=dict)
+
+
+def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
+    """The owners whose budget a study would exceed."""
+    budget, accountant = price.policy.budget, accountant_of(price.policy)
+    if budget is None:
+        return []
+    ceiling = accountant.ceiling(budget)
+    return [one for one in left if not accountant.fits(plus(one.spent, price.amount), ceiling)]
+
+
+def left_of(left: Left, policy: Policy) -> str:
+    """The epsilon that one more study may spend of an owner's budget, rounded down, in text."""
+    budget, accountant = policy.budget, accountant_of(policy)
+    if budget is None:
+        return "no bound"
+    untouched = left.spent == accountant.nothing
+    return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
+
+
+def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
+    """Whether some policy with a budget could be carried out to the end, or any where none has one.
+
+    Args:
+        prices: of each policy.
+        left: what the owners hold, by the policy's name.
+    """
+    bounded = [price for price in prices if price.policy.budget is not None]
+    return any(
+        price.fits
+        and not price.over
+        and not lacking(price, left.get(price.policy.name, ()))
+        and any(line.loss is not None for line in price.lines)
+        for price in bounded or prices
+    )
+
+
+#: Most owners that a price names.
+NAMED = 20
+
+
+def priced(price: Price, left: Sequence[Left] = ()) -> str:
+    """A price as a table: what is asked, how often, and what share of her epsilon each owner pays.
+
+    Args:
+        price: the price.
+        left: what each owner's ledger holds already.
+    """
+    budget = price.policy.budget
     total = (
         f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
         if price.epsilon is None
-        else f"at most epsilon {float(price.epsilon):.4g}"
+        else f"at most epsilon {shown(price.epsilon)}"
         + (f" at delta {float(price.delta):.0e}" if price.delta else "")
     )
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
-    lines = [f"{price.policy.name}: {total}, for each {price.policy.unit} of each client{over}"]
+    of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
+    lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    lines.append(f"  {'share':>8}  {'kind':24} {'times':5} {'how':20} cost of one, and parts")
     for line in price.lines:
         what = line.mechanism or "not in the policy"
         times = "any" if line.together else f"x{line.times}"
         lines.append(
-            f"  {line.kind:24} {times:<5} {what:20} {_cost(line)}  {', '.join(line.parts)}"
+            f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {_cost(line)}"
+            f"  {', '.join(line.parts)}"
         )
-    return "\n".join(lines)
+    lines += [f"  {_owner(price, one)}" for one in left[:NAMED]] if budget is not None else []
+    more = len(left) - NAMED
+    return "\n".join([*lines, *([f"  and {more} more owners"] if budget and more > 0 else [])])
+
+
+def _owner(price: Price, left: Left) -> str:
+    """What the study would take of one owner's epsilon, kind by kind, and what it would leave."""
+    budget = price.policy.budget
+    assert budget is not None
+    taken = price.by_kind
+    own, before = shown(budget.epsilon), left_of(left, price.policy)
+    if lacking(price, [left]):
+        return (
+            f"{left.owner}: DOES NOT FIT: {taken} of her epsilon {own}, of which {before} is left"
+        )
+    after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
+    return f"{left.owner}: {taken} of her epsilon {own}; {before} is left before, {after} after"
 
 
 def _cost(line: Line) -> str:

@@ -5,7 +5,7 @@ Nothing here reads a record, so that every slip is told before anything is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -15,15 +15,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from privfed import plugins
-from privfed.errors import PolicyError, StudyError
+from privfed.errors import Faults, PolicyError, StudyError
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
+from privfed.study.lasting import Lasting
 from privfed.study.price import Price, price
 from privfed.tables.schema import Schema
-from privfed.tables.toml_file import naming
+from privfed.tables.toml_file import naming, read_toml
 
 
 def rehearse(study: Study, schema: Schema) -> list[Price]:
@@ -35,25 +36,64 @@ def rehearse(study: Study, schema: Schema) -> list[Price]:
     Raises:
         InputError: an unknown learner, parameter, policy, query, part, mechanism or attack.
     """
-    attacks_of(study)
-    learner(study)
-    models = [learner(study, choice) for choice in study.policies]
-    for model in models:
-        model.check(schema)
-    prices = []
-    for choice, model in zip(study.policies, models, strict=True):
-        with naming(f"policy {choice.name!r}"):
-            adopted = policy(choice, model, schema, study.folder)
-            _build(adopted)
-            prices.append(price(model.plan(schema, adopted), schema, adopted))
+    faults, prices = Faults(), []
+    with faults.collected():
+        attacks_of(study)
+    with faults.collected():
+        learner(study)
+    for choice in study.policies:
+        with faults.collected():
+            model = learner(study, choice)
+            model.check(schema)
+            with naming(f"policy {choice.name!r}"):
+                adopted = adopt(study, choice, model, schema)
+                _build(adopted)
+                prices.append(price(model.plan(schema, adopted), schema, adopted))
+    faults.tell(StudyError)
     return prices
+
+
+def read_study(path: Path) -> Study:
+    """Read a study's file, and hold the learners and attacks that it names to what is installed.
+
+    Raises:
+        StudyError: it tells every fault of the file at once.
+    """
+    where, faults = f"study file {path}", Faults()
+    plain = read_toml(path, where, StudyError)
+    with faults.collected(), naming(where):
+        study = Study.from_dict(plain, where, path.resolve().parent)
+    for group, name in _named(plain):
+        with faults.collected(), naming(where):
+            plugins.check(group, name)
+    faults.tell(StudyError)
+    return study
+
+
+def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a study's file names that must be installed, by the plugins' group."""
+    attacks, policies = plain.get("attacks", ()), plain.get("policy", ())
+    for name in attacks if isinstance(attacks, list) and attacks != ["*"] else ():
+        if isinstance(name, str):
+            yield "attacks", name
+    holders = [plain, *(policies if isinstance(policies, list) else ())]
+    for holder in holders:
+        inner = holder
+        while isinstance(inner, Mapping) and isinstance(inner.get("learner"), Mapping):
+            inner = inner["learner"]
+            if isinstance(inner.get("name"), str):
+                yield "learners", inner["name"]
 
 
 def _build(adopted: Policy) -> None:
     """Build every query and mechanism that a policy names."""
-    kinds_of(adopted, ())
+    faults = Faults()
+    with faults.collected():
+        kinds_of(adopted, ())
     for guard in (guard for guards in adopted.guards.values() for guard in guards):
-        mechanism_of(guard)
+        with faults.collected():
+            mechanism_of(guard)
+    faults.tell(PolicyError)
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
@@ -120,6 +160,13 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
     return typed
 
 
+def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
+    """The policy that the owners adopt for a study: under their own budget, where ledgers last."""
+    proposed = policy(choice, model, schema, study.folder)
+    lasting = Lasting.of(study)
+    return proposed if lasting is None else lasting.hold(study, choice, proposed)
+
+
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
     """Build the policy that a study names, for its learner.
 
@@ -127,7 +174,7 @@ def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder
         StudyError: the learner's policy takes no such parameter.
     """
     if choice.base.endswith(".toml"):
-        return _protecting(Policy.from_toml(folder / choice.base), choice)
+        return _protecting(_of_file(folder / choice.base), choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":
@@ -144,6 +191,23 @@ def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
     return _protecting(propose(**params), choice)
+
+
+def _of_file(path: Path) -> Policy:
+    """Read a policy's file; where it is at fault, the queries that it names are held to as well."""
+    faults = Faults()
+    try:
+        return Policy.from_toml(path)
+    except PolicyError as error:
+        faults.add(error)
+    with faults.collected():
+        guards = read_toml(path, f"policy file {path}", PolicyError).get("guard", ())
+        for guard in guards if isinstance(guards, list) else ():
+            kind = guard.get("query") if isinstance(guard, Mapping) else None
+            with faults.collected(), naming(f"policy file {path}"):
+                plugins.check("queries", kind if isinstance(kind, str) else "")
+    faults.tell(PolicyError)
+    raise AssertionError  # the first fault is told
 
 
 def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
@@ -187,4 +251,9 @@ def _strict_guard(guard: Guard) -> Guard:
 def attacks_of(study: Study) -> list[Any]:
     """Build the attacks that a study names, or all that are installed."""
     names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
-    return [plugins.load("attacks", name)() for name in names]
+    faults, built = Faults(), []
+    for name in names:
+        with faults.collected():
+            built.append(plugins.load("attacks", name)())
+    faults.tell(StudyError)
+    return built

@@ -20,10 +20,11 @@ import pandas as pd
 
 from privfed.attacks.finding import Finding
 from privfed.engines.simulated import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
 from privfed.federation.cohort import CohortDisclosure
@@ -37,14 +38,17 @@ from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
+from privfed.study.lasting import Lasting
 from privfed.study.metrics import measure, measure_own
-from privfed.study.output import Output
-from privfed.study.rehearsal import attacks_of, learner, policy
+from privfed.study.output import SESSION, Output
+from privfed.study.rehearsal import adopt, attacks_of, learner
+from privfed.study.schema_of_study import positive, schema_file
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load, no_source
 from privfed.tables.sources import public_schema as schema_of
+from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
 
@@ -74,21 +78,30 @@ class Prepared:
             return self.dataset.schema
         beside = [self.owner, self.study.data.individual]
         columns = [column for column in self.train.columns if column not in beside]
-        return Schema.infer(self.train[columns], self.dataset.target)
+        inferred = Schema.infer(self.train[columns], self.dataset.target)
+        return positive(inferred, self.study.data.positive)
 
-    def federate(self, adopted: Policy, ledgers: Path, block: int) -> LocalDisclosure:
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return tuple(str(name) for name in self.train[self.owner].unique())
+
+    def federate(
+        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+    ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(
             self.train,
             target=self.dataset.target,
             client=self.owner,
             individual=self.study.data.individual,
-            schema=self.dataset.schema,
+            schema=self.schema if self.study.data.positive else self.dataset.schema,
             policy=adopted,
             seed=self.study.seed if self.study.noise == "test" else None,
             ledgers=ledgers,
             study=self.study.name,
             block=block,
+            heads=heads,
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
@@ -128,9 +141,16 @@ def prepare(study: Study) -> AnyPrepared:
 
 def divide(study: Study) -> Prepared:
     """Load a study's table, divide it among the clients and hold a part of each out."""
-    dataset = _with_schema(study, load(study.data.source, study.data.target, study.folder))
+    dataset = _dataset(study)
     if dataset.schema is not None:
         _check_owners(study, dataset.schema)
+        check_table(
+            dataset.frame,
+            dataset.schema,
+            f"data file {study.data.source}" if study.data.source.endswith(".csv") else "",
+            owner=study.clients.column,
+            individual=study.data.individual,
+        )
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
     held = _held_out(owners, study.data.test, rng)
@@ -143,6 +163,24 @@ def divide(study: Study) -> Prepared:
     return prepared
 
 
+def _dataset(study: Study) -> Dataset:
+    """A study's table with its schema; without one, the target alone is known."""
+    data, schema, target = study.data, None, study.data.target
+    if data.schema is not None:
+        header = None
+        if data.source.endswith(".csv"):
+            header = columns(study.folder / data.source, text=data.text)
+        schema = schema_file(study, header)
+        assert schema.target is not None
+        target = schema.target.name if data.source not in bundled() else data.target
+    dataset = load(data.source, target, study.folder, text=data.text)
+    dataset = dataset if schema is None else replace(dataset, schema=schema)
+    if dataset.schema is not None:
+        dataset = replace(dataset, schema=positive(dataset.schema, data.positive))
+    _check_public(study, dataset.schema)
+    return dataset
+
+
 def public_schema(study: Study) -> Schema:
     """The schema that a study is priced by, without dividing or encoding any record.
 
@@ -151,10 +189,10 @@ def public_schema(study: Study) -> Schema:
     """
     if study.clients.partition == "cohort":
         return cohort_study.public_schema(study)
-    source = study.data.source
-    if study.data.schema is None and source in bundled():
-        return schema_of(source)
-    if study.data.schema is None:
+    source, data = study.data.source, study.data
+    if data.schema is None and source in bundled():
+        return positive(schema_of(source), data.positive)
+    if data.schema is None:
         raise StudyError(
             'a price needs a public schema; write schema = "schema.toml" under [data], for bounds '
             "read off the data are a release"
@@ -162,14 +200,18 @@ def public_schema(study: Study) -> Schema:
     if not source.endswith(".csv"):
         if not source.startswith("openml:") and source not in bundled():
             no_source(source)
-        return _schema_file(study, study.data.schema, study.data.target)
-    header = columns(study.folder / source)
-    schema = _schema_file(study, study.data.schema, study.data.target or header[-1])
-    named = {*schema.names, study.data.target, study.clients.column, study.data.individual}
+        return positive(schema_file(study, None), data.positive)
+    header = columns(study.folder / source, text=data.text)
+    schema, faults = positive(schema_file(study, header), data.positive), Faults()
+    named = {c.name for c in schema.columns} | {study.clients.column, data.individual}
     for name in sorted(named - {None, *header}, key=str):
-        raise StudyError(
-            f"data file {source}: no column {name!r}; its columns are {', '.join(header)}"
+        hint = did_you_mean(str(name), header)
+        faults.add(
+            StudyError(
+                f"data file {source}: no column {name!r}; its columns are {', '.join(header)}{hint}"
+            )
         )
+    faults.tell(StudyError)
     _check_owners(study, schema)
     return schema
 
@@ -222,11 +264,13 @@ def run(
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
-    adopted = policy(choice, model, prepared.schema, study.folder)
-    folder = output.policy(choice.name)
+    adopted = adopt(study, choice, model, prepared.schema)
+    folder, lasting = output.policy(choice.name), Lasting.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    federation = prepared.federate(adopted, folder / "ledgers", choice.block)
+    ledgers = folder / "ledgers" if lasting is None else lasting.folder
+    seen = None if lasting is None else lasting.heads()
+    federation = prepared.federate(adopted, ledgers, choice.block, seen)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
@@ -240,9 +284,12 @@ def run(
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
-        heads = {name: [head.seq, head.hash] for name, head in federation.heads.items()}
+        told = ((name, federation.heads.get(name)) for name in federation.clients)
+        heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    if lasting is not None:
+        output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
@@ -272,7 +319,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     """Audit the noise mechanisms that one policy relies on; no record is read."""
     study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
-    adopted = policy(choice, model, prepared.schema, study.folder)
+    adopted = adopt(study, choice, model, prepared.schema)
     plan = model.plan(prepared.schema, adopted)
     return audit_guards(plan, prepared.schema, adopted, noise)
 
@@ -302,32 +349,23 @@ def _learn(
     }
 
 
-def _schema_file(study: Study, path: str, target: str | None) -> Schema:
-    schema = Schema.from_toml(study.folder / path)
-    if schema.target is None or target not in (None, schema.target.name):
-        raise StudyError(
-            f'schema file {path}: write target = "{target or "..."}", the column that the study '
-            "predicts"
-        )
-    return schema
+def _check_public(study: Study, schema: Schema | None) -> None:
+    """A private policy stands on public bounds.
 
-
-def _with_schema(study: Study, dataset: Dataset) -> Dataset:
-    if study.data.schema is not None:
-        file = _schema_file(study, study.data.schema, dataset.target)
-        dataset = replace(dataset, schema=file)
+    Raises:
+        StudyError: there are none, or they were read off the data.
+    """
     private = [choice.name for choice in study.policies if choice.base == "private"]
-    if private and dataset.schema is not None and dataset.schema.inferred:
+    if private and schema is not None and schema.inferred:
         raise StudyError(
             f"policy {private[0]!r} needs a public schema, and {study.data.schema} was read off the "
             "data, a release without any guarantee; put public bounds there and remove inferred = true"
         )
-    if private and dataset.schema is None:
+    if private and schema is None:
         raise StudyError(
             f"policy {private[0]!r} needs a public schema, for bounds read off the data are a "
             'release without any guarantee; write schema = "schema.toml" under [data]'
         )
-    return dataset
 
 
 def _owners(study: Study, dataset: Dataset, rng: np.random.Generator) -> np.ndarray:

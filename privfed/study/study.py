@@ -5,9 +5,8 @@ A study is plain public data in TOML. Reading it checks every key and type; noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -16,9 +15,11 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 import tomli_w
 
-from privfed.errors import StudyError
-from privfed.exact import exact
+from privfed.errors import Faults, StudyError, did_you_mean
+from privfed.exact import readable
+from privfed.privacy.accountant import Budget, written_epsilon
 from privfed.questions.part import Unit
+from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.division import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
 
@@ -40,6 +41,10 @@ class DataChoice:
             off the data, which every ledger records as an unprotected release.
         individual: the column that names the person behind each record.
         test: share of each client's records that is held out to measure utility by.
+        sep: what splits the columns of a ``.csv``.
+        encoding: of a ``.csv``'s text.
+        positive: which of the target's two categories counts as the positive one; the second unless
+            given.
     """
 
     source: str
@@ -47,6 +52,14 @@ class DataChoice:
     schema: str | None = None
     individual: str | None = None
     test: float = 0.25
+    sep: str = ","
+    encoding: str = "utf-8"
+    positive: str | None = None
+
+    @property
+    def text(self) -> Text:
+        """How a ``.csv`` is written; an InputError where that makes no sense."""
+        return Text(self.sep, self.encoding)
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,10 @@ class ClientsChoice:
         count: how many clients (the other three), or
         names: what they are called.
         alpha: how even the shares are (``dirichlet``, ``quantity``).
+        ledgers: the folder of the owners' lasting ledgers, one file each, under one budget for all
+            studies; without it every run has throw-away ledgers in its own output.
+        budget: the owners' whole budget, ``epsilon`` and ``delta``, for all studies together; put in
+            force where the ledgers are new, and otherwise only compared.
     """
 
     partition: Partition = "iid"
@@ -67,6 +84,18 @@ class ClientsChoice:
     count: int | None = None
     names: list[str] | None = None
     alpha: float = 1.0
+    ledgers: str | None = None
+    budget: dict[str, str | int | float] | None = None
+
+    def whole(self, delta: Fraction) -> Budget | None:
+        """The owners' whole budget, where the study names it.
+
+        Args:
+            delta: its delta, where the study names none.
+        """
+        if self.budget is None:
+            return None
+        return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
 
 
 #: Delta of a private policy that names none.
@@ -125,12 +154,12 @@ class PolicyChoice:
         """The budget as an exact number; an InputError where it is none."""
         if self.epsilon is None:
             raise StudyError(f'policy {self.name!r} is private; write epsilon = "1" for its budget')
-        return exact(self.epsilon, f"policy {self.name!r}: epsilon")
+        return written_epsilon(self.epsilon, f"policy {self.name!r}: epsilon")
 
     @property
     def exact_delta(self) -> Fraction:
         """Delta as an exact number below one; an InputError where it is none."""
-        delta = exact(self.delta, f"policy {self.name!r}: delta", zero=True)
+        delta = readable(self.delta, f"policy {self.name!r}: delta", zero=True)
         if delta >= 1:
             raise StudyError(f'policy {self.name!r}: delta must be below 1; write delta = "1e-5"')
         return delta
@@ -185,32 +214,44 @@ class Study:
     def from_dict(
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
-        """Read plain data."""
-        top = {name.name for name in fields(_Top)}
-        _known(plain, top | {"data", "clients", "learner", "policy"}, where)
-        for key in ("name", "data", "clients", "learner", "policy"):
-            if key not in plain:
-                raise StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it")
-        rest = {key: plain[key] for key in sorted(top) if key in plain}
-        study = cls(
-            **_typed(rest, _Top, where),
-            data=_section(plain["data"], DataChoice, f"{where}, [data]"),
-            clients=_section(plain["clients"], ClientsChoice, f"{where}, [clients]"),
-            learner=_holding_learner(plain["learner"], LearnerChoice, f"{where}, [learner]"),
-            policies=_policies(plain["policy"], where),
-            folder=folder or Path(),
-        )
-        if study.seed < 0:
-            raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
-        if study.runs < 1:
-            raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
-        _check_data(study.data, where)
-        _check_clients(study.clients, where)
-        _check_cohort(study, where)
+        """Read plain data.
+
+        Raises:
+            StudyError: it tells every fault at once.
+        """
+        top, faults = {name.name for name in fields(_Top)}, Faults()
+        with faults.collected():
+            _known(plain, top | {"data", "clients", "learner", "policy"}, where)
+        meant = _meant(plain, set(_EXAMPLES))
+        for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
+            faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
+        read: dict[str, Any] = {}
+        with faults.collected():
+            read |= _typed({key: plain[key] for key in sorted(top & set(plain))}, _Top, where)
+        for key, reader in _READERS.items():
+            with faults.collected():
+                if key in plain:
+                    name, value = reader(plain[key], where)
+                    read[name] = value
+        if {"data", "clients", "learner", "policies"} <= set(read):
+            study = cls(**{"name": "", **read}, folder=folder or Path())
+            for check in _CHECKS:
+                with faults.collected():
+                    check(study, where)
+        faults.tell(StudyError)
         return study
+
+    @property
+    def ledgers(self) -> Path | None:
+        """The folder of the owners' lasting ledgers; none where they are thrown away."""
+        named = self.clients.ledgers
+        return None if named is None else (self.folder / named).resolve()
 
     def to_dict(self) -> dict[str, Any]:
         """Give the study as plain data, the form of its file, with its paths made absolute."""
+        clients = self.clients
+        if clients.ledgers is not None:
+            clients = replace(clients, ledgers=str((self.folder / clients.ledgers).resolve()))
         data = replace(
             self.data,
             source=self._absolute(self.data.source, ".csv", "/"),
@@ -225,7 +266,7 @@ class Study:
             "runs": self.runs,
             "attacks": list(self.attacks),
             "data": _plain(data),
-            "clients": _plain(self.clients),
+            "clients": _plain(clients),
             "learner": _plain(self.learner),
             "policy": [_plain(policy) for policy in policies],
         }
@@ -252,6 +293,28 @@ class Study:
             replace(p, epsilon=epsilon) if p.base == "private" else p for p in self.policies
         )
         return replace(self, policies=policies, seed=seed)
+
+    def at(self, epsilon: str | None, delta: str | None) -> Study:
+        """The same study with every private policy at another epsilon, delta, or both.
+
+        Raises:
+            StudyError: no policy is private, or a number is none.
+        """
+        if epsilon is None and delta is None:
+            return self
+        if not any(policy.base == "private" for policy in self.policies):
+            raise StudyError(
+                'no policy has base = "private", so there is no epsilon to try; policies in files have '
+                "their own budgets"
+            )
+        tried = {key: x for key, x in (("epsilon", epsilon), ("delta", delta)) if x is not None}
+        policies = tuple(
+            replace(p, **tried) if p.base == "private" else p  # type: ignore[arg-type]
+            for p in self.policies
+        )
+        for policy in policies:
+            _check_policy(policy, f"study {self.name!r}")
+        return replace(self, policies=policies)
 
     def _absolute(self, text: str, *endings: str) -> str:
         if not text.endswith(endings):
@@ -281,54 +344,93 @@ _EXAMPLES = {
 def _known(plain: Mapping[str, Any], known: set[str], where: str) -> None:
     if not isinstance(plain, Mapping):
         raise StudyError(f"{where}: must be a table of keys and values")
-    for key in sorted(set(plain) - known):
-        close = get_close_matches(key, known, 1)
-        hint = f"write {close[0]!r}" if close else f"known are {', '.join(sorted(known))}"
-        raise StudyError(f"{where}: unknown key {key!r}; {hint}")
+    unknown = sorted(set(plain) - known)
+    listed = ", ".join(sorted(known))
+    if unknown:
+        raise StudyError(
+            *(f"{where}: unknown key {key!r}; {_hint(key, known, listed)}" for key in unknown)
+        )
+
+
+def _meant(plain: Mapping[str, Any], known: set[str]) -> set[str]:
+    """The keys that misspelt ones stand for: they are not missing as well."""
+    hints = [did_you_mean(key, known) for key in set(plain) - known]
+    return {key for key in known for hint in hints if repr(key) in hint}
+
+
+def _hint(key: str, known: set[str], listed: str) -> str:
+    return did_you_mean(key, known).removeprefix("; ") or f"known are {listed}"
 
 
 def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
-    """Check the values' types against a dataclass; msgspec's texts name types, never values."""
-    try:
-        made = msgspec.convert(dict(plain), type_)
-    except msgspec.ValidationError as error:
-        text = str(error).replace("`", "").replace(" - at $.", " at ")
-        if "enum" in text:
-            hints = get_type_hints(type_)
-            known = [get_args(hints[key]) for key in plain if text.endswith(f" at {key}")]
-            text += f"; write one of {', '.join(map(str, known[0]))}" if known else ""
-        raise StudyError(f"{where}: {text[0].lower()}{text[1:]}") from None
-    return {key: getattr(made, key) for key in plain}
+    """Check each value's type against a dataclass; msgspec's texts name types, never values."""
+    hints, faults = get_type_hints(type_), Faults()
+    made = {}
+    for key, value in plain.items():
+        try:
+            made[key] = msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
+            text = str(error).replace("`", "").replace(" - at $", f" at {key}")
+            text = text if " at " in text else f"{text} at {key}"
+            known = ", ".join(map(str, get_args(hints[key])))
+            text += f"; write one of {known}" if "enum" in text else ""
+            faults.add(StudyError(f"{where}: {text[0].lower()}{text[1:]}"))
+    faults.tell(StudyError)
+    return made
 
 
 def _section(plain: Any, type_: type[T], where: str) -> T:
     assert isinstance(type_, type)
-    _known(plain, {f.name for f in fields(type_)}, where)  # type: ignore[arg-type]
-    return type_(**_typed(plain, type_, where))
+    known, faults = {f.name: f for f in fields(type_)}, Faults()  # type: ignore[arg-type]
+    with faults.collected():
+        _known(plain, set(known), where)
+    if isinstance(plain, Mapping):
+        meant = _meant(plain, set(known))
+        for name, key in known.items():
+            needed = key.default is MISSING and key.default_factory is MISSING
+            if needed and name not in plain and name not in meant:
+                faults.add(StudyError(f'{where}: {name} is missing; write {name} = "..."'))
+        with faults.collected():
+            told = _typed({key: plain[key] for key in plain if key in known}, type_, where)
+    faults.tell(StudyError)
+    return type_(**told)
 
 
 def _holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
     """Read a table that may hold a learner's, so that no key inside it passes unseen."""
-    made = _section(plain, type_, where)
-    if made.learner is None:
-        return made
-    inner = _holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    faults, inner = Faults(), None
+    with faults.collected():
+        made = _section(plain, type_, where)
+    with faults.collected():
+        if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
+            inner = _holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    faults.tell(StudyError)
     return replace(made, learner=inner)
 
 
 def _policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     if not isinstance(plain, list) or not plain:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
-    chosen = tuple(_holding_learner(one, PolicyChoice, f"{where}, [[policy]]") for one in plain)
+    faults, chosen = Faults(), []
+    for one in plain:
+        with faults.collected():
+            chosen.append(_holding_learner(one, PolicyChoice, f"{where}, [[policy]]"))
     names = [policy.name for policy in chosen]
-    for name in names:
-        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-            raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
-        if names.count(name) > 1:
-            raise StudyError(f"{where}: two policies are called {name!r}; rename one")
+    for name in dict.fromkeys(names):
+        with faults.collected():
+            _check_name(name, names, where)
     for policy in chosen:
-        _check_policy(policy, where)
-    return chosen
+        with faults.collected():
+            _check_policy(policy, where)
+    faults.tell(StudyError)
+    return tuple(chosen)
+
+
+def _check_name(name: str, names: list[str], where: str) -> None:
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
+        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+    if names.count(name) > 1:
+        raise StudyError(f"{where}: two policies are called {name!r}; rename one")
 
 
 def _check_policy(policy: PolicyChoice, where: str) -> None:
@@ -336,6 +438,7 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
         raise StudyError(
             f"{where}: policy {policy.name!r} needs base = one of published, strict, private, or "
             "the path of a policy file ending in .toml"
+            + did_you_mean(policy.base, ("published", "strict", "private"))
         )
     if policy.block < 1:
         raise StudyError(f"{where}: policy {policy.name!r}: block must be at least 1")
@@ -351,12 +454,25 @@ def _check_policy(policy: PolicyChoice, where: str) -> None:
         _ = policy.exact_epsilon, policy.exact_delta
 
 
-def _check_data(data: DataChoice, where: str) -> None:
+def _check_top(study: Study, where: str) -> None:
+    if study.seed < 0:
+        raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
+    if study.runs < 1:
+        raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
+
+
+def _check_data(study: Study, where: str) -> None:
+    data = study.data
+    with naming(f"{where}, [data]"):
+        written = data.text
+    if written != PLAIN and not data.source.endswith(".csv"):
+        raise StudyError(f"{where}, [data]: sep and encoding are of a .csv; leave them out")
     if not 0 < data.test < 1:
         raise StudyError(f"{where}, [data]: test must lie between 0 and 1; write test = 0.25")
 
 
-def _check_clients(clients: ClientsChoice, where: str) -> None:
+def _check_clients(study: Study, where: str) -> None:
+    clients = study.clients
     by_column = clients.partition == "column"
     if by_column and clients.column is None:
         raise StudyError(f'{where}, [clients]: partition "column" needs column = "..."')
@@ -382,11 +498,67 @@ def _check_cohort(study: Study, where: str) -> None:
         raise StudyError(
             f'{where}, [data]: rules need the public bounds of their variables; write schema = "...toml"'
         )
-    if cohort and replace(study.clients, partition="cohort") != ClientsChoice("cohort"):
+    others = replace(study.clients, partition="cohort", ledgers=None, budget=None)
+    if cohort and others != ClientsChoice("cohort"):
         raise StudyError(
             f"{where}, [clients]: every individual of a cohort owns one file; leave "
             "column, count, names and alpha out"
         )
+
+
+def _check_lasting(study: Study, where: str) -> None:
+    """Ledgers that last are for what is carried out: one policy, once, with noise that protects."""
+    clients = study.clients
+    if clients.budget is not None:
+        if clients.ledgers is None:
+            raise StudyError(
+                f"{where}, [clients]: budget is the owners' own for all studies, and goes with "
+                'ledgers = "folder"'
+            )
+        _known(clients.budget, {"epsilon", "delta"}, f"{where}, [clients], budget")
+        if "epsilon" not in clients.budget:
+            raise StudyError(f'{where}, [clients]: write budget = {{ epsilon = "8" }}')
+        clients.whole(Fraction(0))
+    if clients.ledgers is None:
+        return
+    if len(study.policies) > 1:
+        raise StudyError(
+            f"{where}: has {len(study.policies)} policies, and in a lasting ledger one is carried out; "
+            "keep one [[policy]] here, and compare policies in a study without ledgers"
+        )
+    if study.runs > 1:
+        raise StudyError(
+            f"{where}: runs = {study.runs} repeats a policy as a simulation; leave runs out where "
+            "ledgers last"
+        )
+    if study.noise == "test":
+        raise StudyError(
+            f'{where}: noise = "test" protects nobody, and a lasting ledger keeps it for ever; leave '
+            "noise out, or ledgers"
+        )
+
+
+#: Reads each table of a study, and says which argument it is.
+_READERS: Mapping[str, Callable[[Any, str], tuple[str, Any]]] = {
+    "data": lambda plain, where: ("data", _section(plain, DataChoice, f"{where}, [data]")),
+    "clients": lambda plain, where: (
+        "clients",
+        _section(plain, ClientsChoice, f"{where}, [clients]"),
+    ),
+    "learner": lambda plain, where: (
+        "learner",
+        _holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
+    ),
+    "policy": lambda plain, where: ("policies", _policies(plain, where)),
+}
+#: What the tables are held to together.
+_CHECKS: tuple[Callable[[Study, str], None], ...] = (
+    _check_top,
+    _check_data,
+    _check_clients,
+    _check_cohort,
+    _check_lasting,
+)
 
 
 def _plain(choice: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError
+from privfed.errors import InputError, did_you_mean
 
 #: Fewest records that a client may own: one record has no held-out part and no spread.
 FEWEST = 2
@@ -53,7 +53,10 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
     """
     if column not in frame.columns:
         known = ", ".join(str(name) for name in frame.columns)
-        raise InputError(f"clients: no column {column!r} in the table; its columns are {known}")
+        hint = did_you_mean(column, frame.columns)
+        raise InputError(
+            f"clients: no column {column!r} in the table; its columns are {known}{hint}"
+        )
     owners = frame[column]
     missing = int(owners.isna().sum())
     if missing:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.errors import SchemaError
+from privfed.errors import SchemaError, did_you_mean
 from privfed.tables.schema import Column, Schema
 
 
@@ -115,7 +115,8 @@ def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarra
 def _pick(frame: pd.DataFrame, name: str, where: str) -> pd.Series[Any]:
     if name not in frame.columns:
         known = ", ".join(str(column) for column in frame.columns)
-        raise SchemaError(f"{where}no column {name!r} in the table; its columns are {known}")
+        hint = did_you_mean(name, frame.columns)
+        raise SchemaError(f"{where}no column {name!r} in the table; its columns are {known}{hint}")
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise SchemaError(f"{where}column {name!r} stands twice in the table; keep one")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from privfed.errors import SchemaError
+from privfed.errors import Faults, SchemaError, did_you_mean
 from privfed.tables.toml_file import naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
@@ -158,7 +158,8 @@ class Schema:
             if column.name == name:
                 return column
         known = ", ".join(column.name for column in self.columns)
-        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}")
+        hint = did_you_mean(name, [column.name for column in self.columns])
+        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}{hint}")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the schema as plain data, the form of its TOML file."""
@@ -173,18 +174,27 @@ class Schema:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], where: str = "schema") -> Schema:
         """Read plain data; a misspelt key is an error that lists the known ones."""
-        _only(plain, {"name", "target", "inferred", "column"}, where)
+        faults = Faults()
+        with faults.collected():
+            _only(plain, {"name", "target", "inferred", "column"}, where)
         inferred = plain.get("inferred", False)
         if not isinstance(inferred, bool):
-            raise SchemaError(f"{where}: inferred is true or left out")
+            faults.add(SchemaError(f"{where}: inferred is true or left out"))
         entries = plain.get("column", ())
         if not isinstance(entries, list | tuple):
-            raise SchemaError(f"{where}: write each column as a table of its own, [[column]]")
-        columns = tuple(_column(entry, where) for entry in entries)
-        target = plain.get("target")
+            faults.add(SchemaError(f"{where}: write each column as a table of its own, [[column]]"))
+            faults.tell(SchemaError)
+        columns, target = [], plain.get("target")
+        for entry in entries:
+            with faults.collected():
+                columns.append(_column(entry, where))
+        listed = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
+        if target is not None and target not in listed:
+            hint = did_you_mean(target, [str(name) for name in listed])
+            fault = f"{where}: target {target!r} has no [[column]] of its own{hint}"
+            faults.add(SchemaError(fault))
+        faults.tell(SchemaError)
         chosen = [column for column in columns if column.name == target]
-        if target is not None and not chosen:
-            raise SchemaError(f"{where}: target {target!r} has no [[column]] of its own")
         features = tuple(column for column in columns if column.name != target)
         named = str(plain.get("name", ""))
         return cls(features, chosen[0] if chosen else None, named, inferred)
@@ -223,11 +233,13 @@ def _number(value: object) -> bool:
 def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
     if not isinstance(plain, Mapping):
         raise SchemaError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
-    unknown = sorted(set(plain) - known)
-    if unknown:
-        raise SchemaError(
-            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
-        )
+    names = sorted(known)
+    faults = [
+        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
+        for key in sorted(set(plain) - known)
+    ]
+    if faults:
+        raise SchemaError(*faults)
 
 
 def _column(entry: Mapping[str, Any], where: str) -> Column:

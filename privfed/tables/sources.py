@@ -6,19 +6,24 @@ Loading checks what a person can get wrong and says so in one line, without any 
 from __future__ import annotations
 
 import csv
+import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.error import URLError
 
+import numpy as np
 import pandas as pd
 from sklearn import datasets
 
-from privfed.errors import InputError
+from privfed.errors import InputError, did_you_mean
+from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.schema import Schema
+from privfed.tables.table_faults import rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +48,16 @@ def bundled() -> tuple[str, ...]:
     return tuple(_LOADERS)
 
 
-def load(source: str, target: str | None = None, folder: Path | None = None) -> Dataset:
+def load(
+    source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
+) -> Dataset:
     """Load a table by what a study writes as its source.
 
     Args:
         source: a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
         target: the column to predict; a bundled set has its own.
         folder: where relative paths start.
+        text: how a CSV file is written.
 
     Raises:
         InputError: no such source, an unreadable file, or a target that cannot be predicted.
@@ -57,7 +65,7 @@ def load(source: str, target: str | None = None, folder: Path | None = None) -> 
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
     if source.endswith(".csv"):
-        return load_csv((folder or Path()) / source, target)
+        return load_csv((folder or Path()) / source, target, text=text)
     return load_bundled(source, target)
 
 
@@ -65,7 +73,7 @@ def no_source(name: str) -> NoReturn:
     """Say what a source can be."""
     raise InputError(
         f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in .csv, "
-        "or openml:NAME"
+        f"or openml:NAME{did_you_mean(name, _LOADERS)}"
     )
 
 
@@ -89,25 +97,25 @@ def public_schema(name: str) -> Schema:
         return Schema.from_toml(path)
 
 
-def load_csv(path: str | Path, target: str | None = None) -> Dataset:
+def load_csv(path: str | Path, target: str | None = None, *, text: Text = PLAIN) -> Dataset:
     """Load a CSV file with a header row; the last column is the target unless one is named."""
     where = f"data file {path}"
-    header = _header(Path(path), where)
-    frame = _rows(Path(path), where)
+    header = _header(Path(path), where, text)
+    frame = _rows(Path(path), where, header, text)
     chosen = header[-1] if target is None else target
     return Dataset(Path(path).stem, _checked(frame, chosen, where), chosen)
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, *, text: Text = PLAIN) -> pd.DataFrame:
     """Read a CSV file with a header row, whatever its columns."""
     where = f"data file {path}"
-    _header(Path(path), where, least=1)
-    return _rows(Path(path), where)
+    header = _header(Path(path), where, text, least=1)
+    return _rows(Path(path), where, header, text)
 
 
-def columns(path: str | Path) -> list[str]:
+def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
     """Names of a CSV file's columns; no record is read."""
-    return _header(Path(path), f"data file {path}")
+    return _header(Path(path), f"data file {path}", text)
 
 
 def load_openml(name: str, target: str | None = None) -> Dataset:
@@ -123,33 +131,68 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
     return Dataset(name, _checked(fetched.frame, chosen, where), chosen)
 
 
-def _header(path: Path, where: str, least: int = 2) -> list[str]:
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            header = next(csv.reader(lines), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise InputError(f"{where}: cannot be read; give a UTF-8 CSV file") from None
+def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
+    with _readable(where, text), path.open(newline="", encoding=text.encoding) as lines:
+        header = next(csv.reader(lines, delimiter=text.sep), [])
+    if header:
+        header[0] = header[0].removeprefix("\ufeff")
     if len(header) < least:
-        raise InputError(f"{where}: needs a header row of at least {least} columns split by commas")
+        others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
+        hint = f"; is it split otherwise? write sep = {json.dumps(others[0])}" if others else ""
+        split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
+        raise InputError(
+            f"{where}: needs a header row of at least {least} columns split by {split}{hint}"
+        )
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InputError(f"{where}: column {twice[0]!r} stands twice in the header; keep one")
     return header
 
 
-def _rows(path: Path, where: str) -> pd.DataFrame:
+@contextmanager
+def _readable(where: str, text: Text) -> Iterator[None]:
+    """Say why a file cannot be read: it is not there, or is in another encoding."""
     try:
-        with warnings.catch_warnings():
+        yield
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"{where}: cannot be read ({why}); check its path") from None
+    except UnicodeError:
+        raise InputError(
+            f"{where}: is no {text.encoding} text; save it as UTF-8, or write its own under [data], "
+            'encoding = "latin-1" say'
+        ) from None
+    except csv.Error:
+        raise InputError(f"{where}: cannot be read; give a CSV file") from None
+
+
+def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings(), _readable(where, text):
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, index_col=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning):
-        raise InputError(f"{where}: its rows do not fit its header; repair the file") from None
+            return pd.read_csv(path, index_col=False, sep=text.sep, encoding=text.encoding)
+    except (pd.errors.ParserError, pd.errors.ParserWarning):
+        uneven = rows(_uneven(path, len(header), text))
+        raise InputError(
+            f"{where}: its rows do not fit its header ({uneven}); repair the file"
+        ) from None
+
+
+def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
+    """Positions of the records that have more cells than the header."""
+    with path.open(newline="", encoding=text.encoding) as lines:
+        read = csv.reader(lines, delimiter=text.sep)
+        sizes = [len(cells) for cells in read if cells]
+    return np.flatnonzero(np.array(sizes[1:], dtype=int) > size)
 
 
 def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
     if target not in frame.columns:
         known = ", ".join(str(name) for name in frame.columns)
-        raise InputError(f"{where}: no column {target!r} for the target; its columns are {known}")
+        hint = did_you_mean(target, frame.columns)
+        raise InputError(
+            f"{where}: no column {target!r} for the target; its columns are {known}{hint}"
+        )
     if frame.empty:
         raise InputError(f"{where}: holds no records; give at least two for each client")
     if frame[target].nunique() < 2:

@@ -36,7 +36,7 @@ def naming(where: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if where in str(error):
-            raise
-        error.args = (f"{where}: {error}",)
+        error.args = tuple(
+            fault if where in fault else f"{where}: {fault}" for fault in error.faults
+        )
         raise

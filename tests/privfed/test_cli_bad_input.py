@@ -42,7 +42,10 @@ def _cell(column: str, value: object) -> Change:
 
 TABLES: dict[str, tuple[Change, str]] = {
     "an unknown column": (lambda t: t.drop(columns="weight"), "no column 'weight' in the table"),
-    "missing values": (_cell("age", None), "column 'age' has 1 missing values; write fill"),
+    "missing values": (
+        _cell("age", None),
+        r"column 'age' has 1 missing values \(row 9\); write fill",
+    ),
     "text among numbers": (_cell("age", f"x{SECRET}"), "'age' is numeric but 1 of its cells hold"),
     "a constant target": (lambda t: t.assign(risk=float(SECRET)), "target 'risk' is constant"),
     "a client with one record": (_cell("site", "west"), "client 'west' has 1 record,"),
@@ -117,7 +120,7 @@ def test_a_bad_policy_is_one_line(
 
 
 STUDIES = {
-    "a misspelt key": (("[learner]", "[laerner]"), "unknown key 'laerner'; write 'learner'"),
+    "a misspelt key": (("[learner]", "[laerner]"), "unknown key 'laerner'; did you mean 'learner'"),
     "a misspelt learner": (
         ('"FuzzyTreeRegressor"', '"FuzzyTree"'),
         "no learner called 'FuzzyTree'",

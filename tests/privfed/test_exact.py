@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.exact import exact, float_up, round_up, shown, text
+from privfed.exact import exact, float_up, readable, round_up, shown, text
 
 
 def test_three_tenths_fit() -> None:
@@ -36,11 +36,21 @@ def test_not_positive(value: object) -> None:
         exact(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", ["1e999999999", "1e-999999999", "1e401"])
+@pytest.mark.parametrize("value", ["1e999999999", "1e-999999999", "1e401", "1e-401"])
 def test_exponent_is_bounded(value: str) -> None:
     """Eleven letters cannot make a number of a billion digits."""
-    with pytest.raises(InputError, match="1e400"):
+    with pytest.raises(InputError, match="between 1e-300 and 1e300"):
         exact(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["1e400", "1e-400", 10**400, f"1/{10**301}", Fraction(1, 10**301)]
+)
+def test_what_people_write_fits_into_floats(value: str) -> None:
+    """As text, whole number or ratio; what goes over the wire may be smaller."""
+    with pytest.raises(InputError, match="budget must lie between 1e-300 and 1e300"):
+        readable(value, "budget")
+    assert readable("1e-300") > 0 and readable("0", zero=True) == 0
 
 
 def test_zero_where_allowed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.named import ENGINES, engine
-from privfed.engines.simulated import Engine, behind_doors
+from privfed.engines.simulated import Engine, asked_over, behind_doors
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
@@ -67,7 +68,7 @@ def in_process() -> Engine:
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         with behind_doors(federation) as paths:
             grid = Inside(dict(enumerate(paths.values(), 1)))
-            return job(FlowerDisclosure(grid, federation.schema, federation.clients))
+            return job(asked_over(federation, partial(FlowerDisclosure, grid)))
 
     return run
 

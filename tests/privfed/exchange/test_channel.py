@@ -19,7 +19,16 @@ from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError, LedgerError, NobodyAnswered, WireError
 from privfed.exchange.channel import ChannelDisclosure, ChannelError, Patience
 from privfed.exchange.heads import HeadBook
-from privfed.exchange.messages import Absent, Envelope, Failure, Inquiry, Refusal, Release, Request
+from privfed.exchange.messages import (
+    Absent,
+    Envelope,
+    Failure,
+    Head,
+    Inquiry,
+    Refusal,
+    Release,
+    Request,
+)
 from privfed.exchange.signing import Identity, Signer
 from privfed.ledger import Ledger
 from privfed.questions import wire
@@ -284,6 +293,18 @@ def test_the_next_run_goes_on_where_the_ledger_did(tmp_path: Path) -> None:
         assert disclosure.ask(QUERY).only.releases
         assert disclosure.ask(QUERY).only.releases
         gate.answer(Request.of(f"other {len(list(gate.ledger.entries()))}", QUERY, "other"))
+
+
+def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> None:
+    """One file of heads, two books open on it: the later head of each ledger is kept."""
+    path, digest = tmp_path / "heads.json", "ab" * 32
+    first, second = HeadBook(path), HeadBook(path)
+    first["north"], second["south"] = Head(7, digest), Head(3, digest)
+    second["north"] = Head(5, digest)
+    assert dict(HeadBook(path)) == {"north": Head(7, digest), "south": Head(3, digest)}
+    assert dict(first) == {"north": Head(7, digest)}  # what this run itself has seen
+    del first["north"]
+    assert set(HeadBook(path)) == {"south"}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"c": ["7:x", ""]}', '{"c": 7}'])

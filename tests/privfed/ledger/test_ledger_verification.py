@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ledger_trials import charge, edited, every_flip, fill, objects, reply, some_flips
 
 from privfed.accountants.pure import PureEpsilon
+from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, LedgerError
-from privfed.exchange.messages import Head
-from privfed.ledger import Ledger
+from privfed.exchange.messages import Head, Release, ReleasedPart
+from privfed.ledger import Charge, Ledger
 from privfed.ledger.chain import encode_body, fits, link
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
+from privfed.questions.part import PartType
 
 ROWS = 40
 
@@ -238,5 +244,19 @@ def test_a_release_that_is_not_what_was_charged_for_is_found(path: Path, salt: s
         said = said.replace(wire.encode(10.0), wire.encode(1.0))
     with ledger._file.exclusive():
         ledger._file.append("released", "server", "r901", {"query": one.query}, said)
+    with pytest.raises(LedgerError, match="is not what was charged for"):
+        ledger.verify()
+
+
+def test_a_loss_that_names_no_law_beside_noise_of_a_known_one_is_found(tmp_path: Path) -> None:
+    """A thousandth charged for Gaussian noise of scale 1, which loses a half for each unit squared."""
+    ledger = Ledger(tmp_path / "l.db", "d")
+    one = Charge("s", "r", "k", "0" * 64, Loss(rho=Fraction(1, 1000)))
+    ledger.reserve(one, ZeroConcentrated(), lambda spent: None)
+    noise = Noised("gaussian", 1.0)
+    part = ReleasedPart(
+        PartType.COUNTS, ("cell",), np.arange(3), None, mechanism="gaussian", noise=noise
+    )
+    ledger.release(one, wire.encode(Release("d", "r", "k", "0" * 64, {"counts": part})))
     with pytest.raises(LedgerError, match="is not what was charged for"):
         ledger.verify()

@@ -244,7 +244,8 @@ def test_a_price_names_every_question_of_the_levels(
 ) -> None:
     """Three levels and the last question, each at its own epsilon."""
     assert status(["price", str(cohort(people=0))]) == FINE
-    lines = [line for line in capsys.readouterr().out.splitlines() if "templates" in line]
+    printed = capsys.readouterr().out.splitlines()
+    lines = [line for line in printed if "templates" in line and "ε " in line]
     amounts = [float(line.split("ε ")[1].split()[0]) for line in lines]
     assert len(amounts) == 4 and amounts == sorted(amounts)
     assert sum(amounts) == pytest.approx(12, abs=1e-2), "each is rounded up to four digits"
@@ -329,3 +330,19 @@ def test_a_cohort_that_is_too_small_is_told_what_would_be_enough(
     line = "epsilon 3 is little for 20 individuals"
     assert line in capsys.readouterr().out
     assert line in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_cohort_s_ledger_may_last(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its individuals' budgets go on from study to study, and the next is refused when they are gone."""
+    lasting = STUDY.replace('noise = "test"\n', "").replace(
+        'partition = "cohort"', 'partition = "cohort"\nledgers = "phones"'
+    )
+    study = cohort(lasting)
+    assert status(["run", str(study), "--out", str(tmp_path / "one")]) == FINE
+    second = tmp_path / "second.toml"
+    second.write_text(lasting.replace('name = "phones"', 'name = "phones again"', 1))
+    assert status(["run", str(second), "--out", str(tmp_path / "two")]) == BAD_INPUT
+    assert "less is left: cohort has epsilon" in capsys.readouterr().err
+    assert status(["ledger", "verify", str(tmp_path / "phones")]) == FINE

@@ -64,8 +64,8 @@ def test_the_built_in_study_is_the_one_promised() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("count = 3", "cuont = 3", "unknown key 'cuont'; write 'count'"),
-        ('name = "a study"', 'nmae = "a study"', "unknown key 'nmae'; write 'name'"),
+        ("count = 3", "cuont = 3", "unknown key 'cuont'; did you mean 'count'"),
+        ('name = "a study"', 'nmae = "a study"', "unknown key 'nmae'; did you mean 'name'"),
         ('source = "iris"', 'source = "iris"\nzebra = 1', "unknown key 'zebra'; known are"),
         ('[[policy]]\nname = "published"\n[[policy]]', "[policy]", r"needs at least one \[\[pol"),
         ("count = 3", 'count = "three"', r"expected int \| null, got str"),

@@ -84,9 +84,15 @@ def test_a_faulty_file_is_one_clear_error(tmp_path: Path, text: str, told: str) 
 def test_a_file_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
     """Bytes that are no UTF-8, a folder, and a file that is not there."""
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00a,b")
-    for name in ("bytes.csv", "absent.csv", "."):
-        with pytest.raises(InputError, match="cannot be read"):
+    told = {
+        "bytes.csv": "is no utf-8 text; save it as UTF-8",
+        "absent.csv": "cannot be read .no such file or directory.; check its path",
+        ".": "cannot be read .is a directory.",
+    }
+    for name, why in told.items():
+        with pytest.raises(InputError, match=why) as caught:
             load_csv(tmp_path / name)
+        assert ("UTF-8" in str(caught.value)) == (name == "bytes.csv")
 
 
 def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:

@@ -1,0 +1,295 @@
+"""Ledgers that last: one file a data owner, in a folder that outlives every study and its output.
+
+One budget is in force in all of them, whoever asks and how often; a study brings the guards that its
+questions are answered under, and takes a share. It is begun only if all that it may ever ask fits what
+is left of every owner's budget. Beside the folder, in ``FOLDER.heads.json``, the asking side keeps the
+last head that it saw of each ledger, so that a ledger put back from an older copy is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
+from privfed.exact import shown
+from privfed.exchange.heads import HeadBook
+from privfed.ledger import Ledger
+from privfed.ledger.statement import Line
+from privfed.ledger.terms import check_countable
+from privfed.privacy.accountant import Amount, Budget, plus
+from privfed.privacy.limit import Limit
+from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
+from privfed.study.price import Left, Price, lacking, left_of
+from privfed.study.study import PolicyChoice, Study
+from privfed.tables.schema import Schema
+
+#: Ending of the file of heads, beside the folder that they are of.
+HEADS = ".heads.json"
+#: Most owners that a refusal names.
+NAMED = 5
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The ledgers' files in a folder, by data owner."""
+    return {unquote(path.stem): path for path in sorted(folder.glob("*.db"))}
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """A folder of lasting ledgers, and the file of heads beside it.
+
+    Args:
+        folder: the folder; it need not be there yet.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, study: Study) -> Lasting | None:
+        """A study's lasting ledgers; none where it has throw-away ones."""
+        return None if study.ledgers is None else cls(study.ledgers)
+
+    def __str__(self) -> str:
+        return f"ledgers in {self.folder}"
+
+    def files(self) -> dict[str, Path]:
+        """The ledgers that there are, by data owner; one that nothing was written to is none yet."""
+        return {owner: path for owner, path in files_in(self.folder).items() if Ledger.begun(path)}
+
+    @property
+    def book(self) -> Path:
+        """Where the asking side keeps the heads: not inside, so that no copy put back takes them along."""
+        return self.folder.with_name(self.folder.name + HEADS)
+
+    def heads(self) -> HeadBook:
+        """The heads of all earlier runs; the folder is made where there is none.
+
+        Raises:
+            StudyError: the folder cannot be made.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise StudyError(f"{self}: cannot be written ({why}); name another folder") from None
+        return HeadBook(self.book)
+
+    def check_outside(self, out: Path) -> None:
+        """Hold the folder apart from an output, which may be replaced.
+
+        Raises:
+            StudyError: it lies inside.
+        """
+        if self.folder.is_relative_to(out.resolve()):
+            raise StudyError(
+                f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
+                "outside of it under [clients]"
+            )
+
+    # --- one budget for all studies --------------------------------------------------------------
+
+    def terms(self) -> dict[str, Any] | None:
+        """What is in force in all ledgers (budget, unit, relation, accountant), or none yet.
+
+        Raises:
+            StudyError: the owners hold different ones.
+        """
+        found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
+        for owner, terms in found.items():
+            first = next(iter(found))
+            if terms != found[first]:
+                raise StudyError(
+                    f"{self}: {first!r} and {owner!r} hold different budgets or units; let their "
+                    "owners amend them to one, or give each a folder of its own"
+                )
+        return next(iter(found.values()), None)
+
+    def _each_terms(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        for owner, path in self.files().items():
+            with closing(Ledger.read(path)) as ledger:
+                yield owner, ledger.terms
+
+    def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
+        """A study's policy under the owners' own budget: its guards, and what is in force beside them.
+
+        A policy's file is the owners' own and stays as it is; the ledgers hold it to what is in force.
+
+        Raises:
+            StudyError: the study names another budget than is in force, or a policy that none can hold.
+        """
+        held = self.terms()
+        own = proposed.budget
+        wanted = None if own is None else study.clients.whole(own.delta)
+        if own is None and study.clients.budget is not None:
+            raise StudyError(
+                f"policy {choice.name!r} has no finite guarantee, so that no budget can hold it; leave "
+                'budget out under [clients], or write base = "private"'
+            )
+        if choice.base.endswith(".toml"):
+            if wanted not in (None, own):
+                raise StudyError(
+                    f"policy {choice.name!r} is a file with a budget of its own; leave budget out "
+                    "under [clients], or write the same"
+                )
+            return proposed
+        if held is None:
+            return proposed if wanted is None else replace(proposed, budget=wanted)
+        return self._in_force(held, choice, proposed, wanted)
+
+    def _in_force(
+        self, held: Mapping[str, Any], choice: PolicyChoice, proposed: Policy, wanted: Budget | None
+    ) -> Policy:
+        plain = held.get("budget")
+        budget = None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+        if (budget is None) != (proposed.budget is None):
+            has = "a budget" if budget is not None else "no budget"
+            raise StudyError(
+                f"{self}: hold {has}, and policy {choice.name!r} has "
+                f"{'no finite guarantee' if budget is not None else 'one'}; give it ledgers of its own, "
+                "or let the owners amend theirs (privfed ledger amend)"
+            )
+        if budget is not None and wanted not in (None, budget):
+            raise StudyError(
+                f"{self}: hold epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g} for all "
+                "studies, not what budget under [clients] says; leave it out, or let the owners change "
+                f"it: privfed ledger amend {self.folder} --epsilon ..."
+            )
+        limits = tuple(Limit.from_dict(entry) for entry in held.get("limit", ()))
+        kept = held["accountant"] == "pure" and proposed.accountant != "pure"
+        accountant = proposed.accountant if kept else held["accountant"]
+        return replace(proposed, budget=budget, limits=limits, accountant=accountant)
+
+    # --- before a study begins -------------------------------------------------------------------
+
+    def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
+        """Refuse a study that the ledgers cannot bear as a whole; nothing is asked, charged or recorded.
+
+        Args:
+            study: the study.
+            price: what one client would pay under its policy.
+            schema: the schema that it would ask under.
+            owners: who would be asked.
+
+        Raises:
+            LedgerError: a ledger was rewritten, put back from an older copy, or is gone.
+            PolicyError: the ledgers count in another way, or the study's name stands for another policy.
+            BudgetError: what it would take is more than is left.
+            StudyError: it would release something without any guarantee beside a budget.
+        """
+        self.check_heads(owners)
+        self._check_policy(study, price.policy)
+        if price.policy.budget is None:
+            return
+        if price.unprotected or schema.inferred:
+            what = (
+                "bounds that were read off the data" if schema.inferred else "unprotected answers"
+            )
+            raise StudyError(
+                f"{self}: hold a budget, and study {study.name!r} would release {what}, which no budget "
+                "covers; give it ledgers of its own, or a public schema and a finite guarantee"
+            )
+        left = self.left(study, price.policy, owners)
+        _check_times(study, price, left)
+        check_affordable(study, price, left, self.folder)
+
+    def check_heads(self, owners: Sequence[str]) -> None:
+        """Verify the owners' ledgers, and hold them against the heads of earlier runs.
+
+        Raises:
+            LedgerError: one does not verify, does not pass through its head, or is gone.
+        """
+        book, files = HeadBook(self.book), self.files()
+        for owner in owners:
+            head = book.get(owner)
+            if owner not in files:
+                if head is not None:
+                    raise LedgerError(
+                        f"{self}: that of {owner!r} is gone, though it answered before (head {head}); "
+                        "put it back, newest copy first"
+                    )
+                continue
+            with closing(Ledger.read(files[owner])) as ledger:
+                if head is not None and not ledger.passes(head):
+                    raise LedgerError(
+                        f"{self}: that of {owner!r} does not pass through head {head} that it answered "
+                        "with before: it was put back from an older copy, or rewritten; put the newest "
+                        "copy back"
+                    )
+                ledger.verify(head)
+
+    def _check_policy(self, study: Study, adopted: Policy) -> None:
+        for owner, path in self.files().items():
+            with closing(Ledger.read(path)) as ledger:
+                held, known = ledger.terms, ledger.policies().get(study.name)
+            where = f"{self}, {owner!r}"
+            if held is not None:
+                check_countable(where, held, adopted.terms)
+                if held != adopted.terms:
+                    raise PolicyError(
+                        f"{where}: another budget is in force than that of policy {adopted.name!r}; "
+                        f"write the same, or let the owners change it: privfed ledger amend {self.folder}"
+                    )
+            if known is not None and known.digest != adopted.digest:
+                raise PolicyError(
+                    f"{where}: study {study.name!r} was begun under another policy; give this one a "
+                    "name of its own (the budget goes on)"
+                )
+
+    def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
+        """What each owner's ledger holds; an owner without one has spent nothing."""
+        files, accountant = self.files(), accountant_of(adopted)
+        found = []
+        for owner in owners:
+            spent, times = accountant.nothing, {}
+            if owner in files:
+                with closing(Ledger.read(files[owner])) as ledger:
+                    spent, times = spent_of(ledger.budget()[0], spent), ledger.times(study.name)
+            found.append(Left(owner, spent, times))
+        return found
+
+
+def spent_of(line: Line, nothing: Amount) -> Amount:
+    """All that was charged, answered or not; of a cohort, by whoever was charged most."""
+    return plus(line.spent, line.reserved) if line.releases else nothing
+
+
+def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
+    """Hold the plan against how often each kind may be answered, which counts by study."""
+    for one in left:
+        for line in price.lines:
+            most = [g.times for g in price.policy.guards.get(line.kind, ()) if g.times is not None]
+            asked = one.times.get(line.kind, 0)
+            if most and line.loss is not None and asked + line.times > min(most):
+                raise BudgetError(
+                    f"study {study.name!r} would ask {one.owner!r} for {line.kind} {line.times} times more, "
+                    f"and its policy allows {min(most)} in one study, {asked} of which are used up; give "
+                    "the new try a name of its own (the budget goes on)"
+                )
+
+
+def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
+    """Refuse a study whose whole price exceeds what is left of some owner's budget.
+
+    Raises:
+        BudgetError: it says what is left, what it would take, and for which kinds.
+    """
+    short, budget = lacking(price, left), price.policy.budget
+    if budget is None or not (short or price.over):
+        return
+    has = ", ".join(
+        f"{one.owner} has epsilon {left_of(one, price.policy)}" for one in short[:NAMED]
+    )
+    has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
+    why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"
+    raise BudgetError(
+        f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
+        f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "
+        f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
+        f"their budget: privfed ledger amend {folder} --epsilon ..."
+    )

@@ -1,0 +1,113 @@
+"""The beginning of a schema file: what a table's columns are called and of which kind they are.
+
+Bounds and categories are left to whoever knows what values can be. No value of a record is written,
+none's extremes either, unless its categories are asked for; a file with those is marked as inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from privfed.errors import InputError, did_you_mean
+from privfed.study.output import write_text
+from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.records import label
+from privfed.tables.schema import Kind
+from privfed.tables.sources import columns, read_table
+
+_ABOUT = """\
+# The public data dictionary of {table}.
+# Fill in what is known without looking at the records: what the instrument can show, what the form
+# allows. Leave out columns that are no features, such as the one that names each record's owner.
+"""
+_REVEALED = """\
+# The categories below were read off the records: a release without any guarantee. Put those of the
+# form in their place, and remove the line after next.
+"""
+
+
+def schema_text(
+    path: Path, target: str | None, *, text: Text = PLAIN, categories: bool = False
+) -> str:
+    """Write the schema of a table, its bounds left open.
+
+    Args:
+        path: a ``.csv`` file.
+        target: the column to predict, or none.
+        text: how the file is written.
+        categories: whether to write the categories that the records hold.
+
+    Returns:
+        TOML; reading it tells which bounds are still missing.
+
+    Raises:
+        InputError: the file cannot be read, or has no such target.
+    """
+    columns(path, text=text)
+    frame = read_table(path, text=text)
+    names = [str(name) for name in frame.columns]
+    if target is not None and target not in names:
+        raise InputError(
+            f"data file {path}: no column {target!r} for the target; its columns are "
+            f"{', '.join(names)}{did_you_mean(target, names)}"
+        )
+    head = _ABOUT.format(table=path.name) + (_REVEALED if categories else "")
+    lines = [_line("name", path.stem)]
+    lines += ["inferred = true"] if categories else []
+    lines.append(
+        '# target = "..."            # the column to predict'
+        if target is None
+        else _line("target", target)
+    )
+    for name in frame.columns:
+        lines += ["", *_column(frame[name], str(name), categories)]
+    return head + "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: str | list[str]) -> str:
+    return tomli_w.dumps({key: value}).strip()
+
+
+def _column(series: pd.Series[Any], name: str, categories: bool) -> Iterator[str]:
+    kind = _kind(series)
+    yield "[[column]]"
+    yield _line("name", name)
+    yield f'kind = "{kind}"'
+    if kind != "category":
+        yield "# lower = ...               # the least and the most that a value can be"
+        yield "# upper = ..."
+    elif categories:
+        held = sorted({label(value) for value in series.dropna()})
+        yield _line("categories", held)
+    else:
+        yield '# categories = ["...", "..."]   # all that the form allows'
+
+
+def _kind(series: pd.Series[Any]) -> Kind:
+    """What a column holds, which its type gives away and no value."""
+    if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
+        return "category"
+    held = series.dropna().to_numpy(dtype=float)
+    whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
+    return "integer" if whole else "number"
+
+
+def write_schema(text: str, out: Path, *, overwrite: bool = False) -> None:
+    """Write a schema's file.
+
+    Raises:
+        InputError: something is there already, or the file cannot be written.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"--out {out}: is there already; name another file, or add --overwrite")
+    try:
+        write_text(out, text)
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"--out {out}: cannot be written ({why})") from None

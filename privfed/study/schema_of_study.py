@@ -1,0 +1,77 @@
+"""The schema file that a study names, held against what the study predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from privfed.errors import StudyError, did_you_mean
+from privfed.study.study import Study
+from privfed.tables.schema import Schema
+
+
+def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
+    """Read a study's schema file, and let it have a target.
+
+    The target is the one that study or file names; where neither does, the table's last column.
+
+    Args:
+        study: the study.
+        header: the columns of its table, where they are known.
+
+    Raises:
+        StudyError: study and file predict different columns, or a column that the file does not list.
+    """
+    path, wanted = study.data.schema, study.data.target
+    schema = Schema.from_toml(study.folder / str(path))
+    names = [column.name for column in schema.columns]
+    own = None if schema.target is None else schema.target.name
+    if own is not None and wanted in (None, own):
+        return schema
+    if own is not None and wanted in names:
+        raise StudyError(
+            f"schema file {path}: predicts {own!r}, and the study {wanted!r}; write one target in both"
+        )
+    last = header[-1] if wanted is None and header else wanted
+    if own is None and last in names:
+        raise StudyError(
+            f'schema file {path}: write target = "{last}" at its top, the column that the study predicts'
+        )
+    if own is not None:
+        raise StudyError(
+            f"schema file {path}: predicts {own!r} and lists no column {wanted!r}; write target = "
+            f'"{own}" under [data], or a [[column]] for the other{did_you_mean(str(wanted), names)}'
+        )
+    which = f"lists no column {wanted!r}" if wanted is not None else "names no target"
+    raise StudyError(
+        f"schema file {path}: {which}; write at its top which of its columns is predicted: "
+        f"{', '.join(names)}{did_you_mean(str(wanted), names) if wanted else ''}"
+    )
+
+
+def positive(schema: Schema, chosen: str | None) -> Schema:
+    """The schema with the target's positive category last, where learners expect it.
+
+    Args:
+        schema: the schema; it is left as it is where nothing is chosen.
+        chosen: the positive category.
+
+    Raises:
+        StudyError: the target has not two categories, or not this one.
+    """
+    target = schema.target
+    if chosen is None or target is None:
+        return schema
+    if target.numeric or len(target.categories) != 2:
+        raise StudyError(
+            f"[data]: positive = {chosen!r} goes with a target of two categories, and {target.name!r} "
+            "is none; leave it out"
+        )
+    if chosen not in target.categories:
+        known = ", ".join(target.categories)
+        raise StudyError(
+            f"[data]: positive must be one of the categories that the schema lists for {target.name!r}: "
+            f"{known}{did_you_mean(chosen, target.categories)}"
+        )
+    order = tuple(sorted(target.categories, key=lambda category: category == chosen))
+    return replace(schema, target=replace(target, categories=order))

@@ -1,0 +1,82 @@
+"""The beginning of a schema: names and kinds, and nothing that any record holds."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.errors import SchemaError
+from privfed.tables.schema import Schema
+
+TABLE = (
+    'age;income;sex;"of ""note"""\n41;1234.5;female;2017\n;987.25;Jane Doe;\n63;17.5;male;2018\n'
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A file with numbers, whole numbers, texts and an odd name, split by semicolons."""
+    (tmp_path / "table.csv").write_text(TABLE)
+    return tmp_path / "table.csv"
+
+
+def test_no_value_is_written(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither extremes nor categories; kinds follow from the columns' types."""
+    assert status(["schema", str(table), "--sep", ";", "--target", "income"]) == FINE
+    text = capsys.readouterr().out
+    plain = tomllib.loads(text)
+    assert [(c["name"], c["kind"]) for c in plain["column"]] == [
+        ("age", "integer"),
+        ("income", "number"),
+        ("sex", "category"),
+        ('of "note"', "integer"),
+    ]
+    assert plain["target"] == "income" and set(plain["column"][0]) == {"name", "kind"}
+    values = {cell for line in TABLE.splitlines()[1:] for cell in line.split(";") if cell}
+    assert not [value for value in values if value in text]
+
+
+def test_reading_it_tells_all_that_is_left_to_fill_in(table: Path, tmp_path: Path) -> None:
+    """A fault a column, at once; filled in, it is a schema."""
+    out = tmp_path / "schema.toml"
+    assert status(["schema", str(table), "--sep", ";", "--out", str(out)]) == FINE
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_toml(out)
+    assert len(caught.value.faults) == 4
+    text = (
+        out.read_text().replace("# lower = ...", "lower = 0").replace("# upper = ...", "upper = 9")
+    )
+    out.write_text(text.replace('# categories = ["...", "..."]', 'categories = ["a", "b"]'))
+    assert len(Schema.from_toml(out).features) == 4
+    assert status(["schema", str(table), "--sep", ";", "--out", str(out)]) == BAD_INPUT
+    assert "lower = 0" in out.read_text()
+
+
+def test_categories_are_written_on_demand_and_mark_the_file(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read off the records, they are a release, and the schema says so for good."""
+    assert status(["schema", str(table), "--sep", ";", "--categories"]) == FINE
+    plain = tomllib.loads(capsys.readouterr().out)
+    assert plain["inferred"] is True
+    assert plain["column"][2]["categories"] == ["Jane Doe", "female", "male"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], 'write sep = ";"'),
+        (["--sep", ";", "--target", "incme"], "did you mean 'income'"),
+        (["--sep", ";;"], "sep must be one character"),
+        (["--encoding", "latin1e"], "no encoding 'latin1e'"),
+    ],
+)
+def test_a_slip_is_one_line(
+    arguments: list[str], told: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to write instead."""
+    assert status(["schema", str(table), *arguments]) == BAD_INPUT
+    assert told in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""Faults of a table: every one of them at once, by column and row, and never a value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed.errors import SchemaError
+from privfed.tables.schema import Column, Schema
+from privfed.tables.table_faults import check_table, rows
+
+SCHEMA = Schema(
+    (
+        Column("age", lower=0, upper=100),
+        Column("weight", lower=0, upper=300),
+        Column("sex", "category", categories=("female", "male")),
+    ),
+    Column("days", lower=0, upper=60),
+)
+SECRET = "Jane Doe"
+
+
+def frame(**changes: object) -> pd.DataFrame:
+    """Four records that fit, with some columns changed."""
+    plain = {
+        "age": [20, 30, 40, 50],
+        "weight": [60, 70, 80, 90],
+        "sex": ["male", "female", "male", "female"],
+        "days": [1.0, 2.0, 3.0, 4.0],
+        "site": ["north", "north", "south", "south"],
+    }
+    return pd.DataFrame({**plain, **changes})
+
+
+def test_a_table_that_fits_passes() -> None:
+    """In whatever order its index is."""
+    check_table(frame().sample(frac=1, random_state=0), SCHEMA, owner="site")
+
+
+def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
+    """Missing cells, text among numbers, an unlisted category, owners left out, a misspelt column."""
+    bad = frame(
+        age=[20, None, 40, None],
+        sex=["male", SECRET, "male", SECRET],
+        days=[1, 2, SECRET, 4],
+        site=["north", "north", None, "south"],
+    ).rename(columns={"weight": "wieght"})
+    with pytest.raises(SchemaError) as caught:
+        check_table(bad, SCHEMA, "data file t.csv", owner="site", individual="person")
+    faults = caught.value.faults
+    unlisted = "column 'sex' has 2 cells with a category that the schema does not list (rows 3, 5)"
+    assert [fault.split("; ")[0] for fault in faults] == [
+        "data file t.csv: column 'age' has 2 missing values (rows 3, 5)",
+        "data file t.csv: no column 'weight' in the table",
+        f"data file t.csv: {unlisted}",
+        "data file t.csv: column 'days' is numeric but 1 of its cells hold text (row 4)",
+        "data file t.csv: column 'site' leaves 1 records without a client (row 4)",
+        "data file t.csv: no column 'person' in the table",
+    ]
+    assert "did you mean 'wieght'" in faults[1]
+    assert SECRET not in str(caught.value)
+    assert str(caught.value).startswith("6 faults\n- data file t.csv")
+
+
+def test_many_rows_are_counted() -> None:
+    """The first five by number."""
+    assert rows(np.arange(0, 20, 2)) == "rows 2, 4, 6, 8, 10 and 5 more"
+
+
+def test_what_a_fill_stands_for_is_no_fault() -> None:
+    """Missing values, and categories that are not listed."""
+    schema = Schema(
+        (
+            Column("age", lower=0, upper=100, fill=50),
+            Column("sex", "category", categories=("female", "male"), fill="male"),
+        )
+    )
+    check_table(frame(age=[None, 1, 2, 3], sex=["x", None, "male", "female"]), schema)
