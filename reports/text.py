@@ -18,9 +18,10 @@ def summary(report: Report) -> str:
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
+        simulated = " (simulation)" if policy.metrics.get("simulation", True) else ""
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_worth(policy)}{simulated}{_attacked(policy)}"
         )
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
     lines += [] if report.composed is None else [_together(report.composed, report)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.owner.secret import secret_beside
 from privfed.privacy.policy import Policy
+from privfed.tables.csv_text import Text
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
@@ -42,6 +43,8 @@ class OwnerFile:
         doors: by the name of each asker that the owner's engine authenticates, the door it uses.
         study: names the study in the ledger.
         individual: the column that names the person behind each record.
+        sep: what splits the table's columns.
+        encoding: of its text.
         key: file with the key that signs the ledger's heads, or none.
         rounds: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``.
         block: how many equal charges a ledger reserves at once.
@@ -57,6 +60,8 @@ class OwnerFile:
     doors: dict[str, str]
     study: str = ""
     individual: str | None = None
+    sep: str = ","
+    encoding: str = "utf-8"
     key: str | None = None
     rounds: Rounds = "asker"
     block: int = 1
@@ -109,7 +114,7 @@ class OwnerFile:
         plain = {
             each.name: getattr(self, each.name)
             for each in fields(self)
-            if each.name != "folder" and getattr(self, each.name) not in (None, "", {})
+            if each.name != "folder" and getattr(self, each.name) != _default(each)
         }
         Path(path).write_text(tomli_w.dumps(plain), encoding="utf-8")
 
@@ -130,7 +135,7 @@ class OwnerFile:
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
         self._check_agreed(schema, policy)
-        table = read_table(self._path(self.data))
+        table = read_table(self._path(self.data), text=Text(self.sep, self.encoding))
         records = Records.from_frame(table, schema, self.individual, self.client)
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
@@ -194,6 +199,10 @@ class OwnerFile:
             raise PolicyError(
                 f"policy file {self.policy}: is not the one that was agreed on; put that one there"
             )
+
+
+def _default(key: Any) -> Any:
+    return key.default if key.default_factory is MISSING else key.default_factory()
 
 
 _EXAMPLES = {

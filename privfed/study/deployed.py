@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -37,6 +37,7 @@ from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.output import STUDY, Output
 from privfed.study.rehearsal import learner, policy, rehearse
+from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.simulation import Watched
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
@@ -98,9 +99,9 @@ class Deployment:
         """The public schema that everybody goes by."""
         data = self.study.data
         if data.schema is not None:
-            return Schema.from_toml(self.study.folder / data.schema)
+            return positive(schema_file(self.study, None), data.positive)
         if data.source in bundled():
-            return schema_of(data.source)
+            return positive(schema_of(data.source), data.positive)
         raise StudyError('a study of several machines needs a schema; write schema = "schema.toml"')
 
     @property
@@ -160,18 +161,24 @@ class Deployment:
         folder = self.out / self.choice.name
         if (folder / "model.json").exists():
             raise InputError(f"folder {folder}: holds a finished study; name a new folder")
-        written, plain = self.out / STUDY, self.study.to_dict()
-        if written.exists() and Study.from_toml(written).to_dict() != plain:
-            raise InputError(f"folder {self.out}: holds another study; name a new folder")
+        written, alone = self.out / STUDY, replace(self.study, policies=(self.choice,))
+        if written.exists() and Study.from_toml(written).to_dict() != alone.to_dict():
+            raise InputError(
+                f"folder {self.out}: holds another study, or another policy's; name a new folder"
+            )
         (folder / "ledgers").mkdir(parents=True, exist_ok=True)
-        self.study.to_toml(written)
+        alone.to_toml(written)
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
     def _learn(self, asking: CarriedDisclosure, folder: Path) -> None:
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), Watched(asking, lambda _: None)
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, Any] = {
+            "simulation": False,
+            "told": "worth not measured",
+            "value": None,
+        }
         try:
             model.fit(watched)
             save(model, folder / "model.json")
@@ -214,6 +221,8 @@ class Deployment:
             doors={"server": "server.sock"},
             study=self.study.name,
             individual=self.study.data.individual,
+            sep=self.study.data.sep,
+            encoding=self.study.data.encoding,
             key="owner.key",
             block=self.choice.block,
             agreed={"schema": schema_digest(schema), "policy": adopted.digest},

@@ -96,7 +96,11 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert status(["ledger", "verify", str(chosen.out)]) == FINE
     assert status(["report", str(chosen.out)]) == FINE
     told = capsys.readouterr().out
-    assert told.count("intact private") == 2 and "report.html" in told
+    assert told.count("intact private") == 2 and "worth not measured" in told
+    assert "simulation" not in told and "ledgers: copies" in told
+    page = (chosen.out / "report.html").read_text()
+    assert "The records stayed with their owners" in page
+    assert "one process held all the data" not in page
     assert json.loads((folder / "metrics.json").read_text())["questions"] >= 1
     with pytest.raises(InputError, match="holds a finished study"):
         chosen.run(connect)
