@@ -11,13 +11,21 @@ from typing import Any
 from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, first_that_fit, schema_digest
 from privfed.engines.journal import Journal, Line
 from privfed.errors import SchemaError, WireError
-from privfed.exchange.channel import ChannelDisclosure, ChannelError, Opened, Patience
+from privfed.exchange.channel import (
+    ChannelDisclosure,
+    ChannelError,
+    Opened,
+    Patience,
+    check_follows,
+)
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
 from privfed.tables.schema import Schema
 
 #: Carries each client's batch and gives the replies that came within some seconds, by client.
 Carry = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
+#: Holds a client's reply against the last head of its ledger, and gives the head after it.
+Trusted = Callable[[str, Head | None, Opened], Head | None]
 #: How long to go on asking a client, by default: engines notice late that somebody is gone.
 PATIENCE = Patience(deadline=120.0, first=0.05, longest=5.0)
 
@@ -58,7 +66,10 @@ class CarriedDisclosure(ChannelDisclosure):
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
     def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
-        waiting = {client: _Waiting(client, messages) for client, messages in sent.items()}
+        waiting = {
+            client: _Waiting(client, messages, self.heads.get(client))
+            for client, messages in sent.items()
+        }
         for one in waiting.values():
             one.recall(self.journal)
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
@@ -99,7 +110,23 @@ class CarriedDisclosure(ChannelDisclosure):
                 f"client {waiting.client!r} clips its records to another schema than the study's; "
                 "give both sides the same schema.toml"
             )
-        return waiting.take(replies.envelopes)
+        return waiting.take(replies.envelopes, self._trusted)
+
+    def _trusted(self, client: str, last: Head | None, opened: Opened) -> Head | None:
+        """Check a reply before it is written down, or a study could never go on without it.
+
+        Returns:
+            the last head of the client's ledger.
+
+        Raises:
+            LedgerError: it is not signed by its owner, or the ledger was rewritten.
+        """
+        self._check_signed(client, opened)
+        head = opened[1].head
+        if head is None or (client, str(head)) in self._passed:
+            return last
+        check_follows(client, last, head)
+        return head
 
     def _check(self, client: str, head: Head) -> None:
         """Heads that this study saw before it was cut off are no step back."""
@@ -109,10 +136,11 @@ class CarriedDisclosure(ChannelDisclosure):
 
 @dataclass
 class _Waiting:
-    """What one client is asked in a round, and what it has said."""
+    """What one client is asked in a round, what it has said, and the last head of its ledger."""
 
     client: str
     messages: Sequence[bytes]
+    last: Head | None
     opened: list[Opened | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,15 +158,19 @@ class _Waiting:
             if line is not None:
                 self.opened[number] = _opened(line.envelope)
 
-    def take(self, envelopes: Sequence[bytes]) -> list[Line]:
+    def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[Line]:
         """Take replies to the first messages that are left, up to one that cannot be read."""
         lines = []
         for number, envelope in zip(self.left, envelopes, strict=False):
+            message = self.messages[number]
             try:
-                self.opened[number] = _opened(envelope)
+                opened = _opened(envelope)
             except WireError:
                 break
-            message = self.messages[number]
+            if opened[0].request not in (_id(message), ""):
+                break
+            self.last = trusted(self.client, self.last, opened)
+            self.opened[number] = opened
             lines.append(Line(self.client, _id(message), message, envelope))
         return lines
 

@@ -206,23 +206,36 @@ class ChannelDisclosure(Disclosure):
         reply, envelope = opened
         if isinstance(reply, Offer) or reply.request not in (request, ""):
             return Absent(client, request)
-        if client in self._keys and not isinstance(reply, Refusal):
-            self._keys[client].check(envelope)
+        self._check_signed(client, opened)
         if envelope.head is not None:
             self._check(client, envelope.head)
         return reply
 
+    def _check_signed(self, client: str, opened: Opened) -> None:
+        """Hold what a client released against its owner's key, where that is known."""
+        reply, envelope = opened
+        if client in self._keys and not isinstance(reply, Refusal | Offer):
+            self._keys[client].check(envelope)
+
     def _check(self, client: str, head: Head) -> None:
-        """A client's ledger only grows, and every question is asked and answered in turn."""
         last = self.heads.get(client)
-        if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
-            raise LedgerError(
-                f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
-                "ask its owner to verify it against both"
-            )
+        check_follows(client, last, head)
         if head != last:
             self.heads[client] = head
             self._earlier.pop(client, None)
+
+
+def check_follows(client: str, last: Head | None, head: Head) -> None:
+    """A client's ledger only grows, and every question is asked and answered in turn.
+
+    Raises:
+        LedgerError: the head went back behind the last one, or contradicts it.
+    """
+    if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
+        raise LedgerError(
+            f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
+            "ask its owner to verify it against both"
+        )
 
 
 def _offered(opened: Opened | None) -> bool:

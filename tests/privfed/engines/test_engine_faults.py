@@ -204,6 +204,33 @@ def test_a_strangers_client_is_not_believed(tmp_path: Path) -> None:
     assert other.charges() == 1  # it was asked, and its word counts for nothing
 
 
+def test_what_is_not_believed_is_not_written_down_either(tmp_path: Path) -> None:
+    """Once the stranger, or the copy, is gone, the same study goes on: nothing of theirs is recalled."""
+    key = bytes(range(32))
+    north = {"north": Identity("north", Signer(key, "north").public)}
+    journal, heads = Journal(), HeadBook()
+    folders = [tmp_path / "owner", tmp_path / "stranger", tmp_path / "anew"]
+    for folder in folders:
+        folder.mkdir()
+    owner, stranger, anew = (
+        Hospital(folder, key=own) for folder, own in zip(folders, (key, None, key), strict=True)
+    )
+    for number, hospital in enumerate((owner, stranger, anew, owner)):
+        hospital.start()
+        asking = federation(hospital, keys=north, journal=journal, heads=heads)
+        told = [asking.ask, asking.ask][: 1 + (number > 0)]
+        if hospital is owner:
+            for one, ask in enumerate(told):
+                assert ask(question(one)).only.releases
+        else:
+            assert asking.ask(question(0)).only.releases  # recalled
+            with pytest.raises(LedgerError):
+                asking.ask(question(1))
+        assert len(journal) == 1 + (number == 3)
+        hospital.kill()
+    assert owner.charges() == 2
+
+
 def test_an_exception_inside_a_question_leaves_as_noise_and_no_text(
     clinic: Hospital, capfd: pytest.CaptureFixture[str]
 ) -> None:
