@@ -30,6 +30,10 @@ Trusted = Callable[[str, Head | None, Opened], Head | None]
 PATIENCE = Patience(deadline=120.0, first=0.05, longest=5.0)
 
 
+#: Most seconds to wait in a round for a client that was silent until a deadline.
+SECOND_CHANCE = 30.0
+
+
 class CarriedDisclosure(ChannelDisclosure):
     """A federation behind an engine.
 
@@ -37,7 +41,8 @@ class CarriedDisclosure(ChannelDisclosure):
         schema: the public data dictionary; a client that goes by another one ends the study.
         clients: their names.
         carry: the engine.
-        patience: how long to go on asking; a try waits for at most half of what is left.
+        patience: how long to go on asking; a try waits for at most half of what is left. A client that
+            was silent until the deadline is tried once in each later round, until it answers.
         journal: what an earlier try of this study was told, and what this one will be.
         together: most bytes of messages in one batch.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
@@ -62,6 +67,7 @@ class CarriedDisclosure(ChannelDisclosure):
         super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
+        self._gone: set[str] = set()  # who was silent until the last deadline
         envelopes = [(line.client, wire.decode(line.envelope, Envelope)) for line in self.journal]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
@@ -72,12 +78,25 @@ class CarriedDisclosure(ChannelDisclosure):
         }
         for one in waiting.values():
             one.recall(self.journal)
+        gone = [one for one in waiting.values() if one.left and one.client in self._gone]
+        if gone:
+            self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
+        self._insist([one for one in waiting.values() if one not in gone or not self._silent(one)])
+        self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
+        return {client: one.opened for client, one in waiting.items()}
+
+    @staticmethod
+    def _silent(one: _Waiting) -> bool:
+        """Whether a client has said nothing at all."""
+        return all(opened is None for opened in one.opened)
+
+    def _insist(self, waiting: Sequence[_Waiting]) -> None:
+        """Send what is left again and again until the deadline."""
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
-        while (left := [one for one in waiting.values() if one.left]) and monotonic() < latest:
+        while (left := [one for one in waiting if one.left]) and monotonic() < latest:
             if not self._try(left, max(self._patience.first, (latest - monotonic()) / 2)):
                 sleep(min(pause, max(0.0, latest - monotonic())))
                 pause = min(2 * pause, self._patience.longest)
-        return {client: one.opened for client, one in waiting.items()}
 
     def _try(self, waiting: Sequence[_Waiting], seconds: float) -> bool:
         """Send what is left once; say whether everybody who was asked said something."""
@@ -134,7 +153,7 @@ class CarriedDisclosure(ChannelDisclosure):
             super()._check(client, head)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Waiting:
     """What one client is asked in a round, what it has said, and the last head of its ledger."""
 

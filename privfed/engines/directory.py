@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from time import monotonic, sleep
 from typing import Generic, TypeVar
 
 from privfed.engines.batches import LIMIT, Batch, Replies
@@ -11,8 +10,8 @@ from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
 Node = TypeVar("Node", bound=Hashable)
-#: Seconds between two looks at which nodes are there.
-LOOK = 0.2
+#: Most seconds to wait for nodes to say for whom they speak; a silent one is greeted again later.
+GREETING = 30.0
 
 
 class Directory(Generic[Node]):
@@ -38,34 +37,23 @@ class Directory(Generic[Node]):
         self._found: dict[str, Node] = {}
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Carry each client's batch; a client whose node is silent is looked for anew next time.
+        """Carry each client's batch; a client without a node, or with a silent one, is looked for next time.
 
         Raises:
             InputError: two nodes speak for one client.
         """
-        latest = monotonic() + seconds
-        self._find(batches, latest)
+        if not set(batches) <= set(self._found):
+            self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         to = {self._found[client]: client for client in batches if client in self._found}
-        left = max(0.0, latest - monotonic())
-        replies = self._send({node: batches[client] for node, client in to.items()}, left)
+        replies = self._send({node: batches[client] for node, client in to.items()}, seconds)
         told = {client: replies[node] for node, client in to.items() if replies.get(node)}
         for client in to.values():
             if client not in told:
                 self._found.pop(client)
         return told
 
-    def _find(self, wanted: Iterable[str], latest: float) -> None:
-        """Ask nodes that nobody knows until everybody wanted is found, or it is too late."""
-        asked: set[Node] = set()
-        while not set(wanted) <= set(self._found) and monotonic() < latest:
-            unknown = set(self._nodes()) - asked - set(self._found.values())
-            if unknown:
-                self._greet(unknown, latest - monotonic())
-                asked |= unknown
-            else:
-                sleep(min(LOOK, max(0.0, latest - monotonic())))
-
     def _greet(self, nodes: Iterable[Node], seconds: float) -> None:
+        """Ask nodes for whom they speak."""
         hello = wire.encode(Batch("hello", ""))
         for node, data in self._send(dict.fromkeys(nodes, hello), seconds).items():
             client = _speaker(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import sleep
 
@@ -26,6 +26,7 @@ from privfed.engines.batches import Replies
 from privfed.engines.doors import Door, Doors, knock
 from privfed.engines.journal import Journal
 from privfed.errors import LedgerError, NobodyAnswered, SchemaError
+from privfed.exchange.channel import Patience
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Absent, Envelope, Reason, Refusal, Release, Request
@@ -260,12 +261,24 @@ def test_sides_that_go_by_different_schemas_stop_before_anything_is_charged(
 def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
     hospitals: tuple[Hospital, ...],
 ) -> None:
-    """Nobody waits longer than the deadline."""
+    """It is waited for until one deadline, then tried once a round, until it is back."""
+    doors, tries = Doors({each.name: each.door for each in hospitals}), [0]
+
+    def carry(batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        tries[-1] += "b" in batches
+        return doors(batches, seconds)
+
     hospitals[1].kill()
-    asking = federation(*hospitals)
-    asking._patience = type(asking._patience)(deadline=0.3, first=0.01)
-    replies = asking.ask(QUERY).only.replies
-    assert [type(reply) for reply in replies.values()] == [Release, Absent, Release]
+    asking = federation(*hospitals, carry=carry, patience=Patience(0.3, 0.01, 0.02))
+    for number in range(3):
+        replies = asking.ask(question(number)).only.replies
+        assert [type(reply) for reply in replies.values()] == [Release, Absent, Release]
+        tries.append(0)
+    hospitals[1].start()
+    for number in (3, 4):
+        assert len(asking.ask(question(number)).only.releases) == 3
+        tries.append(0)
+    assert tries[0] > 3 and tries[1:5] == [1, 1, 1, 1]
 
 
 def test_the_asker_is_whom_the_door_knows(tmp_path: Path) -> None:
