@@ -32,24 +32,33 @@ class Geometry:
     """How a question scales and partitions the features.
 
     Args:
-        sets: fuzzy sets of each feature, T.
+        sets: fuzzy sets of each feature, T; the most of any where they differ.
         lower: where each feature's [0, 1] begins, shape (features,).
         upper: where it ends.
+        partition: fuzzy sets by feature; none where all have as many.
     """
 
     sets: int
     lower: np.ndarray
     upper: np.ndarray
+    partition: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Geometry:
         """Read it off a question's public values."""
-        return cls(int(query["sets"]), query["lower"], query["upper"])
+        own = tuple(int(sets) for sets in query.get("partition", ()))
+        return cls(int(query["sets"]), query["lower"], query["upper"], own)
+
+    @property
+    def each(self) -> np.ndarray:
+        """Fuzzy sets of each feature, shape (features,)."""
+        return np.array(self.partition or (self.sets,) * len(self.lower))
 
     def only(self, features: Sequence[int]) -> Geometry:
         """The geometry of some features alone, in their order."""
         chosen = list(features)
-        return Geometry(self.sets, self.lower[chosen], self.upper[chosen])
+        own = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], own)
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Scale features to [0, 1] and clip, shape (records, features)."""
@@ -59,8 +68,9 @@ class Geometry:
 
     def degrees(self, unit: np.ndarray) -> np.ndarray:
         """Memberships in every set, shape (records, features, sets)."""
-        peaks = np.arange(self.sets) / (self.sets - 1)
-        return np.asarray(np.maximum(0.0, 1 - np.abs(unit[..., None] - peaks) * (self.sets - 1)))
+        stretched = unit * (self.each - 1)
+        away = np.abs(stretched[..., None] - np.arange(self.sets))
+        return np.asarray(np.maximum(0.0, 1 - away))
 
 
 def weight(degrees: np.ndarray, cell: Cell) -> np.ndarray:

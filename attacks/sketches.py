@@ -45,13 +45,13 @@ def listen(transcript: Transcript) -> Heard:
     """Read one client's transcript."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
-    for sketch, bins in _in_turn(transcript):
-        features, knots, shown = _pairs(sketch)
+    for sketch, bins in in_turn(transcript):
+        features, knots, shown = pairs_of(sketch)
         for feature in np.unique(features):
             own = features == feature
             told.setdefault(int(feature), []).append(knots[own][shown[own]])
         if sketch.query["interpolate"] and bins is not None:
-            counts = _counts(bins)
+            counts = counts_of(bins)
             for feature, values in _solutions(
                 features, knots, np.where(shown.all(axis=1), counts, -1)
             ):
@@ -62,10 +62,10 @@ def listen(transcript: Transcript) -> Heard:
     )
 
 
-def _in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
+def in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
     """Each sketch with the bins that were told of the same nodes next, or none."""
     entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
-    for entry, following in zip(entries, [*entries[1:], None], strict=True):
+    for entry, following in zip(entries, [*entries[1:], None], strict=False):
         if entry.kind == SKETCHES and "knots" in entry.release and len(entry.release["knots"]):
             same = following is not None and following.kind == BINS and _same(entry, following)
             yield entry, following if same else None
@@ -80,7 +80,7 @@ def _same(sketch: Disclosed, bins: Disclosed) -> bool:
     )
 
 
-def _pairs(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The feature of each pair, its knots, and which of them are shown."""
     knots = sketch.release["knots"]
     shown: np.ndarray = ~np.ma.getmaskarray(knots)
@@ -88,7 +88,7 @@ def _pairs(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return features, np.asarray(knots.data), shown
 
 
-def _counts(bins: Disclosed) -> np.ndarray:
+def counts_of(bins: Disclosed) -> np.ndarray:
     """Records of each pair's node, -1 where some bin is withheld."""
     told = bins.release["bins"]
     hidden = np.ma.getmaskarray(told).any(axis=(1, 2))

@@ -237,10 +237,11 @@ def _read_moments(
     if np.ma.getmaskarray(row).any():
         return
     heard.known[name][leaf] = float(row[0])
-    peaks = tuple(np.arange(heard.geometry.sets) / (heard.geometry.sets - 1) - 0.5)
     for feature, value in zip(features, np.asarray(row.data)[1:], strict=True):
         if all(step[0] != feature for step in leaf):
-            named = tuple(leaf | {(feature, j)} for j in range(heard.geometry.sets))
+            own = int(heard.geometry.each[feature])
+            peaks = tuple(np.arange(own) / (own - 1) - 0.5)
+            named = tuple(leaf | {(feature, j)} for j in range(own))
             heard.moments[name].append(Equation(named, peaks, float(value)))
 
 

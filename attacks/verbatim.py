@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
 from privfed.attacks.finding import Finding, Severity
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
@@ -89,6 +90,9 @@ class Verbatim(Attack):
     much noise again and held against the same table: truth that leaks in spite of the noise would
     no longer be found. Many people share one value, and one number then matches all of them at
     once; so a scan beats its baseline only if it does by cells and by different values alike.
+
+    Rows of exact tables are held against whole records too: where every record of everybody who
+    answered is among them, the table was handed over, however much of it chance would give.
     """
 
     name: ClassVar[str] = "verbatim"
@@ -104,7 +108,8 @@ class Verbatim(Attack):
         if truth is None:
             return []
         kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
-        found = [
+        found = [self._rows(transcript.of(kind), kind, truth) for kind in kinds]
+        found += [
             self._scan(transcript.of(kind), kind, noisy, truth, schema)
             for kind in kinds
             for noisy in (False, True)
@@ -137,6 +142,29 @@ class Verbatim(Attack):
                 tally.add(column, numbers, by_chance)
         return self._judged(kind, noisy, tally) if tally.cells else None
 
+    def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
+        """Whole records that left as rows of an exact table; none where no row is one."""
+        rng = np.random.default_rng(0)
+        each = [
+            rows_found(told, truth, client, rng)
+            for client in transcript.clients
+            if client in truth and len(told := _tables(transcript.of(client=client), truth[client]))
+        ]
+        found = sum(count for count, _ in each)
+        if not found:
+            return None
+        records = sum(len(truth[client].x) for client in transcript.clients if client in truth)
+        chance = np.sum([by_chance for _, by_chance in each], axis=0)
+        handed_over = found == records
+        return self.finding(
+            "whole records found in the releases, row by row",
+            found,
+            of=records,
+            baseline=float(chance.mean()),
+            releases=(kind,),
+            severity=Severity.BREACH if handed_over else severity(found, chance, 0),
+        )
+
     def _judged(self, kind: str, noisy: bool, tally: Tally) -> Finding:
         where = "among noisy numbers" if noisy else "in the releases"
         found, doubt = tally.forms.get("any", 0), NOISY if noisy else 0
@@ -157,6 +185,48 @@ class Verbatim(Attack):
                 "different values by chance": float(tally.chance[:, 1].mean()),
             },
         )
+
+
+def rows_found(
+    rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator
+) -> tuple[int, np.ndarray]:
+    """How many of a client's records stand among released rows, each row counted for one record.
+
+    Args:
+        rows: the released rows, shape (rows, columns): features, and perhaps the target.
+        truth: the raw records by client.
+        client: whose rows they are.
+        rng: draws the tables that chance is told by: of the other clients' records, or with this
+            one's columns shuffled, each by itself.
+
+    Returns:
+        the count, and the same for each drawn table, shape (DRAWS,).
+    """
+    width = rows.shape[1]
+    own = _whole(truth[client])[:, :width]
+    others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
+    pool = np.concatenate(others) if others else np.empty((0, width))
+    drawn = [
+        rng.choice(pool, len(own)) if len(pool) else rng.permuted(own, axis=0) for _ in range(DRAWS)
+    ]
+    told = Counter(map(tuple, rows.tolist()))
+    counts = [sum((told & Counter(map(tuple, table.tolist()))).values()) for table in (own, *drawn)]
+    return counts[0], np.array(counts[1:])
+
+
+def _whole(table: Table) -> np.ndarray:
+    """Features and target of each record."""
+    return np.asarray(table.x if table.y is None else np.column_stack([table.x, table.y]))
+
+
+def _tables(heard: Transcript, own: Table) -> np.ndarray:
+    """The rows of all exact tables as wide as the client's own, the widest kind; none is empty."""
+    exact = [part.units for entry in heard for part in exact_parts(entry).values()]
+    for width in sorted({_whole(own).shape[1], own.x.shape[1]}, reverse=True):
+        tables = [rows for rows in exact if rows.ndim == 2 and rows.shape[1] == width and len(rows)]
+        if tables:
+            return np.concatenate(tables).astype(float)
+    return np.empty((0, 0))
 
 
 def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
@@ -223,8 +293,11 @@ class Column:
     @property
     def usable(self) -> np.ndarray:
         """Cells that are no bound: those would match without saying anything."""
-        edges = np.array([0.0, *(edge for pair in self.bounds for edge in pair)])
-        return ~np.isin(self.cells, edges)
+        return ~np.isin(self.cells, self._edges)
+
+    @property
+    def _edges(self) -> np.ndarray:
+        return np.array([0.0, *(edge for pair in self.bounds for edge in pair)])
 
     def hits(self, numbers: Numbers) -> Forms:
         """Which cells are found in each form, and in any."""
@@ -257,14 +330,20 @@ class Column:
         return int(hit.sum()), len(np.unique(self.cells[self.usable][hit]))
 
     def redrawn(self, rng: np.random.Generator) -> Column:
-        """A column that the releases know nothing of, as long and much like this one."""
-        if len(self.others):
-            enough = len(self.others) >= len(self.cells)
-            return replace(self, cells=rng.choice(self.others, len(self.cells), replace=not enough))
-        low, high = float(self.cells.min()), float(self.cells.max())
-        drawn = rng.uniform(low, high, len(self.cells))
+        """A column that the releases know nothing of, much like this one.
+
+        It has as many cells as can be found of this one, so that chance finds no more than there are.
+        """
+        cells = self.cells[self.usable]
+        others = self.others[~np.isin(self.others, self._edges)]
+        if len(others):
+            enough = len(others) >= len(cells)
+            return replace(self, cells=rng.choice(others, len(cells), replace=not enough))
+        if not len(cells):
+            return replace(self, cells=cells)
+        drawn = rng.uniform(float(cells.min()), float(cells.max()), len(cells))
         for decimals in range(DECIMALS + 1):
-            if np.allclose(self.cells, np.round(self.cells, decimals), rtol=0, atol=1e-12):
+            if np.allclose(cells, np.round(cells, decimals), rtol=0, atol=1e-12):
                 return replace(self, cells=np.round(drawn, decimals))
         return replace(self, cells=drawn)
 

@@ -1,7 +1,7 @@
 """The command line: ``privfed audit`` and its sisters.
 
 Exit status: 0 fine, 1 the audit found a breach of a policy's claim, 2 bad input (one line that says
-what, where, and what to write instead), 3 a fault of privfed's own (its text could hold data, and is
+what, where, and what to write instead) or a policy under which nothing was released, 3 a fault of privfed's own (its text could hold data, and is
 shown only where ``PRIVFED_TRACEBACK`` is set).
 """
 
@@ -122,7 +122,7 @@ def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bo
     with written_whole(out, overwrite=overwrite) as folder:
         chosen.to_toml(folder / "study.toml")
         write_sweep(assembly.sweep(chosen, budgets, seeds), folder, chosen.name)
-    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}")
+    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation")
     return FINE
 
 
@@ -409,9 +409,16 @@ def _summary(report: Report, out: Path) -> None:
 
 
 def _verdict(report: Report) -> int:
+    from privfed.reports.remarks import silent
+
     for text in report.breaches:
         click.echo(f"BREACH: {text}", err=True)
-    return BREACH if report.breaches else FINE
+    if report.breaches:
+        return BREACH
+    told = [f"policy {policy.name!r}: {silent(policy)}" for policy in report.silent]
+    for text in told:
+        click.echo(f"privfed: {text}; there is no guarantee, and no model", err=True)
+    return BAD_INPUT if told else FINE
 
 
 def _verified(where: str, path: Path | None, head: Any) -> int:

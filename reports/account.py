@@ -15,7 +15,7 @@ from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.errors import LedgerError, PluginError
 from privfed.exact import shown
-from privfed.exchange.messages import EXPLANATIONS, Head, Reason
+from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
 from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
@@ -120,6 +120,7 @@ class KindLine:
         losses: the different losses of one release, in words, from the least to the most.
         protected: whether every loss is finite.
         reasons: why there is no guarantee, where there is none.
+        by_record: whether a part of it left as it is with a row for each record.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class KindLine:
     losses: tuple[str, ...]
     protected: bool
     reasons: tuple[str, ...]
+    by_record: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,14 +279,26 @@ def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | 
 def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
     """Group all charged questions by kind, in order of first appearance."""
     grouped: dict[str, list[dict[str, Any]]] = {}
+    left: dict[str, Entry] = {}
     for rows in clients:
+        kinds: dict[tuple[str, str], str] = {}
         for row in rows:
             if row.event in CHARGING and row.event != "block":
                 grouped.setdefault(row.body["kind"], []).append(row.body)
-    return tuple(_kind(kind, bodies) for kind, bodies in grouped.items())
+                kinds[row.principal, row.request] = row.body["kind"]
+            elif row.event == "released" and (row.principal, row.request) in kinds:
+                left.setdefault(kinds[row.principal, row.request], row)
+    return tuple(_kind(kind, bodies, left.get(kind)) for kind, bodies in grouped.items())
 
 
-def _kind(kind: str, bodies: list[dict[str, Any]]) -> KindLine:
+def _by_record(left: Entry) -> bool:
+    """Whether a release holds an exact part with a row for each record."""
+    reply = Envelope("release", left.payload).open() if left.payload else None
+    parts = reply.parts.values() if isinstance(reply, Release) else ()
+    return any(part.noise is None and "record" in part.axes for part in parts)
+
+
+def _kind(kind: str, bodies: list[dict[str, Any]], left: Entry | None) -> KindLine:
     parts: dict[str, str] = {}
     for body in bodies:
         parts |= body.get("mechanisms", {})
@@ -292,7 +306,8 @@ def _kind(kind: str, bodies: list[dict[str, Any]]) -> KindLine:
     reasons = dict.fromkeys(loss.unprotected for loss in losses if loss.unprotected)
     words = tuple(dict.fromkeys(in_words(loss) for loss in losses))
     finite = all(loss.finite for loss in losses)
-    return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons))
+    by_record = left is not None and not finite and _by_record(left)
+    return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons), by_record)
 
 
 def _amount(loss: Loss) -> tuple[bool, Fraction, Fraction]:

@@ -16,11 +16,16 @@ from privfed.attacks.finding import Finding
 from privfed.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
+from privfed.reports.remarks import remarks
+from privfed.reports.worth import Score, scores
 
-#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none.
-Strength = Literal["safe", "weak", "open", "broken"]
+#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none,
+#: and then perhaps records were had; or what happened contradicts it.
+Strength = Literal["safe", "weak", "open", "breach", "broken"]
 #: Detection at 1 % false alarms above which a finite guarantee is worth little.
 WEAK = 0.5
+#: How the metric of a finding begins that counts records which left as they are.
+WHOLE = "whole records"
 _SEVERITIES = ("none", "some", "breach")
 
 
@@ -108,6 +113,8 @@ class PolicyReport:
         """What the guarantee is worth against the best possible attacker."""
         if self.breaches:
             return "broken"
+        if self.breached:
+            return "breach"
         if not self.finite or self.silent:
             return "open"
         return "weak" if self.detection > WEAK else "safe"
@@ -137,6 +144,32 @@ class PolicyReport:
         return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
 
     @property
+    def handed_over(self) -> tuple[str, ...]:
+        """The kinds of release that gave records as they are: by their form, or as attacks found."""
+        by_form = [line.kind for line in self.account.kinds if line.by_record]
+        had = [
+            one for one in self.broken if one.severity == "breach" and one.metric.startswith(WHOLE)
+        ]
+        return tuple(dict.fromkeys(by_form + [kind for one in had for kind in one.releases]))
+
+    @property
+    def breached(self) -> bool:
+        """Whether records were had where nothing was promised: no claim is broken, and yet a breach."""
+        return not self.account.finite and (bool(self.handed_over) or self.worst == "breach")
+
+    @cached_property
+    def scores(self) -> tuple[Score, ...]:
+        """What the model was worth, the headline first; means over runs where there were several."""
+        return scores(self.metrics)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether anything left with noise, so that another run would come out otherwise."""
+        return any(
+            line.protected and set(line.losses) != {"nothing"} for line in self.account.kinds
+        )
+
+    @property
     def breaches(self) -> tuple[str, ...]:
         """What contradicts the policy's own claim, in words.
 
@@ -164,11 +197,7 @@ class PolicyReport:
     @property
     def useless(self) -> bool:
         """Whether the model is no better than the best constant answer."""
-        value, constant = self.metrics.get("value"), self.metrics.get("baseline")
-        if value is None or constant is None:
-            return False
-        higher = self.metrics.get("better") == "higher"
-        return bool(value <= constant if higher else value >= constant)
+        return bool(self.scores) and self.scores[0].useless
 
 
 class Studied(Protocol):
@@ -236,6 +265,11 @@ class Report:
         """Every breach of a claim; empty is a pass, which proves nothing."""
         return tuple(text for policy in self.policies for text in policy.breaches)
 
+    @property
+    def silent(self) -> tuple[PolicyReport, ...]:
+        """The policies under which nothing was released: no guarantee, and no model."""
+        return tuple(policy for policy in self.policies if policy.silent)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain data."""
         return {
@@ -263,8 +297,11 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "relation": policy.relation,
         "accountant": report.account.accountant.name,
         "budget": None if policy.budget is None else policy.budget.to_dict(),
-        "guarantee": "finite" if report.finite else "none",
+        "guarantee": "finite" if report.finite and not report.silent else "none",
         "strength": report.strength,
+        "silent": report.silent,
+        "breached": report.breached,
+        "handed_over": list(report.handed_over),
         "epsilon": report.epsilon,
         "epsilon_so_far": report.so_far,
         "membership_detection_at_1_percent": report.detection,
@@ -286,4 +323,6 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "findings": [found.to_dict() for found in report.findings],
         "inapplicable": dict(report.inapplicable),
         "metrics": dict(report.metrics),
+        "worth": [asdict(score) | {"useless": score.useless} for score in report.scores],
+        "remarks": list(remarks(report)),
     }

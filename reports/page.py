@@ -12,9 +12,11 @@ from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
 from privfed.exact import shown
 from privfed.questions.part import Unit
+from privfed.reports import remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.pictures import timeline
+from privfed.reports.worth import Score
 
 #: How a unit of privacy is called in a sentence.
 SUBJECTS: Mapping[Unit, Subject] = {
@@ -28,6 +30,7 @@ GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
     "weak": "weak guarantee",
     "open": "no finite guarantee",
+    "breach": "no guarantee, and a breach",
     "broken": "claim broken",
 }
 
@@ -58,7 +61,12 @@ def page(report: Report) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
-        "unspent": unspent,
+        "remarks": remarks.remarks,
+        "said": remarks,
+        "figure": figure,
+        "score_names": score_names,
+        "constants": constants,
+        "score_of": score_of,
     }
     pictures = {
         policy.name: timeline(policy.clients, policy.name)
@@ -168,29 +176,59 @@ def scope(policy: PolicyReport) -> str:
     )
 
 
-def unspent(policy: PolicyReport) -> str:
-    """Why part of a budget is left, in one sentence; empty where hardly any is."""
-    left = [share(client) for client in policy.clients]
-    if not policy.finite or policy.silent or not left or max(left) >= 99:
-        return ""
-    return (
-        f"At most {max(left):.0f} % of the budget is spent: the learner asked for no more, or stopped "
-        "early. What is left may pay for another study of the same data."
-    )
-
-
 def caveat(policy: PolicyReport) -> str:
     """What the policy's unit leaves open, in one sentence; empty where it is a person or more."""
     if policy.account.policy.unit != "rule" or not policy.finite:
         return ""
-    return (
+    told = (
         "Nobody is protected as a person: whoever holds several rules is protected only up to the "
         "sum over them."
     )
+    held = rules_each(policy)
+    losses = [c.proved for c in policy.clients if c.proved is not None and not c.delta]
+    if held <= 1 or not losses:
+        return told
+    return (
+        f"{told} A person holds {number(held)} rules here on average, so that their ε together is up "
+        f"to {number(held * max(losses))} on average."
+    )
+
+
+def rules_each(policy: PolicyReport) -> float:
+    """How many rules a person of the cohort holds on average, where a simulation says so; else 0."""
+    people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
+    counts = records.values() if isinstance(records, Mapping) else ()
+    return sum(counts) / people if people else 0.0
+
+
+def figure(score: Score) -> str:
+    """A score for people, with its spread where there were several runs."""
+    return score.told if score.deviation else number(score.value)
+
+
+def score_of(policy: PolicyReport, name: str) -> Score | None:
+    """A policy's score by its name; none where it has none."""
+    return next((score for score in policy.scores if score.name == name), None)
+
+
+def constants(report: Report) -> dict[str, float | None]:
+    """What the best constant answer scores, by name; none where policies have different ones."""
+    each: dict[str, set[float | None]] = {}
+    for score in (score for policy in report.policies for score in policy.scores):
+        each.setdefault(score.name, set()).add(score.constant)
+    return {name: next(iter(found)) if len(found) == 1 else None for name, found in each.items()}
+
+
+def score_names(report: Report) -> list[tuple[str, str]]:
+    """Every score that some policy has, in order, and which way it is better."""
+    each = [score for policy in report.policies for score in policy.scores if score.better]
+    return list({score.name: (score.name, score.better) for score in each}.values())
 
 
 def verdict(found: Finding) -> str:
     """What an attack achieved, in one sentence."""
     if found.of is None or found.metric.startswith(("probability", "share")):
         return f"{found.metric}: {number(found.value)}"
+    if found.metric.startswith("epsilon"):
+        return f"{found.metric}: {number(found.value)} of {number(found.of)} claimed"
     return f"{number(found.value)} of {number(found.of)} {found.metric}"

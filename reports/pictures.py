@@ -79,10 +79,10 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
     axes.set_ylabel("epsilon spent")
 
 
-def sweep(table: pd.DataFrame, measure: str) -> str:
+def sweep(table: pd.DataFrame, measure: str, *, width: float = 8.4) -> str:
     """Utility against epsilon: the mean over seeds, its spread, and the policies without noise."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+        figure = Figure(figsize=(width, 4.4), layout="constrained")
         axes = figure.subplots()
         _curves(axes, table)
         axes.set_xscale("log")

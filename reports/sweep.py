@@ -1,4 +1,4 @@
-"""The sweep report: utility against epsilon, as a tidy table and a picture."""
+"""The sweep report: utility against epsilon, as a tidy table and pictures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,23 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>{{ css | safe }}</style></head><body><main>
 <p class="kicker">Sweep report</p><h1>{{ name }}</h1>
-<p>{{ runs }} runs. <span class="mark">sim</span> Utility was measured on held-out records by someone
-who held all the data; choosing an epsilon by it on real data would be a release of its own.</p>
-{% if picture %}<figure>{{ picture | safe }}</figure>{% endif %}
-<h3>Mean over seeds</h3><div class="wide">{{ table | safe }}</div>
+<p class="together"><b>An uncharged simulation.</b> {{ runs }} runs over the same data, each as if it
+were alone, under budgets that nobody keeps: no ledger holds any of them, and no epsilon on this page
+is a guarantee that holds of all. Over real data each run would be charged, and their losses would add
+up.{% if not secure %} <b>Test noise:</b> it was seeded to be repeatable, and protects nobody.{% endif %}</p>
+<p><span class="mark">sim</span> Utility was measured on held-out records by someone who held all the
+data; choosing an epsilon by it on real data would be a release of its own.</p>
+<div class="curves">{% for picture in pictures %}<figure>{{ picture | safe }}</figure>{% endfor %}</div>
+{% for measure, table in tables.items() %}
+<h3>{{ measure | capitalize_first }}: mean and standard deviation over seeds</h3>
+<div class="wide">{{ table | safe }}</div>
+{% endfor %}
 </main></body></html>
 """
+#: How the columns of a constant answer's scores begin.
+CONSTANT = "constant "
+#: Inches of a picture that stands alone, and of one of several.
+ALONE, BESIDE = 8.4, 5.8
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
@@ -30,22 +41,47 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
         folder: where to write.
         name: the study's name.
     """
-    table.to_csv(folder / "sweep.csv", index=False)
-    scored = table[table["value"].notna()]
-    measure = str(scored["measure"].iloc[0]) if len(scored) else ""
+    table.assign(simulation=True).to_csv(folder / "sweep.csv", index=False)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"), autoescape=True
     )
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    measured = by_measure(table)
+    width = ALONE if len(measured) == 1 else BESIDE
     page = environment.from_string(_PAGE).render(
         name=name,
         runs=len(table),
+        secure="secure" not in table or bool(table["secure"].all()),
         css=environment.get_template("budget.css").render(),
-        picture=sweep(scored, measure) if len(scored) else "",
-        table=summarised(table).to_html(
-            index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
-        ),
+        pictures=[
+            sweep(scored, measure, width=width)
+            for measure, each in measured.items()
+            if len(scored := each[each["value"].notna()])
+        ],
+        tables={
+            measure: summarised(each)
+            .rename(columns={"baseline": "constant answer"})
+            .to_html(
+                index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
+            )
+            for measure, each in measured.items()
+        },
     )
     (folder / "sweep.html").write_text(page, encoding="utf-8")
+
+
+def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The runs as each measure has them, in its ``value`` and ``baseline``: the headline first.
+
+    A score without a constant's beside it counts something else, and has no curve.
+    """
+    named = table["measure"].dropna()
+    found = {str(named.iloc[0]) if len(named) else "utility": table}
+    for column in table.columns:
+        if str(column).startswith(CONSTANT) and table[column].notna().any():
+            measure = str(column).removeprefix(CONSTANT)
+            found[measure] = table.assign(value=table[measure], baseline=table[column])
+    return found
 
 
 def summarised(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,10 +11,12 @@ from privfed.privacy.loss import Loss
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed
+from privfed.reports.remarks import remarks
+from privfed.reports.worth import Score
 
 
 def summary(report: Report) -> str:
-    """One line for each policy: guarantee, releases, utility, and what attacks got."""
+    """For each policy guarantee, releases, utility and what attacks got on one line, then remarks."""
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
@@ -23,7 +25,10 @@ def summary(report: Report) -> str:
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_worth(policy)}{simulated}{_attacked(policy)}"
         )
+        others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
+        lines += [f"  {'':12} {'; '.join(others)} (simulation)"] if others else []
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
+        lines += [f"  {'':12} {text}" for text in remarks(policy)]
     lines += [] if report.composed is None else [_together(report.composed, report)]
     return "\n".join(lines)
 
@@ -42,6 +47,8 @@ def _together(composed: Composed, report: Report) -> str:
 def _guarantee(policy: PolicyReport) -> str:
     if policy.breaches:
         return "CLAIM BROKEN"
+    if policy.breached:
+        return "BREACH, NO GUARANTEE"
     if policy.account.finite and not policy.secure:
         return "TEST NOISE, NO GUARANTEE"
     if not policy.finite:
@@ -54,17 +61,26 @@ def _guarantee(policy: PolicyReport) -> str:
 
 
 def _worth(policy: PolicyReport) -> str:
-    worth, told = policy.metrics.get("value"), policy.metrics.get("told")
-    if worth is None:
+    told = policy.metrics.get("told")
+    if not policy.scores:
         return told or "no model"
+    first = policy.scores[0]
     told = told or ("no better than a constant" if policy.useless else None)
     if "personal" in policy.metrics:
         told = ", ".join(["by each client's own model", *([told] if told else [])])
-    return f"{policy.metrics['measure']} {worth:.4g}" + (f", {told}" if told else "")
+    return _score(first) + (f", {told}" if told else "")
+
+
+def _score(score: Score) -> str:
+    """A figure with its spread and what a constant answer gets."""
+    constant = "" if score.constant is None else f" (constant {score.constant:.4g})"
+    return f"{score.name} {score.told}{constant}"
 
 
 def _attacked(policy: PolicyReport) -> str:
     tried, idle = len(policy.findings), ", ".join(policy.inapplicable)
+    if policy.handed_over:
+        idle = ""  # whoever has the records needs no attack
     beaten = f"; {len(policy.broken)} of {tried} attacks beat their guess" if tried else ""
     return beaten + (f"; not applicable: {idle}" if idle else "")
 

@@ -130,6 +130,16 @@ def test_the_page_on_personal_trees_prints_one(
     assert printed.splitlines()[-1].startswith("['")
 
 
+def test_the_page_on_reconstruction_reads_a_model(
+    laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All four ways find members of an overfitted tree; its leaves are small."""
+    laid_out("reconstruction")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in printed[:4]] == ["some"] * 4
+    assert printed[-1].startswith("groups of fewer than 5 records")
+
+
 def test_the_readme_s_python_prints_rules_and_a_finite_budget(
     laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from privfed.errors import PolicyError, QueryError, WireError
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines.bayesian import Posterior
 from privfed.learners.baselines.forest import Forest
+from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.rule_search.queries import (
@@ -86,6 +87,13 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "posterior": (Posterior(0.1), BINARY),
     "forest": (Forest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
+    "fuzzy rules": (FuzzyRules(3, LOWER, UPPER), NUMERIC),
+    "scaling again": (Scaling(3, ((0.0, 1.0, 1.0, 9.0),) * 4), NUMERIC),
+    "level of a narrow target": (
+        Level(NODES, 5, LOWER, UPPER, (0, 2), target=(-1.0, 2.0)),
+        NUMERIC,
+    ),
+    "leaves of a narrow target": (Leaves(NODES, 5, LOWER, UPPER, (0,), target=(0.0, 0.5)), NUMERIC),
 }
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)

@@ -3,6 +3,7 @@
 from privfed.learners.baselines.bayesian import BayesianInference
 from privfed.learners.baselines.fedavg import FedAvgLogistic
 from privfed.learners.baselines.forest import LocalForests
+from privfed.learners.baselines.fuzzy_rules import FuzzyRulesRegressor
 from privfed.learners.baselines.histogram_forest import (
     HistogramForestClassifier,
     HistogramForestRegressor,
@@ -39,6 +40,7 @@ __all__ = [
     "FedAvgLogistic",
     "FedAvgNetworkClassifier",
     "FedAvgNetworkRegressor",
+    "FuzzyRulesRegressor",
     "HistogramForestClassifier",
     "HistogramForestRegressor",
     "LocalForestClassifier",

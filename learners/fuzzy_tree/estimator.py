@@ -15,38 +15,65 @@ import pandas as pd
 
 from privfed.errors import InputError
 from privfed.exact import Number
+from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
-from privfed.learners.fuzzy_tree.fuzzy import Memberships, activations, labels, to_unit
-from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, split_level
-from privfed.learners.fuzzy_tree.leaves import LeafModels, exact_models, noisy_models
-from privfed.learners.fuzzy_tree.percentiles import percentiles
+from privfed.learners.fuzzy_tree.fuzzy import (
+    Memberships,
+    Sets,
+    activations,
+    labels,
+    sets_of,
+    to_unit,
+)
+from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
+from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
+from privfed.learners.fuzzy_tree.percentiles import (
+    NARROW,
+    NARROW_TARGET,
+    Histograms,
+    rounds,
+    widened,
+)
+from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rules import Rule, rules
+from privfed.learners.fuzzy_tree.shrinkage import (
+    NoisyEquations,
+    Totals,
+    leaf_models,
+    linear_model,
+    pays,
+)
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
-from privfed.privacy.conversion import largest_rho
-from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy import Policy
 from privfed.questions.cells import Path
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
-_KEPT = ("lower_", "upper_", "rounds_", "noisy_", "mean_activation_")
+_KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
 
 
 class FuzzyTreeRegressor(FederatedRegressor):
     """Grows one fuzzy regression tree over all clients, level by level.
 
     Args:
-        sets: uniform triangular fuzzy sets of each feature, T_f.
+        sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list with one
+            for each in the schema's order, or a table by name (5 for those it does not name).
         min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
         min_share: a split node holds more than this share of the records, th_min_instances_split.
         max_depth: most splits on a path; none for no limit.
+        gains: ``"told"`` computes a split's gain over the sums that were told, before and after it
+            alike; ``"literal"`` holds them against the node's own sums as the paper prints it,
+            which nullification spares, so that withheld cells count as explained.
         scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off histograms, which
-            add up over clients), ``"schema"`` takes the public bounds.
-        bins: bins of those histograms.
+            add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
+            public bounds.
+        bins: bins of each of those histograms; with at least 7 the percentiles are found to a
+            10^-7 of the public bounds, with fewer to one bin.
         features: names of the features that may split; none for all.
         leaf_features: names of the features in the leaves' linear models; none for all (the
             paper's), and an empty list for constants.
@@ -56,10 +83,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, Level, Leaves, Activations)
     _parameter_constraints: ClassVar[Constraints] = {
-        "sets": [Whole(at_least=2)],
+        "sets": [Sets()],
         "min_gain": [Real(at_least=0)],
         "min_share": [Real(at_least=0, below=1)],
         "max_depth": [Whole(at_least=0), None],
+        "gains": [OneOf("told", "literal")],
         "scaling": [OneOf("released", "schema")],
         "bins": [Whole(at_least=2, at_most=100_000)],
         "features": [Names(), None],
@@ -71,12 +99,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
-        sets: int = 5,
+        sets: int | Sequence[int] | Mapping[str, int] = 5,
         min_gain: float = 1e-4,
         min_share: float = 0.1,
         max_depth: int | None = None,
+        gains: str = "told",
         scaling: str = "released",
-        bins: int = 256,
+        bins: int = 32,
         features: Sequence[str] | None = None,
         leaf_features: Sequence[str] | None = None,
         clients_per_round: int | None = None,
@@ -86,6 +115,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self.min_gain = min_gain
         self.min_share = min_share
         self.max_depth = max_depth
+        self.gains = gains
         self.scaling = scaling
         self.bins = bins
         self.features = features
@@ -106,9 +136,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.rounds_ = 0
+        self.rounds_, self.noisy_ = 0, False
         self._draw = np.random.default_rng(self.random_state)
-        self.lower_, self.upper_ = self._scale(federation)
+        self._scale(federation)
         self.root_ = self._grow(federation)
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         self._fit_leaves(federation)
@@ -117,6 +147,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def check(self, schema: Schema) -> None:
         """Hold the target to numbers and the parameters to their ranges and to the schema."""
         super().check(schema)
+        sets_of(self.sets, schema)
         for names in (self.features, self.leaf_features):
             _chosen(schema, names)
 
@@ -127,29 +158,71 @@ class FuzzyTreeRegressor(FederatedRegressor):
             clients = [clients[number] for number in sorted(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
+        self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
         return answers
 
-    def _scale(self, federation: Disclosure) -> tuple[np.ndarray, np.ndarray]:
+    def _scale(self, federation: Disclosure) -> None:
+        """Find where each feature's [0, 1] begins and ends, and with noise the target's too."""
         schema = federation.schema
+        self.lower_, self.upper_ = schema.lower.copy(), schema.upper.copy()
+        self.target_: tuple[float, ...] = ()
         if self.scaling == "schema":
-            return schema.lower, schema.upper
-        answers = self._ask(federation, Scaling(self.bins))
-        if "counts" not in answers:
-            return schema.lower, schema.upper
-        counts = answers.total("counts")
-        return percentiles(counts, schema.lower, schema.upper, (0.025, 0.975))
+            return
+        bottom, top = self._public_target
+        bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
+        edges = np.linspace(*bounds, self.bins + 1, axis=1)
+        asked, former = Scaling(self.bins), None
+        for _ in range(rounds(self.bins)):
+            answer = self._ask(federation, asked).only
+            if "counts" not in answer:
+                break
+            told = Histograms.of(answer, edges)
+            if former is not None and self.noisy_:
+                told = told.with_former(former)
+            self._take_ends(told)
+            former, edges = told, told.refined()
+            asked = Scaling(self.bins, tuple(map(tuple, edges.tolist())))
+
+    def _take_ends(self, told: Histograms) -> None:
+        """Take what a round proves; what noise hides stays as it is known."""
+        features, proven = len(self.lower_), told.proven
+        lower, upper = told.percentiles()
+        schema = self.schema_
+        if not told.noise.any():
+            self.lower_, self.upper_ = lower[:features], upper[:features]
+            return
+        for place in np.flatnonzero(proven[:features]):
+            bounds = float(schema.lower[place]), float(schema.upper[place])
+            low, high = float(lower[place]), float(upper[place])
+            ends = widened(low, high, bounds=bounds, share=NARROW)
+            self.lower_[place], self.upper_[place] = ends or bounds
+        if told.noise[-1] > 0 and proven[-1]:
+            low, high = float(lower[-1]), float(upper[-1])
+            bounds = self._public_target
+            self.target_ = widened(low, high, bounds=bounds, share=NARROW_TARGET)
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
-        stop = Stop(self.min_gain, self.min_share, self.max_depth)
+        stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
+        self._totals = Totals()
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
-                tuple(node.path for node in opened), self.sets, self.lower_, self.upper_, candidates
+                tuple(node.path for node in opened),
+                max(self._partition),
+                self.lower_,
+                self.upper_,
+                candidates,
+                partition=self._uneven,
+                target=self.target_,
             )
             answers = self._ask(federation, query)
             if not answers.releases():
+                break
+            if opened[0] is root:
+                self._totals = Totals.of(answers.only)
+            if "weights" not in answers:
                 break
             sums = LevelSums.of(answers.only, whole)
             whole = whole or float(sums.nodes[0].sum())
@@ -158,46 +231,112 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _fit_leaves(self, federation: Disclosure) -> None:
         paths = tuple(leaf.path for leaf in self.leaves_)
-        asked = (paths, self.sets, self.lower_, self.upper_)
-        means = np.array([leaf.mean for leaf in self.leaves_])
-        self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
-        self.noisy_ = False
-        self.models_ = LeafModels(
-            np.column_stack([means, np.zeros((len(paths), len(self.schema_.features)))]),
-            np.ones(len(paths), dtype=bool),
-        )
-        regressed = _chosen(self.schema_, self.leaf_features)
+        if self.noisy_ and len(paths) > 1:
+            self._fit_noisily(federation)
+            return
+        equations, activation = self._equations(federation, paths)
+        if self.noisy_:
+            again, _ = self._equations(federation, paths)
+            self._stand_by_one(NoisyEquations.of(equations, again))
+            return
+        self._drop_empty(activation)
+        kept = [paths.index(leaf.path) for leaf in self.leaves_]
+        self._mean_activations(activation, kept)
+        self._solve(equations, kept)
+
+    def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
+        """Ask for the normal equations and the activations of some leaves."""
+        asked = (paths, max(self._partition), self.lower_, self.upper_)
+        own, target = self._uneven, self.target_
+        features = _chosen(self.schema_, self.leaf_features)
         equations, activation = self._ask(
-            federation, Leaves(*asked, regressed), Activations(*asked)
+            federation,
+            Leaves(*asked, features, partition=own, target=target),
+            Activations(*asked, partition=own, target=target),
         )
-        if "gram" in equations:
-            self.models_ = self._solve(equations, means)
+        return equations, activation
+
+    def _drop_empty(self, activation: Answer) -> None:
+        """Take off what was grown because it was withheld, and turned out to hold nothing."""
+        if "counts" not in activation:
+            return
+        masks = [np.ma.getmaskarray(array) for array in activation.each("counts").values()]
+        empty = (activation.total("counts") == 0) & ~np.any(masks, axis=0)
+        if empty.any() and not empty.all():
+            gone = {leaf.path for leaf, none in zip(self.leaves_, empty, strict=True) if none}
+            drop_empty(self.root_, gone)
+            self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
+
+    def _mean_activations(self, activation: Answer, kept: list[int]) -> None:
+        """Mean activation of each leaf's records (paper, Eq. 22); a half a step where untold."""
+        self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
         if "counts" in activation:
-            counts, weights = activation.total("counts"), activation.total("weights")
+            counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
             known = (counts > 0) & (weights > 0)
             self.mean_activation_[known] = (weights / np.maximum(counts, 1))[known]
 
-    def _solve(self, equations: Any, means: np.ndarray) -> LeafModels:
-        gram, moment = equations.total("gram"), equations.total("moment")
-        noise = equations.deviation("gram"), equations.deviation("moment")
-        self.noisy_ = noise[0] > 0
-        solved = (
-            noisy_models(gram, moment, means, noise)
-            if self.noisy_
-            else exact_models(gram, moment, means)
-        )
-        columns = [0, *(feature + 1 for feature in equations.query.features)]
-        coefficients = np.zeros((len(means), len(self.schema_.features) + 1))
-        coefficients[:, columns] = solved.coefficients
-        return LeafModels(coefficients, solved.constant)
+    def _solve(self, equations: Answer, kept: list[int]) -> None:
+        """Exact equations: a model for each leaf, and for each node above for what reaches no leaf."""
+        means = np.array([leaf.mean for leaf in self.leaves_])
+        inner = [node for node in self._nodes() if not node.leaf]
+        if "gram" not in equations:
+            self._set_models(LeafModels.constants(means, 1), (0,))
+            self._set_above(inner, np.array([[node.mean] for node in inner]), (0,))
+            return
+        columns = (0, *(feature + 1 for feature in equations.query.features))  # type: ignore[attr-defined]
+        sums = equations.total("gram")[kept], equations.total("moment")[kept]
+        models, above = solve(sums, _known(self.leaves_), _known(inner))
+        self._set_models(models, columns)
+        self._set_above(inner, above, columns)
+
+    def _set_models(self, models: LeafModels, columns: tuple[int, ...]) -> None:
+        self.models_ = models.among(columns, len(self.schema_.features) + 1)
+
+    def _set_above(self, inner: list[Node], models: np.ndarray, columns: tuple[int, ...]) -> None:
+        for node, model in zip(inner, models, strict=True):
+            node.model = np.zeros(len(self.schema_.features) + 1)
+            node.model[list(columns)] = model
+
+    # --- learning from noise -------------------------------------------------------------------
+
+    def _fit_noisily(self, federation: Disclosure) -> None:
+        """One linear model first; then a model for each leaf if that can pay, else the same again."""
+        first, _ = self._equations(federation, ((),))
+        root = NoisyEquations.of(first)
+        if root is None or not pays(root, len(self.leaves_)):
+            again, _ = self._equations(federation, ((),))
+            self._stand_by_one(NoisyEquations.of(first, again))
+            return
+        paths = tuple(leaf.path for leaf in self.leaves_)
+        leaves = NoisyEquations.of(self._equations(federation, paths)[0])
+        if leaves is None:
+            self._stand_by_one(root)
+            return
+        columns = (0, *(feature + 1 for feature in first.query.features))  # type: ignore[attr-defined]
+        model, _ = linear_model(root, self._totals)
+        own, plain = leaf_models(leaves, model)
+        none = np.zeros(len(own), bool)
+        self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
+        self._set_models(LeafModels(own, none, plain), columns)
+        inner = [node for node in self._nodes() if not node.leaf]
+        self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
+
+    def _stand_by_one(self, equations: NoisyEquations | None) -> None:
+        """Keep no tree: one linear model for all, or a constant."""
+        model, constant = linear_model(equations, self._totals)
+        self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
+        self.leaves_, self.mean_activation_ = [self.root_], np.ones(1)
+        chosen = _chosen(self.schema_, self.leaf_features) if len(model) > 1 else ()
+        models = LeafModels(model[None], np.array([constant]), np.zeros(1, bool))
+        self._set_models(models, (0, *(feature + 1 for feature in chosen)))
 
     # --- predicting ----------------------------------------------------------------------------
 
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
-        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) gets the
-        mean of the deepest node that it reaches.
+        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is
+        predicted by the equations of the deepest node that it reaches.
         """
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
@@ -206,8 +345,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if self.noisy_:
             predicted = np.clip(predicted, -0.5, 0.5)
         for row in np.flatnonzero(~active):
-            predicted[row] = self._reached(unit[row : row + 1]).mean
-        low, high = self._target_bounds
+            above = self._reached(unit[row : row + 1])
+            predicted[row] = np.clip(design[row] @ above, -0.5, 0.5)
+        low, high = self.target_ or self._public_target
         result: np.ndarray = (predicted + 0.5) * (high - low) + low
         return result
 
@@ -218,7 +358,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best leaf of each row, and whether any is active at all."""
-        memberships = Memberships.of(unit, self.sets)
+        memberships = Memberships.of(unit, self._partition)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
         reached = activations(memberships, [leaf.path for leaf in self.leaves_])
@@ -229,22 +369,33 @@ class FuzzyTreeRegressor(FederatedRegressor):
             best[rows], chosen[rows] = strength[better], number
         return chosen, best > 0
 
-    def _reached(self, row: np.ndarray) -> Node:
-        """The deepest node that a row reaches by its strongest branch."""
-        memberships, node = Memberships.of(row, self.sets), self.root_
-        while node.feature is not None:
+    def _reached(self, row: np.ndarray) -> np.ndarray:
+        """The model of the deepest node that a row reaches by its strongest branch."""
+        memberships, node = Memberships.of(row, self._partition), self.root_
+        while True:
+            assert node.feature is not None and node.model is not None
             degree = {
                 branch: float(memberships.degree(np.array([0]), node.feature, branch)[0])
                 for branch in node.children
             }
             branch = max(degree, key=lambda candidate: degree[candidate])
-            if degree[branch] <= 0:
-                break
-            node = node.children[branch]
-        return node
+            below = node.children[branch]
+            if degree[branch] <= 0 or below.leaf:
+                return node.model
+            node = below
 
     @property
-    def _target_bounds(self) -> tuple[float, float]:
+    def _partition(self) -> tuple[int, ...]:
+        """Fuzzy sets of each feature."""
+        return sets_of(self.sets, self.schema_)
+
+    @property
+    def _uneven(self) -> tuple[int, ...]:
+        """The same where features differ, as questions carry it."""
+        return self._partition if len(set(self._partition)) > 1 else ()
+
+    @property
+    def _public_target(self) -> tuple[float, float]:
         assert self.schema_.target is not None
         return self.schema_.target.bounds
 
@@ -275,9 +426,15 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def n_parameters_(self) -> int:
-        """Internal nodes and coefficients together (paper, Eq. 31)."""
-        internal = sum(not node.leaf for node in self._nodes())
-        return internal + self.n_leaves_ * (len(self.schema_.features) + 1)
+        """C_FRT: inner nodes and coefficients together (paper, Eq. 31).
+
+        A constant leaf has one coefficient. The root is no inner node: so Table 5 counts, where
+        kinematics' 30 nodes, 25 leaves and 9 coefficients give 230. (Beside Eq. 31 the paper counts
+        it in a drawing.)
+        """
+        wide = 1 + len(_chosen(self.schema_, self.leaf_features))
+        coefficients = np.where(self.models_.constant, 1, wide).sum()
+        return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
 
     @property
     def rules_(self) -> list[Rule]:
@@ -287,11 +444,16 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def describe(self) -> str:
         """All rules as text, with a note on leaves that fell back to a constant."""
         lines = [str(rule) for rule in self.rules_]
-        fallen = int(self.models_.constant.sum())
+        fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
         if fallen:
             lines.append(
                 f"{fallen} of {self.n_leaves_} rules predict a constant: "
                 "their equations were withheld, or noise drowned them."
+            )
+        if borrowed:
+            lines.append(
+                f"{borrowed} of {self.n_leaves_} rules stand by the equations of a node above: "
+                "their own were withheld, or noise drowned them."
             )
         return "\n".join(lines)
 
@@ -302,7 +464,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return {
             "model": "fuzzy regression tree, maximum matching",
             "target": target.name,
-            "sets": list(labels(self.sets)),
+            "sets": {
+                name: list(labels(own))
+                for name, own in zip(schema.names, self._partition, strict=True)
+            },
             "scaling": {
                 name: [float(low), float(high)]
                 for name, low, high in zip(schema.names, self.lower_, self.upper_, strict=True)
@@ -317,6 +482,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             "tree": self.root_.to_dict(),
             "coefficients": plain(self.models_.coefficients),
             "constant": plain(self.models_.constant),
+            "borrowed": plain(self.models_.borrowed),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -325,9 +491,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self.root_ = Node.from_dict(state["tree"])
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         coefficients, constant = restored(state["coefficients"]), restored(state["constant"])
+        borrowed = restored(state["borrowed"])
         if coefficients.shape != (len(self.leaves_), len(self.schema_.features) + 1):
             raise ValueError("a model for each leaf, a coefficient for each feature")
-        self.models_ = LeafModels(coefficients, constant)
+        self.models_ = LeafModels(coefficients, constant, borrowed)
 
     # --- policies ------------------------------------------------------------------------------
 
@@ -338,18 +505,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             strict: whether nullification also silences what could be subtracted, leaf equations
                 included; histograms for scaling are then not released at all.
         """
-        if strict:
-            guard = (Guard.of("nullify", strict=True),)
-            return Policy(
-                dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
-            )
-        guards = {
-            Scaling.kind: (Guard.of("open"),),
-            Level.kind: (Guard.of("nullify"),),
-            Leaves.kind: (Guard.of("open"),),
-            Activations.kind: (Guard.of("open"),),
-        }
-        return Policy(guards, name="published")
+        return published(strict)
 
     def private(
         self,
@@ -359,10 +515,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         schema: Schema | None = None,
         depth: int | None = None,
     ) -> Policy:
-        """Finite epsilon end to end: Gaussian sums by level and leaf equations, under zCDP.
-
-        The budget of rho is planned as a fifth for each level and the rest for the leaves; counts,
-        node totals, scaling and leaf activations are not released at all.
+        """Finite epsilon end to end under zCDP: Gaussian histograms, sums by level and equations.
 
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
@@ -371,38 +524,64 @@ class FuzzyTreeRegressor(FederatedRegressor):
             depth: levels that may be asked for, at most 4; ``max_depth`` unless given, else 1.
 
         Raises:
-            InputError: a depth that leaves nothing for the leaves.
+            InputError: a depth out of its range.
         """
         budget = Budget.of(epsilon, delta)
         levels = depth if depth is not None else (1 if self.max_depth is None else self.max_depth)
         if not 0 <= levels <= 4:
             raise InputError(
-                f"depth must lie between 0 and 4, not {levels}: each level takes a fifth of the "
-                "budget, the leaves the rest; write depth = 1, say"
+                f"depth must lie between 0 and 4, not {levels}: the levels share a part of the "
+                "budget, the leaves need the most; write depth = 1, say"
             )
-        rho = largest_rho(budget.epsilon, budget.delta)
-        level = rho / 5
-        sums = ("weights", "linear", "squares")
-        guards: dict[str, tuple[Guard, ...]] = {
-            Leaves.kind: (Guard.of("gaussian", spend=rho - levels * level, times=1),)
-        }
-        if levels:
-            guards[Level.kind] = (Guard.of("gaussian", *sums, spend=level, times=levels),)
-        return Policy(guards, accountant="zcdp", budget=budget, name="private")
+        return private(budget, levels, self.scaling == "released")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """At most one level for each feature (a path uses each once), then the leaves."""
+        """Histograms round by round, a level for each feature at most, then the leaves.
+
+        A path uses each feature once. The equations are asked for twice where noise has its price.
+        """
         root: tuple[Path, ...] = ((),)
-        asked = (root, self.sets, schema.lower, schema.upper)
+        asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
-        scaling = [Planned(Scaling(self.bins), 1)] if self.scaling == "released" else []
+        noisy = any(guard.spend for guard in policy.guards.get(Leaves.kind, ()))
+        released = self.scaling == "released"
+        scaling = [Planned(Scaling(self.bins), rounds(self.bins))] if released else []
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 1),
+            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2 if noisy else 1),
             Planned(Activations(*asked), 1),
         ]
+
+
+def _totals(answer: Answer) -> Totals:
+    """What a noisy root says of the number of all records and of their targets."""
+    names = ("node_weights", "node_linear")
+    if not all(name in answer and answer.deviation(name) for name in names):
+        return Totals()
+    weight, linear = (float(answer.total(name)[0]) for name in names)
+    variances = answer.deviation(names[0]) ** 2, answer.deviation(names[1]) ** 2
+    return Totals(weight, linear, variances)
+
+
+def _known(nodes: Sequence[Node]) -> Known:
+    return Known(
+        [node.path for node in nodes],
+        np.array([node.mean for node in nodes]),
+        np.array([node.weight for node in nodes]),
+    )
+
+
+def _histograms(answer: Answer, edges: np.ndarray) -> Histograms:
+    """A round's counts of the features, and of the target where it was told."""
+    counts, noise = answer.total("counts"), answer.deviation("counts")
+    target, spread = np.zeros(counts.shape[1]), 0.0
+    if "target" in answer:
+        target, spread = answer.total("target"), answer.deviation("target")
+    return Histograms(
+        np.vstack([counts, target]), edges, np.append(np.full(len(counts), noise), spread)
+    )
 
 
 def _chosen(schema: Schema, names: Sequence[str] | None) -> tuple[int, ...]:

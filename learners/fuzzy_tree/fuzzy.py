@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from privfed.errors import InputError
+from privfed.learners.parameters import Allowed, Whole
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
+from privfed.tables.schema import Schema
 
 #: Weaker activations are none: sums floor them to zero.
 LEAST = float(GRID)
@@ -43,10 +46,16 @@ class Memberships:
     rest: np.ndarray
 
     @classmethod
-    def of(cls, unit: np.ndarray, sets: int) -> Memberships:
-        """Place values of [0, 1] among ``sets`` uniform triangular sets (paper, Section 3.1)."""
-        stretched = unit * (sets - 1)
-        below = np.minimum(stretched.astype(np.int64), sets - 2)
+    def of(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
+        """Place values of [0, 1] among uniform triangular sets (paper, Section 3.1).
+
+        Args:
+            unit: shape (records, features).
+            sets: how many, of every feature or by feature.
+        """
+        each = np.asarray(sets)
+        stretched = unit * (each - 1)
+        below = np.minimum(stretched.astype(np.int64), each - 2)
         return cls(below, stretched - below)
 
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
@@ -54,6 +63,48 @@ class Memberships:
         below, rest = self.below[rows, feature], self.rest[rows, feature]
         degree: np.ndarray = np.where(below == fuzzy_set, 1 - rest, 0.0)
         return np.where(below == fuzzy_set - 1, rest, degree)
+
+
+class Sets(Allowed):
+    """How many fuzzy sets each feature has: one number, a number for each, or some by name."""
+
+    words = "a whole number from 2 to 99, a list of them, or a table of them by feature"
+    example = "5"
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        if isinstance(value, Mapping):
+            return all(isinstance(name, str) and _TWO.holds(own) for name, own in value.items())
+        if isinstance(value, list | tuple):
+            return bool(value) and all(_TWO.holds(own) for own in value)
+        return _TWO.holds(value)
+
+
+_TWO = Whole(at_least=2, at_most=99)
+#: Sets of the features that a table does not name.
+_UNNAMED = 5
+
+
+def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tuple[int, ...]:
+    """How many fuzzy sets each feature of a schema has.
+
+    Raises:
+        InputError: a list of another length than there are features.
+        SchemaError: a name that the schema does not have.
+    """
+    names = schema.names
+    if isinstance(sets, Mapping):
+        for name in sets:
+            schema.column(name)
+        return tuple(int(sets.get(name, _UNNAMED)) for name in names)
+    if isinstance(sets, Sequence):
+        if len(sets) != len(names):
+            raise InputError(
+                f"sets lists {len(sets)} numbers for {len(names)} features ({', '.join(names)}); "
+                "write one for each, in this order, or a table by name"
+            )
+        return tuple(int(own) for own in sets)
+    return (int(sets),) * len(names)
 
 
 def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.leaves import shrunken_mean
 from privfed.learners.fuzzy_tree.queries import Level
 from privfed.questions.cells import Path
+from privfed.questions.part import GRID
 
 
 @dataclass(eq=False)
@@ -24,6 +25,7 @@ class Node:
         weight: summed activation.
         feature: what it splits on; none for a leaf.
         children: the non-empty branches.
+        model: an inner node's linear model, of (1, x - 1/2), for what reaches none of its leaves.
     """
 
     path: Path
@@ -31,6 +33,7 @@ class Node:
     weight: float = 0.0
     feature: int | None = None
     children: dict[int, Node] = field(default_factory=dict)
+    model: np.ndarray | None = None
 
     @property
     def leaf(self) -> bool:
@@ -43,6 +46,7 @@ class Node:
             "mean": self.mean,
             "weight": self.weight,
             "feature": self.feature,
+            "model": None if self.model is None else self.model.tolist(),
             "children": [[branch, child.to_dict()] for branch, child in self.children.items()],
         }
 
@@ -54,7 +58,8 @@ class Node:
             int(branch): cls.from_dict(child, (*path, (int(feature), int(branch))))
             for branch, child in below
         }
-        return cls(path, float(data["mean"]), float(data["weight"]), feature, children)
+        model = None if data["model"] is None else np.array(data["model"], dtype=float)
+        return cls(path, float(data["mean"]), float(data["weight"]), feature, children, model)
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,13 @@ class Stop:
         gain: least partition fuzzy gain, for a target scaled to a unit interval.
         share: a node must hold more than this share of the records.
         depth: most splits on a path; none for no limit.
+        gains: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`.
     """
 
     gain: float
     share: float
     depth: int | None = None
+    gains: str = "told"
 
 
 def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -80,6 +87,14 @@ def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray)
     return positive
 
 
+class Sums(NamedTuple):
+    """WS, WLS and WSS of the same cells or nodes."""
+
+    weights: np.ndarray
+    linear: np.ndarray
+    squares: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class LevelSums:
     """The summed statistics of a level, by (node, feature, set) and by node.
@@ -87,15 +102,17 @@ class LevelSums:
     Args:
         cells: WS, WLS and WSS, each of shape (node, feature, set).
         nodes: the same by node.
-        present: which branches are not empty.
+        present: which branches are not empty as far as is told.
         share: each node's share of the records.
+        hidden: branches that some client withholds where a node has more weight than is told.
         noise: standard deviations of the noise in WS and WLS cells; zero where exact.
     """
 
-    cells: tuple[np.ndarray, np.ndarray, np.ndarray]
-    nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    cells: Sums
+    nodes: Sums
     present: np.ndarray
     share: np.ndarray
+    hidden: np.ndarray
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
@@ -106,35 +123,66 @@ class LevelSums:
             answer: the clients' sums.
             whole: summed weight of all records, for the nodes' shares where counts are withheld.
         """
-        weights, linear, squares = (answer.total(n) for n in ("weights", "linear", "squares"))
+        cells = Sums(*(answer.total(n) for n in ("weights", "linear", "squares")))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
-        if "node_weights" in answer:
-            nodes = tuple(answer.total(f"node_{n}") for n in ("weights", "linear", "squares"))
+        if "node_weights" in answer and not noise[0]:
+            nodes = Sums(*(answer.total(f"node_{n}") for n in ("weights", "linear", "squares")))
             share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
             present = answer.total("counts") > 0
+            floored = 2 * float(GRID) * answer.total("node_counts")
+            untold = nodes.weights[:, None] - cells.weights.sum(axis=2) > floored[:, None]
+            hidden = _withheld(answer) & untold[:, :, None] & ~present
         else:
             open_ = _open_features(answer)
-            nodes = tuple(_over_features(cells, open_) for cells in (weights, linear, squares))
-            share = nodes[0] / (whole or max(float(nodes[0].sum()), 1.0))
-            present = weights > 2 * noise[0]
-        return cls((weights, linear, squares), nodes, present, share, noise)  # type: ignore[arg-type]
+            nodes = Sums(*(_over_features(each, open_) for each in cells))
+            share = nodes.weights / (whole or max(float(nodes.weights.sum()), 1.0))
+            present = cells.weights > 2 * noise[0]
+            hidden = np.zeros_like(present)
+        return cls(cells, nodes, present, share, hidden, noise)
 
-    def gains(self) -> np.ndarray:
+    def gains(self, form: str) -> np.ndarray:
         """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
         Where the sums are noisy, what noise alone would gain is taken off: a cell with noise of
         variance v in WLS adds v / WS to the explained sum of squares.
+
+        Args:
+            form: ``"told"`` holds the cells against their own sum. ``"literal"`` holds them against
+                the node's, which is never withheld: then what a client withholds of a feature
+                counts as explained by it.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
         total = kept.sum(axis=2)
         inside = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
         safe = np.where(total > 0, total, 1.0)
-        gains = fuzzy_variance(*self.nodes)[:, None] - inside / safe
+        gains = self._whole(form) - inside / safe
         spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
         gains -= spurious.sum(axis=2) / safe
         found: np.ndarray = np.where(total > 0, gains, -np.inf)
         return found
+
+    def _whole(self, form: str) -> np.ndarray:
+        """The variance before a split, of shape (node, feature) or (node, 1)."""
+        if form == "literal" or self.noise[0] > 0:
+            return fuzzy_variance(*self.nodes)[:, None]
+        told = (np.where(self.present, each, 0.0).sum(axis=2) for each in self.cells)
+        return fuzzy_variance(*told)
+
+    def untold(self, number: int, feature: int) -> tuple[float, float]:
+        """Weight and linear sum of a node that no told branch of a feature has."""
+        weights, linear, _ = (
+            float(whole[number] - cells[number, feature].sum())
+            for whole, cells in zip(self.nodes, self.cells, strict=True)
+        )
+        return weights, linear
+
+
+def _withheld(answer: Answer) -> np.ndarray:
+    """Cells that some client masks, shape (node, feature, set)."""
+    each = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
+    found: np.ndarray = np.any(each, axis=0)
+    return found
 
 
 def _open_features(answer: Answer) -> np.ndarray:
@@ -156,25 +204,22 @@ def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
 def split_level(nodes: list[Node], query: Level, sums: LevelSums, stop: Stop) -> list[Node]:
     """Decide each open node of a level; the children to ask about next are returned.
 
-    Children whose features are all used up are leaves at once (Algorithm 1, line 18).
+    Children whose features are all used up are leaves at once (Algorithm 1, line 18). A branch that
+    is withheld is grown like any other: only what turns out to be empty is dropped.
     """
-    gains = sums.gains()
+    gains = sums.gains(stop.gains)
     opened: list[Node] = []
     for number, node in enumerate(nodes):
-        _set_mean(node, sums, number)
+        _place(
+            node, sums.nodes.weights[number], sums.nodes.linear[number], node.mean, sums.noise[1]
+        )
         used = {feature for feature, _ in node.path}
         allowed = np.array([feature not in used for feature in query.features])
         best = int(np.argmax(np.where(allowed, gains[number], -np.inf))) if allowed.any() else -1
         if best < 0 or _stops(node, float(gains[number, best]), float(sums.share[number]), stop):
             continue
-        node.feature = query.features[best]
-        for branch in np.flatnonzero(sums.present[number, best]):
-            child = Node((*node.path, (node.feature, int(branch))))
-            _set_branch_mean(child, node, sums, (number, best, int(branch)))
-            node.children[int(branch)] = child
-        if not node.children:
-            node.feature = None
-        elif allowed.sum() > 1 and (stop.depth is None or len(node.path) + 1 < stop.depth):
+        _branch(node, query.features[best], sums, (number, best))
+        if allowed.sum() > 1 and (stop.depth is None or len(node.path) + 1 < stop.depth):
             opened.extend(node.children.values())
     return opened
 
@@ -184,19 +229,33 @@ def _stops(node: Node, gain: float, share: float, stop: Stop) -> bool:
     return deep or share <= stop.share or not gain >= stop.gain
 
 
-def _set_mean(node: Node, sums: LevelSums, number: int) -> None:
-    weights, linear, _ = sums.nodes
-    _place(node, float(weights[number]), float(linear[number]), node.mean, sums.noise[1])
-
-
-def _set_branch_mean(node: Node, parent: Node, sums: LevelSums, cell: tuple[int, int, int]) -> None:
-    weights, linear, _ = sums.cells
-    _place(node, float(weights[cell]), float(linear[cell]), parent.mean, sums.noise[1])
+def _branch(node: Node, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
+    """Give a node a child for each branch that holds records, or may hold withheld ones."""
+    present, hidden = sums.present[cell], sums.hidden[cell]
+    for branch in np.flatnonzero(present | hidden):
+        child = Node((*node.path, (feature, int(branch))))
+        if present[branch]:
+            told = sums.cells.weights[cell][branch], sums.cells.linear[cell][branch]
+        else:
+            told = sums.untold(*cell)
+        _place(child, *told, node.mean, sums.noise[1])
+        node.children[int(branch)] = child
+    node.feature = feature if node.children else None
 
 
 def _place(node: Node, weight: float, linear: float, prior: float, noise: float) -> None:
     """Set a node's weight and its mean, which noise draws towards the prior."""
-    node.weight = weight
+    node.weight = float(weight)
     if weight > 0:
         sums = (np.asarray(weight), np.asarray(linear), np.asarray(prior))
         node.mean = float(shrunken_mean(*sums, noise))
+
+
+def drop_empty(node: Node, empty: Collection[Path]) -> bool:
+    """Take leaves that hold no record off a tree; say whether nothing is left of a node."""
+    if node.leaf:
+        return node.path in empty
+    for branch, child in list(node.children.items()):
+        if drop_empty(child, empty):
+            del node.children[branch]
+    return not node.children

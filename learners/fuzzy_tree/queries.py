@@ -7,7 +7,7 @@ centring changes no tree (gains do not depend on it) and shrinks every sensitivi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -27,42 +27,92 @@ _UNIT = int(1 / GRID)
 
 @dataclass(frozen=True)
 class Scaling(Query):
-    """Counts of every feature over equal bins of its public bounds: percentiles are read off them.
+    """Counts of every feature, and of the target, over bins of their public bounds.
 
-    Sensitivity: a record falls into exactly one bin of each feature, so L1 = F and squared L2 = F;
-    replacing it moves two bins of each by one: 2F and 2F.
+    Percentiles are read off them. Sensitivity: a record falls into exactly one bin of each feature,
+    wherever the edges lie, so ``counts`` have L1 = F and squared L2 = F, and ``target`` 1 and 1;
+    replacing it moves two bins of each by one: 2F and 2F, 2 and 2.
+
+    Args:
+        bins: of each feature.
+        edges: by feature, and last of the target, the bins' ends in rising order (equal ones make an
+            empty bin), from an earlier round; what lies beyond them falls into the first or last
+            bin. None for equal bins of the public bounds.
     """
 
     bins: int
+    edges: tuple[tuple[float, ...], ...] = ()
     kind: ClassVar[str] = "fuzzy_tree.scaling"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by feature and bin."""
+        """``counts`` by feature and bin, and ``target`` by bin where there is a numeric one."""
         if not 2 <= self.bins <= 100_000:
             raise QueryError("malformed", "bins must lie between 2 and 100,000")
-        features = len(schema.features)
-        bound = Bound(features, features)
-        sensitivity = Sensitivity(bound, replace_one=Bound(2 * features, 2 * features))
-        return {
-            "counts": Part(PartType.COUNTS, ("feature", "bin"), (features, self.bins), sensitivity)
-        }
+        features, target = len(schema.features), _numeric(schema)
+        self._check_edges(features + target)
+        counts = {"counts": _binned(("feature", "bin"), (features, self.bins), features)}
+        return {**counts, "target": _binned(("bin",), (self.bins,), 1)} if target else counts
+
+    def _check_edges(self, columns: int) -> None:
+        if not self.edges:
+            return
+        if len(self.edges) != columns or {len(own) for own in self.edges} != {self.bins + 1}:
+            raise QueryError("malformed", "each column needs one edge more than bins")
+        edges = np.array(self.edges)
+        if not np.isfinite(edges).all() or (np.diff(edges, axis=1) < 0).any():
+            raise QueryError("malformed", "edges must be finite and never fall")
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count each feature's values; the upper bound falls into the last bin."""
+        """Count each column's values; the upper bound falls into the last bin."""
         bins = self._bins(view)
-        features = bins.shape[1]
-        keys = bins + np.arange(features) * self.bins
-        counts = np.bincount(keys.ravel(), minlength=features * self.bins)
-        return {"counts": counts.reshape(features, self.bins)}
+        columns = bins.shape[1]
+        keys = bins + np.arange(columns) * self.bins
+        counts = np.bincount(keys.ravel(), minlength=columns * self.bins)
+        return _by_part(counts.reshape(columns, self.bins), view.schema)
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One in the bin of each feature's value."""
-        return {"counts": self._bins(view)[..., None] == np.arange(self.bins)}
+        """One in the bin of each column's value."""
+        ones = self._bins(view)[..., None] == np.arange(self.bins)
+        parts = _by_part(ones.swapaxes(0, 1), view.schema)
+        return {name: np.moveaxis(part, -2, 0) for name, part in parts.items()}
 
     def _bins(self, view: View) -> np.ndarray:
-        """Each value's bin, shape (records, features)."""
-        unit = to_unit(view.table.x, view.schema.lower, view.schema.upper)
-        return np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
+        """Each value's bin, shape (records, columns), the target's last."""
+        x, schema = view.table.x, view.schema
+        low, high = schema.lower, schema.upper
+        if _numeric(schema):
+            assert schema.target is not None
+            x = np.column_stack([x, view.table.target])
+            low, high = (
+                np.append(low, schema.target.bounds[0]),
+                np.append(high, schema.target.bounds[1]),
+            )
+        if not self.edges:
+            unit = to_unit(x, low, high)
+            return np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
+        places = [
+            np.searchsorted(own, values, side="right") - 1
+            for own, values in zip(np.array(self.edges), x.T, strict=True)
+        ]
+        return np.asarray(np.clip(np.column_stack(places), 0, self.bins - 1), np.int64)
+
+
+def _numeric(schema: Schema) -> bool:
+    return schema.target is not None and schema.target.numeric
+
+
+def _by_part(columns: np.ndarray, schema: Schema) -> dict[str, np.ndarray]:
+    """What holds of each column, the features' together and the target's alone."""
+    if not _numeric(schema):
+        return {"counts": columns}
+    return {"counts": columns[:-1], "target": columns[-1]}
+
+
+def _binned(axes: tuple[str, ...], shape: tuple[int, ...], columns: int) -> Part:
+    """Counts of so many columns, in each of which a record has one bin."""
+    bound = Bound(columns, columns)
+    twice = Bound(2 * columns, 2 * columns)
+    return Part(PartType.COUNTS, axes, shape, Sensitivity(bound, replace_one=twice))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +121,21 @@ class _Fuzzy(Query):
 
     Args:
         nodes: paths from the root, each step a (feature, set) pair.
-        sets: fuzzy sets of each feature, T.
+        sets: fuzzy sets of each feature, T; the most of any where they differ.
         lower: where each feature's [0, 1] begins, shape (features,).
         upper: where it ends.
+        partition: fuzzy sets by feature, T_f; none where all have ``sets``. No sensitivity depends on
+            it: a value belongs to two neighbouring sets of its feature, however many there are.
+        target: where the target's interval begins and ends, a released one; none for the public
+            bounds. Targets beyond it count as its ends, so that no sensitivity depends on it.
     """
 
     nodes: tuple[Path, ...]
     sets: int
     lower: np.ndarray
     upper: np.ndarray
+    partition: tuple[int, ...] = field(default=(), kw_only=True)
+    target: tuple[float, ...] = field(default=(), kw_only=True)
 
     def _check(self, schema: Schema) -> None:
         features = len(schema.features)
@@ -90,6 +146,12 @@ class _Fuzzy(Query):
                 raise QueryError("malformed", "scaling needs one bound for each feature")
         if not np.isfinite([self.lower, self.upper, self.upper - self.lower]).all():
             raise QueryError("malformed", "scaling needs finite bounds and widths")
+        wide = not self.target or (len(self.target) == 2 and self.target[0] < self.target[1])
+        if not wide or not np.isfinite(self.target).all():
+            raise QueryError("malformed", "the target's interval needs two finite ends, rising")
+        own = self.partition
+        if own and (len(own) != features or min(own) < 2 or max(own) > self.sets):
+            raise QueryError("malformed", "each feature needs from two to the most sets")
         check_paths(self.nodes, features, self.sets)
 
     def _check_features(self, schema: Schema) -> None:
@@ -98,10 +160,13 @@ class _Fuzzy(Query):
             raise QueryError("malformed", "features must be known, each once")
 
     def _prepare(self, view: View) -> Prepared:
-        key = ("fuzzy_tree", self.sets, self.lower.tobytes(), self.upper.tobytes())
+        scale = (self.lower.tobytes(), self.upper.tobytes(), self.target)
+        key = ("fuzzy_tree", self.sets, self.partition, *scale)
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
-            view.cache["fuzzy_tree"] = Prepared.of(view, self.sets, self.lower, self.upper)
+            view.cache["fuzzy_tree"] = Prepared.of(
+                view, self.partition or self.sets, (self.lower, self.upper), self.target
+            )
         prepared: Prepared = view.cache["fuzzy_tree"]
         return prepared
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privfed.learners.fuzzy_tree.fuzzy import labels
+from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of
 
 if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree.estimator import FuzzyTreeRegressor
@@ -61,10 +61,11 @@ def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
     Values of x beyond the scaling's ends count as its ends.
     """
     assert tree.schema_.target is not None
-    low, high = tree.schema_.target.bounds
+    low, high = tree.target_ or tree.schema_.target.bounds
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
-    names, terms = tree.schema_.names, labels(tree.sets)
+    names = tree.schema_.names
+    terms = [labels(own) for own in sets_of(tree.sets, tree.schema_)]
     found = []
     for number, leaf in enumerate(tree.leaves_):
         first, *rest = tree.models_.coefficients[number]
@@ -72,7 +73,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
         offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
         found.append(
             Rule(
-                tuple((names[feature], terms[branch]) for feature, branch in leaf.path),
+                tuple((names[feature], terms[feature][branch]) for feature, branch in leaf.path),
                 tree.schema_.target.name,
                 float(low + (high - low) * (0.5 + first - offset.sum())),
                 {

@@ -33,12 +33,19 @@ class Prepared:
     known: MutableMapping[Path, Activation] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: View, sets: int, lower: np.ndarray, upper: np.ndarray) -> Prepared:
+    def of(
+        cls,
+        view: View,
+        sets: int | Sequence[int],
+        scale: tuple[np.ndarray, np.ndarray],
+        target: tuple[float, ...] = (),
+    ) -> Prepared:
         """Scale features to [0, 1] and the target to [-1/2, 1/2], and place them among the sets."""
         assert view.schema.target is not None
-        low, high = view.schema.target.bounds
-        unit = to_unit(view.table.x, lower, upper)
-        return cls(unit, (view.table.target - low) / (high - low) - 0.5, Memberships.of(unit, sets))
+        low, high = target or view.schema.target.bounds
+        unit = to_unit(view.table.x, *scale)
+        centred = np.clip((view.table.target - low) / (high - low), 0.0, 1.0) - 0.5
+        return cls(unit, centred, Memberships.of(unit, sets))
 
     def reach(self, nodes: Sequence[Path]) -> list[Activation]:
         """Activations of the nodes; only these are remembered, for their children."""

@@ -18,6 +18,8 @@ from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
+#: How many records times conditions are held at a time, a byte each.
+BLOCK = 2**26
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
 
@@ -148,12 +150,12 @@ class Supports(_Model):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count."""
-        held = self.terms.rules(view.table.x)
-        return {
-            "counts": held.sum(axis=0, dtype=np.int64),
-            "size": np.array([len(held)], dtype=np.int64),
-        }
+        """Count, a block of records at a time: memory does not grow with records times rules."""
+        x, counts = view.table.x, np.zeros(len(self.terms.boxes), np.int64)
+        rows = max(1, BLOCK // max(1, self.terms.conditions))
+        for start in range(0, len(x), rows):
+            counts += self.terms.rules(x[start : start + rows]).sum(axis=0, dtype=np.int64)
+        return {"counts": counts, "size": np.array([len(x)], dtype=np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """One for each rule that the record satisfies, and one in the size."""

@@ -187,6 +187,11 @@ class Terms:
         return len(self.boxes) + len(self.linear)
 
     @cached_property
+    def conditions(self) -> int:
+        """Rules and the different intervals that they name: what one record is held against."""
+        return len(self.boxes) + len({one for used in self._used for one in used})
+
+    @cached_property
     def _used(self) -> list[list[tuple[int, int, int]]]:
         sizes = self.cutoffs.sizes
         return [

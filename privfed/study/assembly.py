@@ -21,6 +21,7 @@ from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.reports.worth import Score
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.lasting import Lasting
 from privfed.study.output import Output, finite, write_text, written_whole
@@ -166,7 +167,9 @@ def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
 
     Returns:
         one row a run: policy, epsilon (none without a guarantee), seed, measure, value, baseline,
-        released, unprotected, seconds. It uses the truth, so it is a simulation.
+        released, unprotected, seconds, secure; then each further score under its own name, and a
+        constant answer's under ``constant`` and that name. It uses the truth and charges nobody, so
+        it is a simulation; a study's own ``runs`` count for nothing here, for seeds are runs.
     """
     jobs = [
         (study.under(epsilon, study.seed + number), choice)
@@ -185,7 +188,7 @@ def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
 
 
 def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
-    alone = replace(study, policies=(choice,))
+    alone = replace(study, policies=(choice,), runs=1)
     with TemporaryDirectory() as folder:
         output = Output(folder)
         alone.to_toml(Path(folder) / "study.toml")
@@ -202,7 +205,14 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
         "released": policy.released,
         "unprotected": policy.unprotected,
         "seconds": metrics.get("seconds"),
+        "secure": policy.secure,
+        **{name: figure for score in policy.scores[1:] for name, figure in _columns(score)},
     }
+
+
+def _columns(score: Score) -> list[tuple[str, float | None]]:
+    """A score's columns in a sweep's table: its figure, and a constant answer's."""
+    return [(score.name, score.value), (f"constant {score.name}", score.constant)]
 
 
 def _ceiling(policy: PolicyReport) -> float | None:

@@ -51,6 +51,10 @@ class PreparedCohort:
         """The one client that everybody is asked as."""
         return (NAME,)
 
+    def books(self) -> dict[str, CohortRecords]:
+        """What everybody holds: for scoring attacks on individuals."""
+        return {NAME: self.records}
+
     def federate(
         self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
     ) -> CohortDisclosure:

@@ -1,11 +1,15 @@
 """Utility on held-out records: the experimenter's yardstick, never a release.
 
 In a real federation such a score would be a query like any other.
+
+The target is what the public schema says of it, filled and clipped to its bounds, in training and
+among the held-out records alike: that is what a model is taught, and the constant answer beside it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,8 +18,21 @@ from sklearn.base import ClassifierMixin
 
 from privfed.errors import NobodyAnswered
 from privfed.learners.base import FederatedLearner, PersonalLearner
-from privfed.tables.records import label
+from privfed.tables.records import Records, label
 from privfed.tables.schema import Column, Schema
+
+Better = Literal["lower", "higher"]
+
+#: Every score beside the headline, and which way it is better.
+SCORES: Mapping[str, Better] = {
+    "area under the curve": "higher",
+    "log loss": "lower",
+    "Brier score": "lower",
+    "mean absolute error": "lower",
+    "R squared": "higher",
+}
+#: Probabilities are taken for at least this in a log loss, so that one is finite.
+LEAST = float(np.finfo(float).eps)
 
 
 def measure(
@@ -30,26 +47,33 @@ def measure(
 
     Args:
         model: the fitted model.
-        train: what it learned from; the constant answer is this table's.
+        train: what it learned from; the constant answer is this table's: its mean, its commonest
+            class, and for probabilities its classes' shares.
         test: the held-out records.
         schema: the public data dictionary.
         client: whose own model is scored, of a personal learner; none for the public one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
-        ``baseline`` (the same for a constant answer), ``scores`` and ``held_out``.
+        ``baseline`` (the same for a constant answer), ``scores`` (others, by the names in
+        :data:`SCORES`), ``constants`` (the same for a constant answer), ``score_better`` (which way
+        each is better) and ``held_out``.
     """
     target = schema.target
     if target is None:
         return {"held_out": len(test)}
     x = test[list(schema.names)]
     predicted = np.asarray(model.predict(x, client=client))
+    known, wanted = _targets(train, target), _targets(test, target)
     if target.numeric and not isinstance(model, ClassifierMixin):
-        scored = _numbers(predicted, train[target.name], test[target.name])
+        scored = _numbers(predicted, known, wanted)
     else:
+        column = _as_category(target)
         chances = _chances(model, x, client)
-        scored = _classes((predicted, chances), train, test, schema)
-    return {**scored, "held_out": len(test)}
+        classes = known.round().astype(int), wanted.round().astype(int)
+        scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
+    better = {name: SCORES[name] for name in scored["scores"]}
+    return {**scored, "score_better": better, "held_out": len(test)}
 
 
 def measure_own(
@@ -90,15 +114,20 @@ def measure_own(
     if "value" not in first:
         return {"held_out": sum(sizes)}
 
-    def mean(key: str) -> float:
-        return float(np.average([found[key] for found in each.values()], weights=sizes))
+    def mean(figures: list[float]) -> float:
+        return float(np.average(figures, weights=sizes))
 
+    names = [
+        name for name in first["scores"] if all(name in one["scores"] for one in each.values())
+    ]
     told = ("value", "baseline", "held_out")
     return {
         **first,
-        "value": mean("value"),
-        "baseline": mean("baseline"),
-        "scores": {},
+        **{key: mean([one[key] for one in each.values()]) for key in ("value", "baseline")},
+        **{
+            key: {name: mean([one[key][name] for one in each.values()]) for name in names}
+            for key in ("scores", "constants")
+        },
         "held_out": sum(sizes),
         "personal": {
             "note": "each client's held-out records, predicted by its own model, which never left it",
@@ -108,48 +137,84 @@ def measure_own(
     }
 
 
-def _numbers(predicted: np.ndarray, known: pd.Series, wanted: pd.Series) -> dict[str, Any]:
+def _targets(frame: pd.DataFrame, target: Column) -> np.ndarray:
+    """The target as the schema has it: codes of categories, numbers within the bounds."""
+    return Records.from_frame(frame, Schema((target,))).x[:, 0]
+
+
+def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
     constant = np.full(len(wanted), known.mean())
     return {
         "measure": "root mean squared error",
         "better": "lower",
         "value": _rmse(wanted, predicted),
         "baseline": _rmse(wanted, constant),
-        "scores": {
-            "mean absolute error": float(metrics.mean_absolute_error(wanted, predicted)),
-            "R squared": float(metrics.r2_score(wanted, predicted)),
-        },
+        "scores": _of_numbers(predicted, wanted),
+        "constants": _of_numbers(constant, wanted),
+    }
+
+
+def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
+    return {
+        "mean absolute error": float(metrics.mean_absolute_error(wanted, told)),
+        "R squared": float(metrics.r2_score(wanted, told)),
     }
 
 
 def _chances(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
     """A classifier's probabilities; none of a model that tells none."""
     tell = getattr(model, "predict_proba", None)
-    return None if tell is None else np.asarray(tell(x, client=client))
+    return None if tell is None else np.asarray(tell(x, client=client), dtype=float)
 
 
 def _classes(
-    told: tuple[np.ndarray, np.ndarray | None],
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    schema: Schema,
+    predicted: np.ndarray,
+    chances: np.ndarray | None,
+    known: np.ndarray,
+    wanted: np.ndarray,
+    count: int,
 ) -> dict[str, Any]:
-    predicted, chances = told
-    assert schema.target is not None
-    column = _as_category(schema.target)
-    wanted, known = (_codes(part[column.name], column) for part in (test, train))
-    most = np.bincount(known).argmax()
-    scored = {
+    shares = np.bincount(known, minlength=count) / len(known)
+    constant = np.tile(shares, (len(wanted), 1))
+    told = chances is not None and chances.shape == constant.shape
+    return {
         "measure": "accuracy",
         "better": "higher",
-        "value": float(np.mean(_codes(predicted, column) == wanted)),
-        "baseline": float(np.mean(wanted == most)),
-        "scores": {},
+        "value": float(np.mean(predicted == wanted)),
+        "baseline": float(np.mean(wanted == shares.argmax())),
+        "scores": of_chances(chances, wanted) if told and chances is not None else {},
+        "constants": of_chances(constant, wanted) if told else {},
     }
-    if chances is not None and chances.shape[1] == 2 and len(set(wanted)) == 2:
-        area = float(metrics.roc_auc_score(wanted, chances[:, 1]))
-        scored["scores"] = {"area under the curve": area}
-    return scored
+
+
+def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
+    """Score probabilities of classes.
+
+    The area under the curve is the mean over classes, each against the rest (of two classes, both
+    areas are one); it is told where every class that counts has records inside and outside it. The
+    Brier score of several classes is the sum over classes (Brier 1950), that of two is half of it, as
+    is usual.
+
+    Args:
+        chances: probabilities, shape (records, classes).
+        wanted: the true classes' codes, shape (records,).
+
+    Returns:
+        by the names in :data:`SCORES`; log loss in nats.
+    """
+    truth = np.eye(chances.shape[1])[wanted]
+    mixed = [code for code in range(chances.shape[1]) if 0 < truth[:, code].sum() < len(truth)]
+    scored = {}
+    if mixed:
+        areas = [metrics.roc_auc_score(truth[:, code], chances[:, code]) for code in mixed]
+        scored["area under the curve"] = float(np.mean(areas))
+    given = np.maximum(chances[np.arange(len(wanted)), wanted], LEAST)
+    squares = ((chances - truth) ** 2).sum(axis=1) / (2 if chances.shape[1] == 2 else 1)
+    return {
+        **scored,
+        "log loss": float(-np.log(given).mean()),
+        "Brier score": float(squares.mean()),
+    }
 
 
 def _as_category(target: Column) -> Column:
@@ -166,5 +231,5 @@ def _codes(values: Any, column: Column) -> np.ndarray:
     return np.array([int(float(name)) for name in names])
 
 
-def _rmse(wanted: pd.Series, predicted: np.ndarray) -> float:
+def _rmse(wanted: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.sqrt(metrics.mean_squared_error(wanted, predicted)))

@@ -75,6 +75,11 @@ class Price:
         """How many releases would leave without any guarantee."""
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing would leave: every question is refused, or stays with the client."""
+        return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
+
     def share(self, line: Line) -> Fraction | None:
         """What part of the budget a line takes, in the accountant's own currency; none without one.
 
@@ -142,11 +147,26 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     for line in lines:
         total = _times(accountant, total, line)
     protected = all(line.loss is None or line.loss.finite for line in lines)
-    delta = Fraction(0) if policy.budget is None else policy.budget.delta
-    epsilon = accountant.guarantee(total, delta)[0] if protected and policy.budget else None
+    asked = Fraction(0) if policy.budget is None else policy.budget.delta
+    epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, asked)
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
     over = tuple(_exceeded(policy, lines, accountant))
     return Price(policy, lines, total, epsilon, delta, fits, over)
+
+
+def _guarantee(
+    policy: Policy, accountant: Accountant, total: Amount
+) -> tuple[Fraction | None, Fraction]:
+    """Epsilon and delta of a plan's total; without a budget what reports will say of it so far."""
+    if policy.budget is not None:
+        return accountant.guarantee(total, policy.budget.delta)[0], policy.budget.delta
+    if total == accountant.nothing:
+        return Fraction(0), Fraction(0)
+    try:
+        stated = accountant.stated(total, None)
+    except PolicyError:  # the losses' own deltas exceed the one that it would be stated at
+        return None, Fraction(0)
+    return stated.epsilon, stated.delta
 
 
 def _exceeded(policy: Policy, lines: Sequence[Line], accountant: Accountant) -> Iterator[str]:
@@ -279,7 +299,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
         price.fits
         and not price.over
         and not lacking(price, left.get(price.policy.name, ()))
-        and any(line.loss is not None for line in price.lines)
+        and not price.silent
         for price in bounded or prices
     )
 
@@ -296,16 +316,12 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
         left: what each owner's ledger holds already.
     """
     budget = price.policy.budget
-    total = (
-        f"NO FINITE GUARANTEE ({price.unprotected} unprotected releases)"
-        if price.epsilon is None
-        else f"at most epsilon {shown(price.epsilon)}"
-        + (f" at delta {float(price.delta):.0e}" if price.delta else "")
-    )
+    total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    lines += _of_a_person(price)
     lines.append(f"  {'share':>8}  {'kind':24} {'times':5} {'how':20} cost of one, and parts")
     for line in price.lines:
         what = line.mechanism or "not in the policy"
@@ -331,6 +347,30 @@ def _owner(price: Price, left: Left) -> str:
         )
     after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
     return f"{left.owner}: {taken} of her epsilon {own}; {before} is left before, {after} after"
+
+
+def _total(price: Price) -> str:
+    """What a whole schedule comes to, in words."""
+    if price.silent:
+        return "NOTHING WOULD BE RELEASED (no question that has an answer is allowed)"
+    if price.epsilon is None:
+        why = f"{price.unprotected} unprotected releases"
+        return (
+            f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
+        )
+    at = f" at delta {float(price.delta):.0e}" if price.delta else ""
+    held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
+    return f"at most epsilon {shown(price.epsilon)}{at}{held}"
+
+
+def _of_a_person(price: Price) -> list[str]:
+    """What an epsilon for one rule is to whoever holds many: group privacy."""
+    if price.policy.unit != "rule" or price.epsilon is None or price.delta:
+        return []
+    ten = float(10 * price.epsilon)
+    return [
+        f"  no person is covered by that: 10 rules of one are at most epsilon {ten:.4g} together"
+    ]
 
 
 def _cost(line: Line) -> str:

@@ -213,6 +213,11 @@ def _of_file(path: Path) -> Policy:
 def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
     """A policy under the study's own name for it, and over the unit that the study names."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
+    if choice.cap is not None and unit in ("record", "rule"):
+        raise StudyError(
+            f"policy {choice.name!r}: cap is the most records of one individual or client; write "
+            'unit = "individual" with it, or leave it out'
+        )
     return replace(proposed, name=choice.name, unit=unit, cap=cap)
 
 

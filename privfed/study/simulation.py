@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.attacks.finding import Finding
+from privfed.attacks.linkage import Linkage
 from privfed.engines.simulated import Engine, local
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
@@ -43,6 +45,7 @@ from privfed.study.metrics import measure, measure_own
 from privfed.study.output import SESSION, Output
 from privfed.study.rehearsal import adopt, attacks_of, learner
 from privfed.study.schema_of_study import positive, schema_file
+from privfed.study.several_runs import spread
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -51,6 +54,8 @@ from privfed.tables.sources import public_schema as schema_of
 from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
+#: How far apart the seeds of test noise lie, from one run of a policy to the next.
+NEXT_DRAW = 104_729
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +122,23 @@ class Prepared:
         return {
             "records": {str(name): int(size) for name, size in sizes.items()},
             "clipped": {name: count for name, count in clipped.items() if count},
+            **self._persons(),
         }
+
+    def _persons(self) -> dict[str, Any]:
+        """How many persons each client knows, and how many of them have several records there."""
+        person = self.study.data.individual
+        if person is None:
+            return {}
+        counts = {
+            str(name): own[person].value_counts()
+            for name, own in self.train.groupby(self.owner, sort=False)
+        }
+        told = {
+            name: {"persons": len(each), "several": int((each > 1).sum())}
+            for name, each in counts.items()
+        }
+        return {"persons": told}
 
     def truth(self) -> dict[str, Records]:
         """Each client's records, for scoring attacks."""
@@ -274,12 +295,8 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            people = federation.people if isinstance(federation, CohortDisclosure) else None
-
-            def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-                return _learn(prepared, model, Watched(asked, progress, people), federation.shelves)
-
-            metrics = engine(federation, learn)
+            metrics = _learn(prepared, model, federation, progress, engine)
+        metrics["faults"] = _faults(federation)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
@@ -288,12 +305,41 @@ def run(
         heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    if study.runs > 1:
+        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress, engine)])
     if lasting is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
         save(model, folder / "model.json")
+
+
+def _again(
+    prepared: AnyPrepared,
+    choice: PolicyChoice,
+    adopted: Policy,
+    progress: Progress,
+    engine: Engine,
+) -> list[dict[str, Any]]:
+    """Learn as often again as the study says, with fresh noise and books that are thrown away."""
+    study, found = prepared.study, []
+    for number in range(1, study.runs):
+        fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
+        with TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Note)
+            federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
+            try:
+                found.append(_learn(prepared, learner(study, choice), federation, progress, engine))
+            finally:
+                federation.close()
+    return found
+
+
+def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
+    """How often an answer came to nothing inside a gate, by client and kind: the owner's to know."""
+    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
+    return {name: faults for name, faults in found.items() if faults}
 
 
 def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
@@ -308,7 +354,10 @@ def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding]
     inapplicable = {}
     for tried in attacks_of(prepared.study):
         attackable = tried.attackable(transcript)
-        told = tried.run(transcript, truth, prepared.schema) if attackable else []
+        known: Mapping[str, Any] = truth
+        if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
+            known = prepared.books()
+        told = tried.run(transcript, known, prepared.schema) if attackable else []
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question
@@ -325,6 +374,22 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
 
 
 def _learn(
+    prepared: AnyPrepared,
+    model: FederatedLearner,
+    gates: LocalDisclosure,
+    progress: Progress,
+    engine: Engine = local,
+) -> dict[str, Any]:
+    """Learn over an engine, and score what was learnt."""
+    people = gates.people if isinstance(gates, CohortDisclosure) else None
+
+    def learn(asked: ChannelDisclosure) -> dict[str, Any]:
+        return _learnt(prepared, model, Watched(asked, progress, people), gates.shelves)
+
+    return engine(gates, learn)
+
+
+def _learnt(
     prepared: AnyPrepared,
     model: FederatedLearner,
     federation: Watched,

@@ -64,7 +64,7 @@ def test_planted_leaks_are_found(
     form: str, leak: Callable[[np.ndarray], Transcript], truth: dict[str, Records]
 ) -> None:
     """Ten planted cells, each form by name."""
-    (found,) = Verbatim().run(leak(truth["one"].x), truth, SCHEMA)
+    *_, found = Verbatim().run(leak(truth["one"].x), truth, SCHEMA)
     assert found.value == found.detail["forms"][form] == 10
     assert found.of == 60
     assert found.baseline == 0
@@ -138,7 +138,7 @@ def test_a_mechanism_that_claims_noise_and_adds_none_is_convicted(
 def test_a_single_client_is_held_against_drawn_tables(truth: dict[str, Records]) -> None:
     """Without other clients the baseline is drawn over the column's range."""
     alone = {"one": truth["one"]}
-    (found,) = Verbatim().run(released(truth["one"].x, PartType.VALUES), alone, SCHEMA)
+    *_, found = Verbatim().run(released(truth["one"].x, PartType.VALUES), alone, SCHEMA)
     assert found.value == 60 and found.baseline == 0
     assert Verbatim().run(released(truth["one"].x, PartType.VALUES)) == []
 
@@ -154,3 +154,42 @@ def test_published_diabetes_leaks_nothing_verbatim(findings) -> None:  # type: i
     for found in findings("published", "verbatim"):
         assert found.severity == "none"
         assert found.value == pytest.approx(found.baseline, rel=0.5, abs=5)
+
+
+@pytest.mark.parametrize("type_", [PartType.VALUES, PartType.ARTIFACT])
+def test_a_table_that_was_handed_over_is_a_breach_by_its_records(
+    type_: PartType, truth: dict[str, Records]
+) -> None:
+    """Some rows are some records, all rows the table; the blind guess finds none."""
+    own = truth["one"].x
+    for rows in (own[:5], own[::-1]):
+        found, _ = Verbatim().run(released(rows, type_), truth, SCHEMA)
+        assert found.metric == "whole records found in the releases, row by row"
+        assert (found.value, found.of, found.baseline) == (len(rows), 30, 0)
+        assert found.severity == "breach"
+
+
+@pytest.mark.parametrize("clients", [("one",), ("one", "two")])
+def test_no_blind_guess_finds_more_than_the_whole(clients: tuple[str, ...]) -> None:
+    """Few values that everybody has: chance finds each of them, and the table left all the same."""
+    rng = np.random.default_rng(1)
+    bits = Schema((Column("a", "integer", 0, 3), Column("b", "integer", 0, 3)))
+    sizes = {"one": 40, "two": 400}
+    truth = {
+        n: Records(bits, rng.choice(4, (sizes[n], 2), p=[0.7, 0.1, 0.1, 0.1])) for n in clients
+    }
+    rows, cells = Verbatim().run(released(truth["one"].x, PartType.ARTIFACT), truth, bits)
+    for found in (rows, cells):
+        assert found.of is not None and found.baseline is not None
+        assert found.value == found.of
+        assert found.baseline <= found.of
+    assert cells.severity == "none"
+    assert rows.severity == "breach"
+
+
+def test_rows_of_everybody_s_kind_are_no_record_of_this_one() -> None:
+    """A model's table as wide as the records, of values that all share, proves nothing."""
+    same = Schema((Column("a", "integer", 0, 3),))
+    truth = {n: Records(same, np.ones((30, 1))) for n in ("one", "two")}
+    found = Verbatim().run(released(np.ones((4, 1)), PartType.VALUES), truth, same)
+    assert (found[0].value, found[0].baseline, found[0].severity) == (4, 4.0, "none")

@@ -27,8 +27,8 @@ def test_the_whole_line() -> None:
     with pytest.raises(InputError) as caught:
         FuzzyTreeRegressor(sets="three").check(NUMERIC)  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "FuzzyTreeRegressor: sets must be a whole number of at least 2, not 'three' (str); "
-        "write for example sets = 5"
+        "FuzzyTreeRegressor: sets must be a whole number from 2 to 99, a list of them, or a table of "
+        "them by feature, not 'three' (str); write for example sets = 5"
     )
 
 

@@ -156,6 +156,15 @@ STUDIES = {
         ('column = "site"', 'column = "age"'),
         "column 'age' is a feature of the schema",
     ),
+    "a cap on records of a record": (
+        ('epsilon = "4"', 'epsilon = "4"\ncap = 2'),
+        "policy 'private': cap is the most records of one individual or client",
+    ),
+    "a person's unit without a cap": (
+        ('epsilon = "4"', 'epsilon = "4"\nunit = "individual"'),
+        "needs cap = the most records of one individual",
+    ),
+    "no runs": (("seed = 1", "seed = 1\nruns = 0"), "runs must be at least 1"),
     "an unknown attack": (
         ("seed = 1", 'seed = 1\nattacks = ["siege"]'),
         "no attack called 'siege'",

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
-from privfed.cli import FINE, status
+from privfed.cli import BAD_INPUT, FINE, status
 from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.questions.query import View
 from privfed.study import simulation
@@ -55,6 +55,62 @@ def test_the_built_in_study_runs(tmp_path: Path) -> None:
     assert 0 < private["epsilon"] <= 8 * (1 + 1e-9)
     assert 0.01 < private["membership_detection_at_1_percent"] < 1
     assert len(private["clients"]) == 5
+
+
+NOBODY = """
+accountant = "zcdp"
+[budget]
+epsilon = "1"
+delta = "1e-5"
+[[guard]]
+query = "fuzzy_tree.level"
+mechanism = "gaussian"
+spend = "100"
+"""
+
+
+def test_where_nothing_was_released_there_is_a_report_and_no_guarantee(
+    write_study: Callable[..., Path],
+    study_text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every question is beyond the budget: the report is written, and the exit status is 2."""
+    (tmp_path / "own.toml").write_text(NOBODY)
+    study = write_study(study_text.replace('name = "published"', 'name = "own"\nbase = "own.toml"'))
+    out = tmp_path / "out"
+    assert status(["run", str(study), "--out", str(out)]) == BAD_INPUT
+    told = capsys.readouterr()
+    assert "own          NOTHING RELEASED" in told.out
+    assert "policy 'own': Nothing was released" in told.err
+    assert "there is no guarantee, and no model" in told.err
+    own, private = json.loads((out / "report.json").read_text())["policies"]
+    assert (own["silent"], own["guarantee"], private["silent"]) == (True, "none", False)
+    assert "Nothing released" in (out / "report.html").read_text()
+    assert status(["report", str(out)]) == BAD_INPUT
+
+
+def test_units_and_caps_of_a_study_and_persons_of_several_records(
+    write_study: Callable[..., Path],
+    study_text: str,
+    small_table: pd.DataFrame,
+    tmp_path: Path,
+) -> None:
+    """A record's guarantee beside a person's; the first says how many persons have several records."""
+    table = small_table.assign(person=[f"p{row // 3}" for row in range(len(small_table))])
+    text = study_text.replace(
+        'schema = "schema.toml"', 'schema = "schema.toml"\nindividual = "person"'
+    )
+    own = 'name = "person"\nbase = "private"\nepsilon = "4"\nunit = "individual"\ncap = 2'
+    text = text.replace('name = "published"', own).replace('noise = "test"', "")
+    out = tmp_path / "out"
+    assert status(["run", str(write_study(text, table=table)), "--out", str(out)]) == FINE
+    person, rows = json.loads((out / "report.json").read_text())["policies"]
+    assert (person["unit"], rows["unit"]) == ("individual", "record")
+    train = sum(own["persons"] for own in rows["metrics"]["persons"].values())
+    assert 0 < sum(own["several"] for own in rows["metrics"]["persons"].values()) <= train
+    assert "persons have several records, but" in " ".join(rows["remarks"])
+    assert "persons have several records" not in " ".join(person["remarks"])
 
 
 def test_the_report_page_stands_alone(finished: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from privfed.errors import NobodyAnswered
 from privfed.exchange.messages import EXPLANATIONS, Head, Reason
 from privfed.federation.local import LocalDisclosure
+from privfed.learners.baselines.pooled import RawRecords
 from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
@@ -152,3 +153,16 @@ def test_kinds_are_told_in_a_sentence() -> None:
     assert about(LevelSums.kind).startswith("Sums of the target over the nodes")
     assert about("unheard.of") == ""
     assert "(" not in about("fuzzy_tree.level")
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_record"), [("baselines.records", True), ("small.histogram", False)]
+)
+def test_a_row_for_each_record_is_told_by_what_left(kind: str, by_record: bool) -> None:
+    """All records as they are, beside an exact table that has no row for each."""
+    asked = {"baselines.records": RawRecords(), "small.histogram": COUNTS}[kind]
+    policy = Policy({kind: (Guard.of("open"),)}, name="published")
+    federation = _federation(policy)
+    federation.ask(asked)
+    (line,) = _account(federation, policy).kinds
+    assert (line.kind, line.by_record) == (kind, by_record)

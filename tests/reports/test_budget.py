@@ -96,6 +96,15 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     assert ("epsilon 8, weak" in summary(whole)) == (strength == "weak")
 
 
+def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
+    """Rules held times epsilon, where a simulation knows how many are held; not under a delta."""
+    metrics = {"individuals": 4, "records": {"cohort": 40}}
+    for delta, told in ((0.0, True), (1e-5, False)):
+        text = _page(_policy(_client(delta=delta), metrics=metrics, unit="rule"))
+        assert ("A person holds 10 rules here on average" in text) == told
+        assert ("up to 80 on average" in text) == told
+
+
 @pytest.mark.parametrize(
     ("unit", "asked", "claimed"),
     [

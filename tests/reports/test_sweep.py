@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from privfed.reports.sweep import summarised, write_sweep
+from privfed.reports.sweep import by_measure, summarised, write_sweep
 
 
 def _table() -> pd.DataFrame:
@@ -38,3 +38,27 @@ def test_runs_without_a_score_make_no_picture(tmp_path: Path) -> None:
     """A learner that never got an answer leaves a table of none."""
     write_sweep(_table().assign(value=np.nan, measure=None), tmp_path, "silent")
     assert "<svg" not in (tmp_path / "sweep.html").read_text()
+
+
+def test_the_page_says_that_nobody_was_charged(tmp_path: Path) -> None:
+    """A sweep is a simulation, and test noise is named."""
+    for secure, told in ((True, False), (False, True)):
+        write_sweep(_table().assign(secure=secure), tmp_path, "a")
+        page = (tmp_path / "sweep.html").read_text()
+        assert "An uncharged simulation." in page and "each run would be charged" in page
+        assert ("Test noise" in page) is told
+    assert pd.read_csv(tmp_path / "sweep.csv")["simulation"].all()
+
+
+def test_every_score_has_its_curve_and_its_table(tmp_path: Path) -> None:
+    """Beside a constant answer's; what has none beside it is in the file alone."""
+    table = _table().assign(**{"log loss": 0.5, "constant log loss": 0.6, "found rules": 3})
+    measured = by_measure(table)
+    assert list(measured) == ["error", "log loss"]
+    assert (measured["log loss"]["value"] == 0.5).all()
+    assert (measured["log loss"]["baseline"] == 0.6).all()
+    write_sweep(table, tmp_path, "a")
+    page = (tmp_path / "sweep.html").read_text()
+    assert page.count("<svg") == 2
+    assert "Log loss: mean and standard deviation over seeds" in page
+    assert set(pd.read_csv(tmp_path / "sweep.csv")) >= {"log loss", "found rules"}

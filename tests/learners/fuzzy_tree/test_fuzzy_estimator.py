@@ -17,7 +17,6 @@ from privfed.errors import InputError, NobodyAnswered, SchemaError
 from privfed.exchange.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
-from privfed.learners.fuzzy_tree.percentiles import percentiles
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 
 SCHEMA = Schema(
@@ -91,7 +90,8 @@ def test_private_is_finite_end_to_end_and_learns() -> None:
     budget = fed.budget()
     assert (budget["unprotected"] == 0).all()
     assert (budget["spent"] <= budget["epsilon"]).all() and (budget["spent"] > 4).all()
-    assert {e.kind for e in fed.transcript()} == {"fuzzy_tree.level", "fuzzy_tree.leaves"}
+    kinds = {"fuzzy_tree.scaling", "fuzzy_tree.level", "fuzzy_tree.leaves"}
+    assert {e.kind for e in fed.transcript()} == kinds
     assert error(model, test) < 0.8 * float(test["score"].std())
 
 
@@ -265,13 +265,6 @@ def test_scikit_learns_manners() -> None:
         fitted.predict(np.zeros((2, 2)))
 
 
-def test_percentiles_are_read_off_histograms() -> None:
-    """Linear inside a bin; negative noisy counts are zero; nothing at all gives the bounds."""
-    counts = np.array([[0, 10, 10, 0], [-3, 0, -1, 0]])
-    lower, upper = percentiles(counts, np.zeros(2), np.full(2, 4.0), (0.25, 0.75))
-    assert lower == pytest.approx([1.5, 0.0]) and upper == pytest.approx([2.5, 4.0])
-
-
 def test_the_papers_sizes_and_error_on_kin8nm(data_folder) -> None:  # type: ignore[no-untyped-def]
     """Table 3 and 5: RMSE 0.196, 30 nodes, 25 leaves, depth 2 (one split of five)."""
     frame = pd.read_csv(data_folder / "kin8nm.csv")
@@ -319,3 +312,86 @@ def test_a_spent_budget_is_no_model() -> None:
         FuzzyTreeRegressor(max_depth=1).fit(fed)
     refused = [e for g in fed.gates.values() for e in g.ledger.entries() if e.event == "refused"]
     assert not refused
+
+
+def test_each_feature_may_have_sets_of_its_own() -> None:
+    """By a table, a list or one number; branches, labels and predictions follow, over gates too."""
+    frame = table(600)
+    by_name = FuzzyTreeRegressor(sets={"age": 2, "dose": 3}).fit(bare(frame))
+    listed = FuzzyTreeRegressor(sets=[2, 3, 5])
+    fed = LocalDisclosure.from_frame(frame, "score", client="client", schema=SCHEMA, policy=OPEN)
+    listed.fit(fed)
+    assert [leaf.path for leaf in by_name.leaves_] == [leaf.path for leaf in listed.leaves_]
+    assert np.array_equal(by_name.predict(frame), listed.predict(frame))
+    sets = np.array([2, 3, 5])
+    assert all(branch < sets[feature] for leaf in by_name.leaves_ for feature, branch in leaf.path)
+    assert {f for leaf in by_name.leaves_ for f, _ in leaf.path} == {0, 1, 2}
+    assert by_name.readable()["sets"]["age"] == ["Low", "High"]
+    even, one = FuzzyTreeRegressor(sets=[3] * 3), FuzzyTreeRegressor(sets=3)
+    assert np.array_equal(even.fit(bare(frame)).predict(frame), one.fit(bare(frame)).predict(frame))
+
+
+def test_a_private_tree_may_have_uneven_sets() -> None:
+    """The questions carry them, and the model survives being saved."""
+    learner = FuzzyTreeRegressor(sets={"age": 2})
+    fed = LocalDisclosure.from_frame(
+        table(), "score", client="client", schema=SCHEMA, policy=learner.private(8), seed=0
+    )
+    model = learner.fit(fed)
+    again = FuzzyTreeRegressor.from_dict(json.loads(json.dumps(model.to_dict())))
+    assert np.array_equal(model.predict(table(20)), again.predict(table(20)))
+
+
+@pytest.mark.parametrize("sets", [[3, 3], {"height": 3}, {"age": 1}, [3, 3, 100], "five", []])
+def test_sets_that_fit_no_schema_are_named(sets: object) -> None:
+    """A wrong length, an unknown feature and absurd numbers each give one error."""
+    with pytest.raises((InputError, SchemaError), match=r"sets|height"):
+        FuzzyTreeRegressor(sets=sets).fit(bare(table(50)))  # type: ignore[arg-type]
+
+
+def test_a_saved_tree_predicts_what_reaches_no_leaf_the_same() -> None:
+    """Models of inner nodes are saved with the tree."""
+    frame = table(600)
+    hole = frame[(frame["age"] < 2) | (frame["age"] > 8)]
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(hole))
+    again = FuzzyTreeRegressor.from_dict(json.loads(json.dumps(model.to_dict())))
+    middle = pd.DataFrame({"age": [5.0], "dose": [5.0], "weight": [5.0]})
+    assert again.apply(middle) == [-1]
+    assert np.array_equal(model.predict(middle), again.predict(middle))
+
+
+def test_matches_are_normalised_by_their_mean_activation() -> None:
+    """Eq. 22: a leaf's strength over the mean strength of the records that activate it at all."""
+    frame = table(600)
+    model = FuzzyTreeRegressor(scaling="schema").fit(bare(frame))
+    unit = frame[["age", "dose", "weight"]].to_numpy() / 10
+    strengths = []
+    for leaf, mean in zip(model.leaves_, model.mean_activation_, strict=True):
+        degrees = [np.maximum(0.0, 1 - np.abs(unit[:, f] * 4 - s)) for f, s in leaf.path]
+        strength = np.prod(degrees, axis=0)
+        assert mean == pytest.approx(strength[strength > 0].mean(), rel=1e-6)
+        strengths.append(strength)
+    raw = np.argmax(strengths, axis=0)
+    normal = np.argmax(np.array(strengths) / model.mean_activation_[:, None], axis=0)
+    assert (raw != normal).any()
+    assert np.array_equal(model.apply(frame), normal)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_private_plan_covers_what_is_asked_and_spends_it(depth: int) -> None:
+    """Both sets of equations and both rounds of histograms; nothing is left for another fit."""
+    learner = FuzzyTreeRegressor(max_depth=depth)
+    policy = learner.private(2)
+    fed = LocalDisclosure.from_frame(
+        table(500), "score", client="client", schema=SCHEMA, policy=policy, seed=0
+    )
+    learner.fit(fed)
+    planned = {line.query.kind: line.times for line in learner.plan(SCHEMA, policy)}
+    assert planned[Leaves.kind] == 2 and learner.plan(SCHEMA, learner.published())[2].times == 1
+    for client in fed.clients:
+        kinds = pd.Series([e.kind for e in fed.transcript().of(client=client)]).value_counts()
+        assert kinds[Scaling.kind] == kinds[Leaves.kind] == 2
+        assert all(kinds[kind] <= planned[kind] for kind in kinds.index)
+    assert (fed.budget()["spent"] <= 2).all()
+    if depth < 2:
+        assert (fed.budget()["spent"] > 1.99).all()

@@ -46,13 +46,19 @@ TREES: dict[str, tuple[Path, ...]] = {
     ),
     "all leaves at depth two": tuple(((1, a), (0, b)) for a, b in product(range(3), repeat=2)),
 }
+#: Of a second round of histograms, by feature and last of the target; records lie on and beyond them.
+EDGES = ((-4.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 0.0), (-9.0, -4.0, 4.0, 9.0), (-2.0, 0.1, 0.1, 2.0))
 Row = tuple[float, float, float, float]
 
 
 def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
     scale = (lower, upper)
-    questions: list[Query] = [Scaling(7)]
+    questions: list[Query] = [Scaling(7), Scaling(3, EDGES)]
     for nodes in TREES.values():
+        more = {"partition": (2, 3, 2), "target": (-0.5, 0.25)}
+        questions += [Level(nodes, SETS, *scale, ALL, **more)]  # type: ignore[arg-type]
+        questions += [Leaves(nodes, SETS, *scale, ALL, **more)]  # type: ignore[arg-type]
+        questions += [Activations(nodes, SETS, *scale, **more)]  # type: ignore[arg-type]
         questions += [Level(nodes, SETS, *scale, ALL), Level(nodes, SETS, *scale, (2,))]
         questions += [Leaves(nodes, SETS, *scale, ALL), Leaves(nodes, SETS, *scale, (0,))]
         questions += [Activations(nodes, SETS, *scale)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -259,3 +260,26 @@ def test_strictly_a_node_is_silent_with_its_siblings() -> None:
 def test_grid_units_are_a_power_of_two() -> None:
     """Halves and quarters of a unit stay whole, so the integer bounds are exact."""
     assert Fraction(1) / GRID == 2**30
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"target": (1.0,)},
+        {"target": (1.0, 1.0)},
+        {"target": (0.0, float("inf"))},
+        {"partition": (3, 3)},
+        {"partition": (3, 1, 3)},
+        {"partition": (3, 4, 3)},
+    ],
+    ids=str,
+)
+def test_intervals_and_partitions_that_make_no_sense_are_refused(own: dict[str, Any]) -> None:
+    """One end, no width or no number; too few features, too few sets, more than the most."""
+    for query in (
+        Level(((),), SETS, *SCALE, ALL, **own),
+        Leaves(((),), SETS, *SCALE, ALL, **own),
+        Activations(((),), SETS, *SCALE, **own),
+    ):
+        with pytest.raises(QueryError, match=r"interval|sets"):
+            query.parts(SCHEMA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -163,3 +164,27 @@ def test_questions_survive_the_wire(query: Query) -> None:
     rows = [(0.1 * k, k, k % 2) for k in range(10)]
     for name, array in units(query, rows).items():
         assert np.array_equal(units(again, rows)[name], array)
+
+
+def test_supports_are_counted_in_memory_that_no_rules_times_records_fill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twelve million cells in blocks of a quarter of a million: a failure could tell a table's size."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (a, int(n), 0)
+        for a, n in zip(rng.uniform(size=3000), rng.integers(0, 9, 3000), strict=True)
+    ]
+    boxes = BOXES[rng.integers(0, len(BOXES), 4000)]
+    query, view = Supports(Terms(CUTOFFS, boxes, ())), View(records(rows), SCHEMA)
+    whole = query.evaluate(view)
+    monkeypatch.setattr("privfed.learners.rulefit.queries.BLOCK", 2**18)
+    tracemalloc.start()
+    counted = query.evaluate(view)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    held = query.terms.rules(view.table.x)
+    for answer in (whole, counted):
+        np.testing.assert_array_equal(answer["counts"], held.sum(axis=0))
+        assert answer["size"] == [3000]

@@ -123,7 +123,7 @@ def test_a_tree_grows_under_a_geometric_allocation() -> None:
     )
     learner = FuzzyTreeRegressor(max_depth=2)
     policy = learner.private("200")
-    (guard,) = policy.guards["fuzzy_tree.level"]
+    *_, guard = policy.guards["fuzzy_tree.level"]
     assert guard.spend is not None
     guards = {**policy.guards, "fuzzy_tree.level": (replace(guard, cap=guard.spend * 2),)}
     federation = LocalDisclosure.from_frame(

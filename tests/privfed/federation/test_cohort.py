@@ -32,6 +32,7 @@ from privfed.reports.account import read
 from privfed.testing.queries import AboveMiddle
 
 BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
+NAMED = RuleBook.of({"ada": [], "bob": []}, BOOK.grammar)
 TEMPLATES = BOOK.grammar.continuations(())
 STRUCTURE = next(iter(BOOK.valid(1)))
 MIDDLE = [(low + high) / 2 for low, high in BOOK.grammar.ranges(STRUCTURE)]
@@ -412,3 +413,15 @@ def test_a_cohort_offers_by_the_budgets_of_those_asked() -> None:
     assert federation.gates["cohort"].ledger.head == head
     federation.ask(others, spend=Fraction(1))
     assert federation.budget().iloc[0]["least"] == 1
+
+
+def test_a_roster_is_told_by_the_cohort_s_own_secret_alone(tmp_path: Path) -> None:
+    """A bare hash of guessed names would give them away; the same books know their people again."""
+    policy = _policy()
+    one, again, other = (
+        CohortDisclosure.of(NAMED, policy, ledger=tmp_path / name, name="cohort")
+        for name in ("one.db", "one.db", "other.db")
+    )
+    rosters = [disclosure._gate.roster for disclosure in (one, again, other)]
+    assert NAMED.roster and NAMED.roster not in rosters
+    assert rosters[0] == rosters[1] != rosters[2]

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import ClassifierMixin
 
 from privfed.learners.base import FederatedLearner
-from privfed.study.metrics import measure
+from privfed.study.metrics import LEAST, measure, of_chances
 from privfed.tables.schema import Column, Schema
 
 FEATURE = Column("x", lower=0, upper=1)
@@ -77,10 +77,62 @@ def test_a_classifiers_zeros_and_ones_are_classes(zero: float) -> None:
     model = cast(FederatedLearner, _FittedClassifier(lambda _: np.array([0, 0])))
     found = measure(model, train, test, schema)
     assert (found["measure"], found["value"]) == ("accuracy", 0.5)
-    assert found["scores"] == {"area under the curve": 1.0}
+    assert found["scores"]["area under the curve"] == 1.0
 
 
 def test_without_a_target_nothing_is_scored() -> None:
     """A mining task has no utility of this kind."""
     model = cast(FederatedLearner, _Fitted(lambda _: 1 / 0))
     assert measure(model, TRAIN, TEST, Schema((FEATURE,))) == {"held_out": 2}
+
+
+def test_the_constant_is_what_the_clipped_target_makes_it() -> None:
+    """Counts cut to 0 and 1 have the commonest class 1, though 0 is the commonest count."""
+    schema = Schema((FEATURE,), Column("y", "integer", 0, 1))
+    counts = [0, 0, 1, 2, 3]
+    table = pd.DataFrame({"x": np.linspace(0, 1, 5), "y": counts})
+    model = cast(FederatedLearner, _FittedClassifier(lambda _: np.zeros(5, dtype=int)))
+    found = measure(model, table, table, schema)
+    assert (found["value"], found["baseline"]) == (0.4, 0.6)
+
+
+def test_numbers_are_scored_within_the_schema_s_bounds() -> None:
+    """A held-out value beyond the bounds counts as the bound, for the model and the constant alike."""
+    column = Column("y", lower=0, upper=5)
+    train, test = TRAIN.assign(y=[1.0, 1.0, 40.0]), TEST.assign(y=[1.0, 500.0])
+    model = cast(FederatedLearner, _Fitted(lambda _: np.array([1.0, 4.0])))
+    found = measure(model, train, test, Schema((FEATURE,), column))
+    constant = 7 / 3
+    assert np.isclose(found["value"], np.sqrt(0.5))
+    assert np.isclose(found["baseline"], np.sqrt(((constant - 1) ** 2 + (constant - 5) ** 2) / 2))
+    assert set(found["constants"]) == set(found["scores"]) == {"mean absolute error", "R squared"}
+
+
+def test_probabilities_are_scored_beside_the_classes_shares() -> None:
+    """Log loss, Brier score and area of two classes, by hand."""
+    schema = Schema((FEATURE,), Column("c", "category", categories=("no", "yes")))
+    model = cast(FederatedLearner, _FittedClassifier(lambda _: np.array(["no", "yes"])))
+    found = measure(model, TRAIN, TEST, schema)
+    scores, constants = found["scores"], found["constants"]
+    assert scores["area under the curve"] == 1.0 and constants["area under the curve"] == 0.5
+    assert np.isclose(scores["log loss"], -np.log(0.9))
+    assert np.isclose(constants["log loss"], -(np.log(2 / 3) + np.log(1 / 3)) / 2)
+    assert np.isclose(scores["Brier score"], 0.01)
+    assert np.isclose(constants["Brier score"], (1 / 9 + 4 / 9) / 2)
+
+
+def test_several_classes_have_the_mean_area_of_each_against_the_rest() -> None:
+    """Of three classes, one that no record has counts for nothing in the area."""
+    wanted = np.array([0, 0, 1, 1])
+    chances = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1]])
+    found = of_chances(chances, wanted)
+    assert np.isclose(found["area under the curve"], (3 / 4 + 3 / 4) / 2)
+    own = (0.4**2 + 0.3**2, 0.8**2 + 0.7**2, 0.3**2 + 0.4**2, 0.1**2 + 0.2**2)
+    assert np.isclose(found["Brier score"], np.mean(own) + 0.01)
+
+
+def test_one_class_alone_has_no_area_and_certain_mistakes_a_finite_loss() -> None:
+    """A probability of nothing for what happened is taken for the smallest there is."""
+    found = of_chances(np.array([[1.0, 0.0]]), np.array([1]))
+    assert "area under the curve" not in found
+    assert found["log loss"] == -np.log(LEAST)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,10 @@ from privfed.learners.base import Planned
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Guard, Policy
-from privfed.study.price import price
+from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.part import Unit
+from privfed.questions.query import LocalEffect, LocalView
+from privfed.study.price import price, priced
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -81,6 +85,39 @@ def test_what_a_policy_does_not_name_or_refuses_costs_nothing() -> None:
         assert price(PLAN, SCHEMA, policy).unprotected == 0
 
 
+@pytest.mark.parametrize("policy", [Policy({}), _policy(Guard.of("refuse"))])
+def test_where_nothing_would_leave_the_price_says_so(policy: Policy) -> None:
+    """A refusal is neither a guarantee nor the lack of one."""
+    found = price(PLAN, SCHEMA, policy)
+    assert found.silent and found.epsilon == 0
+    assert "NOTHING WOULD BE RELEASED" in priced(found)
+    assert "GUARANTEE" not in priced(found)
+
+
+def test_what_stays_with_the_client_alone_releases_nothing() -> None:
+    """A policy of local effects has no unprotected release to be counted."""
+
+    @dataclass(frozen=True)
+    class Keep(LocalEffect):
+        kind: ClassVar[str] = "test.keep"
+
+        def take_effect(self, view: LocalView) -> None: ...
+
+    policy = Policy({Keep.kind: (Guard.of("open"),)})
+    found = price((Planned(Keep(), 1),), SCHEMA, policy)
+    assert found.silent and [line.mechanism for line in found.lines] == ["stays"]
+    assert "NOTHING WOULD BE RELEASED" in priced(found)
+
+
+def test_a_plan_without_a_budget_has_the_epsilon_that_reports_will_state() -> None:
+    """It is an odometer's, at its delta, and nothing holds the study to it."""
+    policy = _policy(Guard.of("laplace", spend="0.1"))
+    found = price(PLAN, SCHEMA, policy)
+    stated = accountant_of(policy).stated(found.amount, None)
+    assert (found.epsilon, found.delta) == (stated.epsilon, stated.delta)
+    assert "if asked as planned: no budget holds it to that" in priced(found)
+
+
 def test_a_guards_limit_limits_the_price() -> None:
     """What is answered twice is paid twice, however often it is planned."""
     found = price(PLAN, SCHEMA, _policy(Guard.of("laplace", spend="0.1", times=2)))
@@ -125,7 +162,22 @@ def test_a_mechanism_that_cannot_protect_is_an_error() -> None:
         price(PLAN, SCHEMA, _policy(Guard.of("randomized_response", spend="1")))
 
 
+def test_a_spend_too_small_for_any_noise_is_an_error() -> None:
+    """Bad input with the policy, the mechanism and the kind; no fault of privfed's own."""
+    policy = _policy(Guard.of("laplace", spend="1e-30"))
+    with pytest.raises(PolicyError, match=r"policy 'own': mechanism 'laplace' has no noise for"):
+        price(PLAN, SCHEMA, policy)
+
+
 def test_an_accountant_that_cannot_compose_is_an_error() -> None:
     """Gaussian noise has no pure epsilon."""
     with pytest.raises(PolicyError, match='write accountant = "zcdp"'):
         price(PLAN, SCHEMA, _policy(Guard.of("gaussian", spend="0.1")))
+
+
+@pytest.mark.parametrize(("unit", "told"), [("rule", True), ("record", False)])
+def test_a_rule_s_price_says_what_a_person_pays(unit: Unit, told: bool) -> None:
+    """Ten rules of one person cost ten times what one does."""
+    policy = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"), unit=unit)
+    text = priced(price(PLAN, SCHEMA, policy))
+    assert ("10 rules of one are at most epsilon 3 together" in text) == told

@@ -99,3 +99,47 @@ def test_an_attack_that_reads_nothing_is_written_down(study: Study) -> None:
     assert found == []
     assert set(inapplicable) == set(plugins.available("attacks"))
     assert all(question.endswith("?") for question in inapplicable.values())
+
+
+def test_a_policy_is_run_again_with_fresh_noise(study: Study, tmp_path: Path) -> None:
+    """Three runs of a noisy policy give three figures, the ledgers' own first; they are one run's."""
+    few = replace(study, runs=3)
+    choice = study.policies[2]
+    found = {}
+    for name, varied in {"once": study, "thrice": few}.items():
+        output = Output(tmp_path / name)
+        output.folder.mkdir()
+        simulation.run(prepare(varied), choice, output)
+        found[name] = output.read(choice.name, "metrics.json")
+        with output.ledgers(choice.name) as ledgers:
+            found[name]["rows"] = [len(list(ledger.entries())) for ledger in ledgers.values()]
+    runs = found["thrice"]["runs"]
+    assert "runs" not in found["once"]
+    assert (runs["count"], runs["without"]) == (3, 0)
+    assert runs["values"][0] == found["thrice"]["value"] == found["once"]["value"]
+    assert len(set(runs["values"])) == 3
+    assert np.isclose(runs["mean"], np.mean(runs["values"]))
+    assert np.isclose(runs["deviation"], np.std(runs["values"], ddof=1))
+    assert set(runs["scores"]) == {"mean absolute error", "R squared"}
+    assert found["once"]["rows"] == found["thrice"]["rows"]
+
+
+def test_answers_that_came_to_nothing_are_counted_in_a_simulation(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply does not tell of it; the gate's owner, and so a simulation, does."""
+    from privfed.learners.fuzzy_tree.queries import Level
+
+    def fails(self: Level, view: Any) -> Any:
+        raise ValueError
+
+    output = Output(tmp_path)
+    simulation.run(prepare(study), study.policies[2], output)
+    assert output.read("private", "metrics.json")["faults"] == {}
+    monkeypatch.setattr(Level, "evaluate", fails)
+    again = Output(tmp_path / "again")
+    again.folder.mkdir()
+    simulation.run(prepare(study), study.policies[2], again)
+    faults = again.read("private", "metrics.json")["faults"]
+    assert set(faults) == set(study.clients.names or ())
+    assert all(set(kinds) == {Level.kind} for kinds in faults.values())

@@ -1,0 +1,89 @@
+"""Everything that linear answers say together: repeats, overlaps, differences, of all studies.
+
+Each answer is one row of A n + noise, n what is looked for (records in each cell of a partition, or
+who is there). Generalised least squares combines them with the least variance; what lies outside the
+row space of A is not determined by any number of answers of this kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.errors import InputError
+
+#: How much of an unknown may lie outside the row space for it to count as determined.
+OUTSIDE = 1e-7
+#: Directions weaker than this share of the strongest count as none.
+WEAK = 1e-10
+#: The deviation that an exact answer is given, as a share of the least noisy one's.
+EXACT = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """What all answers say together, each of shape (unknowns,).
+
+    Args:
+        estimate: of least variance; zero where nothing is known.
+        deviation: its standard deviation; infinite where it is not determined.
+    """
+
+    estimate: np.ndarray
+    deviation: np.ndarray
+
+    @property
+    def determined(self) -> np.ndarray:
+        """Whether the answers say anything definite of it."""
+        return np.asarray(np.isfinite(self.deviation))
+
+
+def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray) -> Combined:
+    """Combine answers by generalised least squares, their noise independent.
+
+    Args:
+        design: shape (answers, unknowns).
+        answers: shape (answers,).
+        deviations: standard deviation of each answer's noise, 0 where it is exact; shape (answers,).
+
+    Raises:
+        InputError: shapes that do not fit, or numbers that are not finite.
+    """
+    rows, told, spread = (np.asarray(each, dtype=float) for each in (design, answers, deviations))
+    if rows.ndim != 2 or told.shape != (len(rows),) or spread.shape != (len(rows),):
+        raise InputError("answers and deviations need one number for each row of the design")
+    if not all(np.isfinite(each).all() for each in (rows, told, spread)) or (spread < 0).any():
+        raise InputError("a design, its answers and their deviations must be finite numbers")
+    noisy = spread[spread > 0]
+    least = EXACT * (float(noisy.min()) if len(noisy) else 1.0)
+    weight = 1 / np.where(spread > 0, spread, least)
+    left, strength, right = np.linalg.svd(rows * weight[:, None], full_matrices=False)
+    kept = strength > WEAK * strength.max(initial=0.0)
+    right, strength = right[kept], strength[kept]
+    estimate = right.T @ ((left[:, kept].T @ (told * weight)) / strength)
+    inside = (right**2).sum(axis=0)
+    variance = ((right / strength[:, None]) ** 2).sum(axis=0)
+    determined = 1 - inside <= OUTSIDE
+    if not len(noisy):
+        variance = np.zeros_like(variance)
+    return Combined(
+        np.where(determined, estimate, 0.0), np.where(determined, np.sqrt(variance), np.inf)
+    )
+
+
+def nested(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of predicates of which one implies the other, and the difference is not empty.
+
+    Args:
+        members: which points satisfy each predicate, shape (predicates, points), bool.
+
+    Returns:
+        the wider ones and the narrower ones, places of predicates, shape (pairs,) each.
+    """
+    inside = np.asarray(members, dtype=np.float32)
+    sizes = inside.sum(axis=1)
+    both = inside @ inside.T
+    contained = (both == sizes[None, :]) & (sizes[None, :] < sizes[:, None]) & (sizes[None, :] > 0)
+    wide, narrow = np.nonzero(contained)
+    return np.asarray(wide), np.asarray(narrow)

@@ -1,0 +1,94 @@
+"""Tables rebuilt from their margins, by integer programming.
+
+Counts are whole and not negative; published totals are equations between them. A cell whose least and
+greatest value under these are equal is disclosed, whether it was published or not (Dobra and Fienberg
+2000; the United States Census was rebuilt from its tables alike, Garfinkel et al. 2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from privfed.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """What each cell can hold, int64, shape (cells,) each.
+
+    Args:
+        least: smallest count that the totals allow.
+        greatest: largest.
+        looked_at: cells that were looked at in time.
+    """
+
+    least: np.ndarray
+    greatest: np.ndarray
+    looked_at: np.ndarray
+
+    @property
+    def determined(self) -> np.ndarray:
+        """Cells of which only one count is possible, bool, shape (cells,)."""
+        return np.asarray(self.looked_at & (self.least == self.greatest))
+
+
+def ranges(
+    design: np.ndarray, *, low: np.ndarray, high: np.ndarray, seconds: float = 60.0
+) -> Ranges | None:
+    """The least and greatest count of every cell.
+
+    Args:
+        design: which cells each total adds up, shape (totals, cells).
+        low: least value of each total (its own, where it is exact), shape (totals,).
+        high: greatest.
+        seconds: after which no further cell is looked at.
+
+    Returns:
+        the ranges; none where no table of counts has such totals, or none was found in time.
+
+    Raises:
+        InputError: shapes that do not fit, or numbers that are not finite.
+    """
+    rows, least, most = (np.asarray(each, dtype=float) for each in (design, low, high))
+    if rows.ndim != 2 or least.shape != (len(rows),) or most.shape != (len(rows),):
+        raise InputError("totals need a lower and an upper value for each row of the design")
+    if not all(np.isfinite(each).all() for each in (rows, least, most)):
+        raise InputError("a design and its totals must be finite numbers")
+    until, cells = monotonic() + seconds, rows.shape[1]
+    limits = LinearConstraint(csr_array(rows), least, most)
+    first = _solve(np.zeros(cells), limits, until)
+    if first is None:
+        return None
+    bottom, top, seen = first.copy(), first.copy(), np.zeros(cells, bool)
+    for cell in range(cells):
+        ends = [_solve(sign * _unit(cell, cells), limits, until) for sign in (1.0, -1.0)]
+        if ends[0] is None or ends[1] is None:
+            break
+        bottom[cell], top[cell], seen[cell] = ends[0][cell], ends[1][cell], True
+    return Ranges(bottom, top, seen)
+
+
+def _unit(cell: int, cells: int) -> np.ndarray:
+    unit = np.zeros(cells)
+    unit[cell] = 1.0
+    return unit
+
+
+def _solve(goal: np.ndarray, limits: LinearConstraint, until: float) -> np.ndarray | None:
+    """A table of counts with the least goal, proved; none where there is none, or no time."""
+    left = until - monotonic()
+    if left <= 0:
+        return None
+    found = milp(
+        goal,
+        constraints=limits,
+        integrality=np.ones(len(goal), dtype=np.int64),
+        bounds=Bounds(0, np.inf),
+        options={"time_limit": left},
+    )
+    return np.rint(found.x).astype(np.int64) if found.status == 0 else None

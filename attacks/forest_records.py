@@ -1,0 +1,207 @@
+"""Records pieced together from the nodes of many trees.
+
+A sketch of a node with few records tells each of its features' values, sorted by themselves: whose
+they are is lost. But a record is in the same nodes with all its values, and other trees put it with
+others. So two values belong to one record where they lie in the same nodes, as far as both features
+were told there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.finding import Finding
+from privfed.attacks.reading import Clock
+from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
+from privfed.exchange.transcript import Transcript
+
+
+@dataclass(frozen=True, eq=False)
+class ToldNode:
+    """A node of which all values of some features were told.
+
+    Args:
+        values: by feature, in any order.
+    """
+
+    values: Mapping[int, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Where the values of one feature were told.
+
+    Args:
+        values: the distinct ones, ascending, shape (values,).
+        inside: which node has which of them, shape (values, nodes), of zeros and ones.
+        told: whether each node told of this feature, shape (nodes,).
+    """
+
+    values: np.ndarray
+    inside: csr_array
+    told: np.ndarray
+
+
+def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
+    """Put values that share their nodes together.
+
+    The first feature is the anchor: its values are matched with each other's. A match is claimed
+    where two values were told in the same nodes, one at least, and no other value of either feature
+    was told in exactly those.
+
+    Args:
+        nodes: what was told of each node.
+        features: those to piece together, the anchor first.
+
+    Returns:
+        a row for each record that is claimed, NaN for features without a match; a row has two values
+        at least. Shape (records, features).
+    """
+    columns = [_column(nodes, feature) for feature in features]
+    if not columns or not len(columns[0].values):
+        return np.empty((0, len(features)))
+    rows = np.full((len(columns[0].values), len(features)), np.nan)
+    rows[:, 0] = columns[0].values
+    for place, other in enumerate(columns[1:], start=1):
+        first, second = _matches(columns[0], other)
+        rows[first, place] = other.values[second]
+    return np.asarray(rows[(~np.isnan(rows)).sum(axis=1) > 1])
+
+
+def _column(nodes: Sequence[ToldNode], feature: int) -> _Column:
+    each = [np.unique(node.values.get(feature, np.empty(0))) for node in nodes]
+    sizes = np.array([len(values) for values in each], dtype=int)
+    values, places = np.unique(np.concatenate([np.empty(0), *each]), return_inverse=True)
+    cells = (np.ones(len(places)), (places, np.repeat(np.arange(len(nodes)), sizes)))
+    inside = csr_array(cells, shape=(len(values), len(nodes)))
+    return _Column(values, inside, np.array([feature in node.values for node in nodes], bool))
+
+
+def _matches(one: _Column, other: _Column) -> tuple[np.ndarray, np.ndarray]:
+    """Places of values that were told in exactly the same nodes, and alone so."""
+    both = np.flatnonzero(one.told & other.told)
+    left, right = one.inside[:, both], other.inside[:, both]
+    shared = (left @ right.T).toarray()
+    same = (shared > 0) & (shared == np.asarray(left.sum(axis=1))[:, None])
+    same &= shared == np.asarray(right.sum(axis=1))[None, :]
+    alone = same & (same.sum(axis=0) == 1) & (same.sum(axis=1) == 1)[:, None]
+    first, second = np.nonzero(alone)
+    return np.asarray(first), np.asarray(second)
+
+
+def told_nodes(transcript: Transcript, clock: Clock) -> list[ToldNode]:
+    """The nodes of one client's transcript all of whose values were told, one sketch at a time."""
+    found: list[ToldNode] = []
+    for sketch, bins in in_turn(transcript):
+        if clock.over:
+            break
+        if bins is None or sketch.query["interpolate"]:
+            continue
+        features, knots, shown = pairs_of(sketch)
+        if knots.dtype.kind != "f" or not np.isfinite(knots[shown]).all():
+            continue
+        counts = counts_of(bins)
+        sizes = np.asarray(sketch.query["level"]["numeric"]["sizes"])
+        whole = shown.all(axis=1) & (counts > 0) & (counts <= knots.shape[1])
+        for pairs in np.split(np.arange(len(features)), np.cumsum(sizes)[:-1]):
+            own = {int(features[pair]): knots[pair] for pair in pairs if whole[pair]}
+            if len(own) > 1:
+                found.append(ToldNode(own))
+    return found
+
+
+class PiecedRecords(Attack):
+    """Pieces records together from what a forest's sketches tell of small nodes.
+
+    A record counts where two of its values at least are put together and all that are belong to one
+    raw record; the baseline shuffles each column of the claims.
+
+    Args:
+        seconds: for each client, after which no further sketch is read.
+    """
+
+    name: ClassVar[str] = "pieced_records"
+    question: ClassVar[str] = "Which whole records follow from the sketches of many trees?"
+    kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
+
+    def __init__(self, *, seconds: float = 60.0) -> None:
+        self.seconds = seconds
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: records pieced together; without the truth how many are claimed."""
+        claims = {}
+        for client in transcript.clients:
+            nodes = told_nodes(transcript.of(client=client), Clock(self.seconds))
+            claims[client] = _claims(nodes)
+        claimed = sum(map(len, claims.values()))
+        if not claimed or not any(client in (truth or claims) for client in claims):
+            return []
+        if truth is None:
+            return [
+                self.finding(
+                    "records claimed from small nodes",
+                    claimed,
+                    releases=(SKETCHES,),
+                    severity="some",
+                    simulation=False,
+                )
+            ]
+        rng = np.random.default_rng(0)
+        known = {client: rows for client, rows in claims.items() if client in truth}
+        found = [right(rows, truth[client].x) for client, rows in known.items()]
+        chance = [right(rng.permuted(rows, axis=0), truth[c].x) for c, rows in known.items()]
+        values = sum(int((~np.isnan(rows)).sum()) for rows in known.values())
+        grade = "breach" if sum(found) > sum(chance) else "none"
+        return [
+            self.finding(
+                "records pieced together from small nodes",
+                sum(found),
+                of=sum(len(truth[client].x) for client in known),
+                baseline=sum(chance),
+                releases=(SKETCHES,),
+                severity=grade,
+                detail={"claimed": claimed, "values of a claim": values / max(claimed, 1)},
+            )
+        ]
+
+
+def _claims(nodes: list[ToldNode]) -> np.ndarray:
+    """Rows over all told features, the anchor the one of most values; features by number."""
+    features = sorted({feature for node in nodes for feature in node.values})
+    if len(features) < 2:
+        return np.empty((0, 0))
+    different = {
+        feature: len(np.unique(np.concatenate([n.values.get(feature, []) for n in nodes])))
+        for feature in features
+    }
+    order = sorted(features, key=lambda feature: -different[feature])
+    told = pieced(nodes, order)
+    rows = np.full((len(told), max(features) + 1), np.nan)
+    rows[:, order] = told
+    return rows
+
+
+def right(claims: np.ndarray, records: np.ndarray) -> int:
+    """How many raw records some claim fits in all values that it has, two at least.
+
+    Args:
+        claims: shape (claims, features), NaN where nothing is claimed.
+        records: shape (records, features).
+    """
+    found = np.zeros(len(records), bool)
+    single = records[:, : claims.shape[1]].astype(np.float32).astype(float) if claims.size else None
+    for claim in claims:
+        assert single is not None
+        named = ~np.isnan(claim)
+        if named.sum() > 1:
+            reach = NEAR * np.maximum(np.ptp(single, axis=0), 1e-12)[named]
+            found |= (np.abs(single[:, named] - claim[named]) <= reach).all(axis=1)
+    return int(found.sum())

@@ -1,0 +1,238 @@
+"""Bits that individuals answered, and what they say about what somebody holds.
+
+Randomized response hides each bit a little: an answer is ln((1 - q) / q) nats of evidence, q how often
+it is flipped. Evidence adds up over the bits that one person answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from privfed.attacks.expected import Curve
+from privfed.attacks.reading import known_question
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed
+from privfed.questions.query import CohortQuery, View
+
+#: A bit that left without noise counts as one that is flipped this rarely.
+NEVER = 1e-9
+#: How often a secret draw is imagined for what a book would answer.
+IMAGINED = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The bits that some individuals gave to one question.
+
+    Args:
+        asked: who: positions in the cohort, shape (asked,).
+        bits: shape (templates, asked).
+        flip: how often a bit is flipped, in (0, 1/2).
+        drawn: whether each individual marks at most one template, drawn in secret.
+    """
+
+    asked: np.ndarray
+    bits: np.ndarray
+    flip: float
+    drawn: bool = False
+
+    @property
+    def epsilon(self) -> float:
+        """Of one bit, nats."""
+        return math.log((1 - self.flip) / self.flip)
+
+    @cached_property
+    def typical(self) -> np.ndarray:
+        """Share of individuals whose true bit is set, estimated from the answers, shape (templates,)."""
+        share = (self.bits.mean(axis=1) - self.flip) / (1 - 2 * self.flip)
+        least = 1 / (2 * self.bits.shape[1])
+        return np.asarray(np.clip(share, least, 1 - least))
+
+    def ratios(self, held: csr_array) -> np.ndarray:
+        """ln P(answers | book) - ln P(answers | nothing held), shape (asked, books).
+
+        Where bits are independent, a book's ratio is the sum of the evidence of the bits that it
+        sets. Where one template is drawn, it is the log of the mean over draws of e to that of the
+        drawn one.
+
+        Args:
+            held: probability that the holder of a book sets each bit, shape (books, templates).
+        """
+        if not self.drawn:
+            return np.asarray(held @ self._evidence).T
+        nothing = 1 - np.asarray(held.sum(axis=1))[:, None]
+        return _log(nothing + held @ np.exp(self._evidence)).T
+
+    def own_ratios(self, held: csr_array) -> np.ndarray:
+        """The same of everybody's own book, shape (asked,).
+
+        Args:
+            held: a row for each individual asked, shape (asked, templates).
+        """
+        evidence = self._evidence.T
+        if not self.drawn:
+            return np.asarray(held.multiply(evidence).sum(axis=1)).ravel()
+        nothing = 1 - np.asarray(held.sum(axis=1))
+        return _log(nothing + np.asarray(held.multiply(np.exp(evidence)).sum(axis=1)).ravel())
+
+    @property
+    def _evidence(self) -> np.ndarray:
+        """ln P(answer | set) - ln P(answer | not set) of each bit."""
+        return np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
+
+    def of(self, chosen: np.ndarray) -> Answers:
+        """Those of some individuals, by a mask over those asked."""
+        return replace(self, asked=self.asked[chosen], bits=self.bits[:, chosen])
+
+
+def _log(ratio: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log(np.maximum(ratio, 1e-30)))
+
+
+def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores in standard deviations of the strangers', for each individual by itself.
+
+    Args:
+        own: score of each individual's own book for its answers, shape (people,).
+        strangers: scores of strangers' books for the same answers, shape (people, books). A book
+            that is the individual's own is NaN.
+
+    Returns:
+        shape (people,) and (strangers that are no NaN,).
+    """
+    mean = np.nanmean(strangers, axis=1)
+    deviation = np.nanstd(strangers, axis=1)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    others = ((strangers - mean[:, None]) / deviation[:, None]).ravel()
+    return (own - mean) / deviation, others[~np.isnan(others)]
+
+
+@dataclass(frozen=True, eq=False)
+class SingleBits:
+    """How many holders and others of a template gave an answer, by how strongly it accuses.
+
+    Args:
+        score: log posterior odds, by the template's share among all and the answer.
+        prior: the same without the answer.
+        holders: weights, of the shape of score.
+        others: the same.
+    """
+
+    score: np.ndarray
+    prior: np.ndarray
+    holders: np.ndarray
+    others: np.ndarray
+
+    @classmethod
+    def of(cls, answers: Answers, held: np.ndarray) -> SingleBits:
+        """Count.
+
+        Args:
+            answers: released bits.
+            held: the true bits, shape (templates, asked).
+        """
+        prior = np.log(answers.typical / (1 - answers.typical))
+        told = (answers.bits, ~answers.bits)
+        score = np.concatenate([prior + answers.epsilon, prior - answers.epsilon])
+        holders, others = (
+            np.concatenate([(said & side).sum(axis=1) for said in told]).astype(float)
+            for side in (held, ~held)
+        )
+        return cls(score, np.tile(prior, 2), holders, others)
+
+    @classmethod
+    def joined(cls, several: Sequence[SingleBits]) -> SingleBits:
+        """Those of several questions together, each answer by itself."""
+        columns = ("score", "prior", "holders", "others")
+        return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in columns))
+
+    def curve(self, *, answered: bool = True) -> Curve:
+        """The rates of accusing by the answers, or by the templates' shares alone."""
+        score = np.round(self.score if answered else self.prior, 9)
+        levels, place = np.unique(-score, return_inverse=True)
+        sides = (self.holders, self.others)
+        return Curve.of_masses(*(np.bincount(place, side, len(levels)) for side in sides))
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """One question to a cohort that can be read.
+
+    Args:
+        question: what was asked.
+        answers: what the individuals said.
+        most: how many bits one individual can change, whatever it holds.
+    """
+
+    question: CohortQuery
+    answers: Answers
+    most: int
+
+    def books(self, records: Any, chosen: np.ndarray) -> csr_array:
+        """How likely holders of known books set each bit.
+
+        Args:
+            records: what a cohort holds.
+            chosen: places of the holders in it.
+
+        Returns:
+            shape (chosen, templates).
+        """
+        everybody = _to_everybody(self.question, len(records))
+        times = IMAGINED if self.answers.drawn else 1
+        total = np.zeros((len(chosen), len(self.answers.bits)), np.float32)
+        for each in range(times):
+            total += np.asarray(everybody.evaluate(_view(records, each))["bits"]).T[chosen]
+        return csr_array(total / times)
+
+
+def _view(records: Any, number: int) -> View:
+    """A view with an imagined secret: of the client's own nobody knows anything."""
+    return View(records, records.schema, secret=f"imagined {number}".encode())
+
+
+def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
+    """The same question put to all holders of books, in their order."""
+    who: Any = getattr(question, "who", None)
+    if who is None:
+        return question
+    asked: CohortQuery = replace(question, who=type(who).everybody(people))  # type: ignore[type-var]
+    return asked
+
+
+def hear(entry: Disclosed, records: Any) -> Heard | None:
+    """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
+    question, part = known_question(entry), entry.release.parts.get("bits")
+    if not isinstance(question, CohortQuery) or part is None or not question.fits(records):
+        return None
+    bits, flip = _bits(part), _flip(part)
+    declared = question.parts(records.schema)["bits"]
+    if bits is None or flip is None or bits.shape != declared.shape or not bits.size:
+        return None
+    known = declared.sensitivity
+    most = known.anything.l1 if known and known.anything else len(bits)
+    drawn = known is not None and known.add_or_remove.l1 > 1
+    return Heard(question, Answers(question.asked(len(records)), bits, flip, drawn), most)
+
+
+def _bits(part: ReleasedPart) -> np.ndarray | None:
+    """A table of bits, none withheld; or none."""
+    units = np.asarray(part.units)
+    whole = units.dtype == bool or (units.dtype.kind in "iu" and bool(np.isin(units, (0, 1)).all()))
+    masked = part.mask is not None and bool(np.any(part.mask))
+    return units.astype(bool) if whole and units.ndim == 2 and not masked else None
+
+
+def _flip(part: ReleasedPart) -> float | None:
+    """How often bits were flipped, or none where that is not known."""
+    if part.noise is None:
+        return NEVER
+    known = part.noise.law == "flip" and 0 <= part.noise.parameter < 0.5
+    return max(part.noise.parameter, NEVER) if known else None

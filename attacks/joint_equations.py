@@ -1,0 +1,90 @@
+"""Records out of normal equations, several cells jointly, whatever question released them.
+
+A cell's equations are G_k = sum over its records of w c c', c a record's row with a leading 1. One record
+alone is the first row of G over its corner. Cells that share records, those of overlapping predicates or
+of two studies, are diagonalised together: with C the records' rows, G_k = C' D_k C for each cell, and the
+generalised eigenvectors of two mixtures of the cells are the records, as long as these are fewer than the
+columns of G and no two have weights in the same proportion everywhere. Known domains and fuzzy trees'
+own identities: :mod:`privfed.attacks.equations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from privfed.errors import InputError
+
+#: Directions weaker than this share of the strongest are the grid's rounding.
+WEAK = 1e-6
+#: How far cells may be from being diagonal together.
+CROSS = 1e-4
+#: Most cells whose pairs are looked at.
+CELLS = 200
+
+
+def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
+    """The records of some cells, from all their equations together.
+
+    Args:
+        grams: shape (cells, columns, columns), symmetric; the first column is the records' 1.
+        seed: draws the two mixtures.
+
+    Returns:
+        rows with the leading 1, shape (records, columns); empty where there are as many directions
+        as columns, or cells that are not diagonal together: then nothing is claimed.
+
+    Raises:
+        InputError: another shape, or numbers that are not finite.
+    """
+    told = np.asarray(grams, dtype=float)
+    if told.ndim != 3 or told.shape[1] != told.shape[2] or not np.isfinite(told).all():
+        raise InputError("normal equations need finite square matrices, one for each cell")
+    columns = told.shape[1]
+    values, vectors = np.linalg.eigh(told.sum(axis=0))
+    kept = values > WEAK * max(float(values.max(initial=0.0)), 0.0)
+    if not kept.any() or kept.sum() >= columns:
+        return np.empty((0, columns))
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    whiten = vectors[:, kept] / np.sqrt(values[kept])
+    white = np.einsum("ia,kij,jb->kab", whiten, told, whiten)
+    weights = np.random.default_rng(seed).uniform(size=len(told))
+    shares, turned = np.linalg.eigh(np.tensordot(weights, white, 1))
+    apart = np.diff(shares).min(initial=np.inf) > CROSS
+    own = np.einsum("ai,kab,bj->kij", turned, white, turned)
+    cross = own - np.einsum("kii->ki", own)[:, :, None] * np.eye(int(kept.sum()))
+    found = root @ turned
+    if not apart or np.abs(cross).max() > CROSS or (np.abs(found[0]) < CROSS).any():
+        return np.empty((0, columns))
+    return np.asarray((found / found[0]).T)
+
+
+def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
+    """Groups of cells that may give records away: each alone, then pairs that share some.
+
+    Two cells share records where their equations together have a lower rank than the sum of theirs.
+
+    Args:
+        grams: shape (cells, columns, columns).
+
+    Yields:
+        places of cells.
+    """
+    columns = grams.shape[1]
+    ranks = _ranks(grams)
+    small = np.flatnonzero((ranks > 0) & (ranks < columns))[:CELLS]
+    for cell in small[ranks[small] == 1]:
+        yield np.array([cell])
+    for place, one in enumerate(small):
+        others = small[place + 1 :]
+        if len(others):
+            both = _ranks(grams[one] + grams[others])
+            for other in others[(both < columns) & (both < ranks[one] + ranks[others])]:
+                yield np.array([one, other])
+
+
+def _ranks(grams: np.ndarray) -> np.ndarray:
+    """Rank of each matrix, but for the grid's rounding."""
+    values = np.linalg.eigvalsh(grams)
+    return np.asarray((values > WEAK * np.maximum(values[:, -1:], 1e-300)).sum(axis=1))

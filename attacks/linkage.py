@@ -1,0 +1,227 @@
+"""Whose answers are these? Individuals of a cohort held against the rule books of known people.
+
+Who answers thousands of noisy bits is found by them, though each is well hidden. The attacker knows
+what some people hold (a *book*). A book's score for one individual's answers is their log-likelihood
+ratio (:class:`privfed.attacks.individuals.Answers`), in standard deviations over the books of people
+who never answered: the control group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.bounds import clopper_pearson
+from privfed.attacks.expected import Curve
+from privfed.attacks.finding import Finding
+from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
+from privfed.attacks.reading import Clock, known_question
+from privfed.exchange.transcript import Transcript
+from privfed.questions.query import CohortQuery
+
+#: Share of strangers that may be accused.
+RATE = 0.01
+#: The interval's confidence.
+CONFIDENCE = 0.95
+#: Most individuals whose answers are judged, and most strangers of a group that they are held against.
+JUDGED = 2500
+#: What is measured.
+LINKED = "share of individuals linked to their own rule book at 1 % false links"
+BITS = "share of held templates told by one answered bit at 1 % false accusations"
+
+
+class Linkage(Attack):
+    """Links individuals of a cohort to the rule books of known people, and reads single bits.
+
+    The truth holds what the cohort's individuals hold, under the cohort's name; an owner of like
+    records who released nothing is the control group. Without one, everybody's answers are held
+    against the books of the others.
+
+    Beside the rates it states each person's loss: an epsilon for one rule covers whoever holds k of
+    them at k times that (group privacy). A bit that is the public hash of a template is not read.
+
+    Args:
+        seconds: after which no further question is read; the finding says of how many it speaks.
+    """
+
+    name: ClassVar[str] = "linkage"
+    question: ClassVar[str] = (
+        "Knowing what some people hold, can one tell which individual's answers are theirs?"
+    )
+    kinds: ClassVar[tuple[str, ...]] = ("rule_search.templates", "rule_search.sampled")
+
+    def __init__(self, *, seconds: float = 120.0) -> None:
+        self.seconds = seconds
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether some individuals answered in bits."""
+        return any(
+            isinstance(known_question(entry), CohortQuery) and "bits" in entry.release.parts
+            for entry in transcript
+            if entry.kind in self.kinds
+        )
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: individuals linked and bits read, by cohort; nothing without truth."""
+        books: Mapping[str, Any] = truth or {}
+        control = [held for owner, held in books.items() if owner not in transcript.clients]
+        found: list[Finding] = []
+        for client in (client for client in transcript.clients if client in books):
+            found += self._cohort(transcript.of(client=client), books[client], control)
+        return found
+
+    def _cohort(self, transcript: Transcript, records: Any, control: list[Any]) -> list[Finding]:
+        entries = [entry for entry in transcript if entry.kind in self.kinds]
+        evidence, clock = Evidence(records, control), Clock(self.seconds)
+        for place in clock.timely(len(entries)):
+            heard = hear(entries[place], records)
+            if heard is not None:
+                evidence.add(heard)
+        if not evidence.read or not evidence.controls:
+            return []
+        kinds = tuple(sorted({entry.kind for entry in entries}))
+        detail = {**evidence.losses(), "questions left out": len(entries) - evidence.read}
+        own, strangers = standardised(*evidence.scores())
+        found = [
+            self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), kinds=kinds, detail=detail)
+        ]
+        if evidence.bits:
+            bits = SingleBits.joined(evidence.bits)
+            if bits.holders.any() and bits.others.any():
+                guess, held = bits.curve(answered=False).at(RATE), int(bits.holders.sum())
+                found.append(
+                    self._rate(BITS, bits.curve(), guess, held, kinds=kinds, detail=detail)
+                )
+        return found
+
+    def _rate(
+        self,
+        metric: str,
+        curve: Curve,
+        guess: float,
+        number: int,
+        *,
+        kinds: tuple[str, ...],
+        detail: Mapping[str, Any],
+    ) -> Finding:
+        found = curve.at(RATE)
+        low, high = interval(found, number)
+        return self.finding(
+            metric,
+            found,
+            of=1.0,
+            low=low,
+            high=high,
+            baseline=guess,
+            releases=kinds,
+            severity="some" if low > guess else "none",
+            detail={"area under the curve": curve.area, **detail},
+        )
+
+
+def interval(share: float, number: int) -> tuple[float, float]:
+    """Exact limits of a share of so many independent ones (Clopper and Pearson 1934)."""
+    alpha, hits = (1 - CONFIDENCE) / 2, share * number
+    low, _ = clopper_pearson(math.floor(hits + 1e-9), number, alpha)
+    _, high = clopper_pearson(min(number, math.ceil(hits - 1e-9)), number, alpha)
+    return float(low), float(high)
+
+
+def _some(number: int, rng: np.random.Generator) -> np.ndarray:
+    """Places of at most :data:`JUDGED`, drawn at random, ascending."""
+    return np.sort(rng.permutation(number)[:JUDGED])
+
+
+@dataclass(eq=False)
+class Evidence:
+    """What was read of one cohort so far.
+
+    Args:
+        records: what the individuals hold.
+        control: what strangers hold, each a group; without any the cohort's own books stand in.
+    """
+
+    records: Any
+    control: Sequence[Any]
+    read: int = 0
+    bits: list[SingleBits] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        people, rng = len(self.records), np.random.default_rng(0)
+        self._judged = _some(people, rng)
+        self._groups = [(held, _some(len(held), rng)) for held in self.control]
+        if not self.control:
+            self._groups = [(self.records, _some(people, rng))]
+        self._own, self._answered = np.zeros(len(self._judged)), np.zeros(len(self._judged), bool)
+        self._rule, self._most = np.zeros(people), np.zeros(people)
+        books = sum(len(chosen) for _, chosen in self._groups)
+        self._strangers = np.zeros((len(self._judged), books), np.float32)
+        if not self.control:
+            self._strangers[self._judged[:, None] == self._groups[0][1][None, :]] = np.nan
+
+    @property
+    def controls(self) -> int:
+        """Books of strangers that each individual's answers are held against."""
+        return self._strangers.shape[1] - (not self.control)
+
+    def add(self, heard: Heard) -> None:
+        """Read one more question."""
+        asked = heard.answers.asked
+        self._rule[asked] += heard.answers.epsilon * (2 if heard.answers.drawn else 1)
+        self._most[asked] += heard.answers.epsilon * heard.most
+        self.read += 1
+        answers = heard.answers.of(np.isin(asked, self._judged))
+        if not len(answers.asked):
+            return
+        rows = np.searchsorted(self._judged, answers.asked)
+        books = heard.books(self.records, answers.asked)
+        against = [answers.ratios(heard.books(*group)) for group in self._groups]
+        self._own[rows] += answers.own_ratios(books)
+        self._strangers[rows] += np.concatenate(against, axis=1)
+        self._answered[rows] = True
+        if not answers.drawn:
+            self.bits.append(SingleBits.of(answers, books.T.toarray() > 0))
+
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the individuals who answered: their own books' scores, and the strangers'."""
+        return self._own[self._answered], self._strangers[self._answered]
+
+    def persons(self) -> dict[str, float]:
+        """Rules that a person holds and the epsilon spent with them, by group privacy.
+
+        Whoever holds k rules has spent at most k times what one has, and at most what the bound
+        over any book says.
+        """
+        holders = getattr(self.records, "holders", None)
+        if holders is None:
+            return {}
+        rules = np.bincount(holders, minlength=len(self.records))
+        spent = np.minimum(rules * self._rule, self._most)
+        return {
+            f"{what} of a person, {name}": float(of(each[self._most > 0]))
+            for what, each in (("rules", rules), ("epsilon", spent))
+            for name, of in (("median", np.median), ("largest", np.max))
+        }
+
+    def losses(self) -> dict[str, Any]:
+        """What one rule has lost, what a person, and how many were compared."""
+        rule = float(self._rule.max())
+        told: dict[str, Any] = {
+            "questions read": self.read,
+            "individuals": int((self._most > 0).sum()),
+            "individuals judged": int(self._answered.sum()),
+            "strangers": self.controls,
+            "epsilon of one rule": rule,
+            "links that it suggests": min(1.0, RATE * math.exp(min(rule, 50.0))),
+            **self.persons(),
+        }
+        if self.controls < 1 / RATE:
+            told["note"] = f"fewer than {round(1 / RATE)} strangers: a rate of 1 % is coarse"
+        return told

@@ -1,0 +1,421 @@
+"""What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells alone.
+
+Five ways, each a function of its own: cells that follow from margins (:mod:`contingency` where answers
+are exact, :mod:`combining` over noisy repeats), small groups by subtracting one count from another,
+values out of power sums, records out of normal equations, and binary outcomes by linear programming.
+They read every question that says what a record adds, of one study or of several one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth
+from privfed.attacks.bounds import clopper_pearson
+from privfed.attacks.combining import combined, nested
+from privfed.attacks.contingency import ranges
+from privfed.attacks.finding import Finding
+from privfed.attacks.joint_equations import joint_records, sharing
+from privfed.attacks.ledger_rows import (
+    Rows,
+    at_points,
+    drawn_points,
+    gram_cells,
+    rows_of,
+    whole_domain,
+)
+from privfed.attacks.power_sums import small_group
+from privfed.attacks.reading import Clock
+from privfed.attacks.subset_sums import rebuilt_bits
+from privfed.exchange.transcript import Transcript
+
+#: Groups of fewer records than this are small.
+SMALL = 5
+#: Most rows that are read, and most that are compared in pairs.
+ROWS, PAIRED = 4000, 2000
+#: Points drawn beside the candidates, so that no predicate implies another by accident.
+DRAWN = 1000
+#: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
+CLAIMED = 0.25
+#: Most records whose outcomes are solved for at a time.
+SOLVED = 1500
+#: Numbers nearer than this share of their size are one.
+NEAR = 1e-6
+
+
+@dataclass
+class Tally:
+    """Successes over all clients.
+
+    Args:
+        found: how many are right.
+        claimed: how many were claimed, or how many there are.
+        chance: how many a guesser has who saw less.
+    """
+
+    found: float = 0.0
+    claimed: float = 0.0
+    chance: float = 0.0
+
+    def add(self, other: Tally | None) -> None:
+        """Add another client's."""
+        if other is not None:
+            self.found += other.found
+            self.claimed += other.claimed
+            self.chance += other.chance
+
+
+class Reconstruction(Attack):
+    """Rebuilds cells, small groups, values and outcomes from everything that was released together.
+
+    Args:
+        seconds: for all of it; what was found by then is reported.
+    """
+
+    name: ClassVar[str] = "reconstruction"
+    question: ClassVar[str] = (
+        "What follows from all releases together that none of them tells by itself?"
+    )
+
+    def __init__(self, *, seconds: float = 120.0) -> None:
+        self.seconds = seconds
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: a finding for each way that found something to work on.
+
+        There are none without the truth, which is the list of candidates and scores what is claimed.
+        """
+        clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
+        if not clients or truth is None:
+            return []
+        known: PublicSchema = schema or truth[clients[0]].schema
+        tallies: dict[str, Tally] = {}
+        clock = Clock(self.seconds)
+        for client in clients:
+            own = transcript.of(client=client)
+            for metric, tally in _ways(own, truth[client], truth, known, clock):
+                if tally is not None:
+                    tallies.setdefault(metric, Tally()).add(tally)
+        kinds = tuple(sorted({entry.kind for entry in transcript}))
+        partial = {"note": "the time was up; partial"} if clock.over else {}
+        return [self._told(metric, tally, kinds, partial) for metric, tally in tallies.items()]
+
+    def _told(
+        self, metric: str, tally: Tally, kinds: tuple[str, ...], partial: dict[str, str]
+    ) -> Finding:
+        told = tally.found > tally.chance
+        if metric == OUTCOMES and tally.claimed:
+            low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
+            told = bool(low > tally.chance / tally.claimed)
+        return self.finding(
+            metric,
+            tally.found,
+            of=tally.claimed,
+            baseline=tally.chance,
+            releases=kinds,
+            severity="some" if told else "none",
+            detail=dict(partial),
+        )
+
+
+#: What is measured.
+TABLE = "records in cells whose count follows from all totals"
+GROUPS = "groups of fewer than 5 records isolated by subtraction"
+SINGLE = "values of a single record that subtraction gives"
+MOMENTS = "values that follow from power sums of small groups"
+EQUATIONS = "records that follow from normal equations of several cells"
+OUTCOMES = "binary outcomes solved for, all features known"
+
+
+def _ways(
+    transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, clock: Clock
+) -> Iterator[tuple[str, Tally | None]]:
+    """Each way over one client's releases, where there is something to work on."""
+    domain = whole_domain(own, schema)
+    if domain is not None:
+        rows = rows_of(transcript, domain, most=ROWS, clock=clock)
+        if rows.counts.any():
+            yield TABLE, cells(rows, _records_at(own, domain), clock=clock)
+    points = _candidates(own, truth, schema)
+    rows = rows_of(transcript, points, most=ROWS, clock=clock)
+    members = slice(0, len(own.x))
+    exact = rows.only(rows.exact)
+    if len(exact):
+        groups, single = differences(exact, members, clock=clock)
+        yield GROUPS, groups
+        if single.claimed:
+            yield SINGLE, single
+        moments = power_sums(exact, members)
+        if moments.claimed:
+            yield MOMENTS, moments
+    yield EQUATIONS, equations(transcript, own, clock=clock)
+    target = schema.target
+    if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
+        others = [table for table in truth.values() if table is not own]
+        yield OUTCOMES, outcomes(transcript, own, others=others, bounds=target.bounds, clock=clock)
+
+
+def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
+    """The client's records first, then all others', then points of the box."""
+    others = [table for table in truth.values() if table is not own]
+    tables = [own, *others, drawn_points(own, schema, number=DRAWN)]
+    y = None
+    if own.y is not None:
+        y = np.concatenate([table.y for table in tables if table.y is not None])
+    return at_points(own, x=np.concatenate([table.x for table in tables]), y=y)
+
+
+def _records_at(own: Table, domain: Table) -> np.ndarray:
+    """How many records lie at each point of the domain, shape (points,)."""
+
+    def columns(table: Table) -> np.ndarray:
+        return table.x if table.y is None else np.column_stack([table.x, table.y])
+
+    points, records = columns(domain), columns(own)
+    whole, places = np.unique(np.concatenate([points, records]), axis=0, return_inverse=True)
+    held = np.bincount(places[len(points) :], minlength=len(whole))
+    return np.asarray(held[places[: len(points)]])
+
+
+def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
+    """Records in cells whose count is determined by all totals, noisy ones combined.
+
+    A cell is a set of points that no row tells apart.
+
+    Args:
+        rows: over all points of the domain.
+        held: how many records really lie at each point.
+        clock: bounds the integer programs.
+
+    Returns:
+        right ones of all records, beside those in cells that an exact count tells outright.
+    """
+    atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
+    true = np.bincount(place.ravel(), held, atoms.shape[1])
+    together = combined(atoms, rows.answers, deviations=rows.deviations)
+    claims = np.where(together.deviation <= CLAIMED, np.rint(together.estimate), np.nan)
+    exact = rows.exact & rows.counts
+    if exact.any() and not clock.over:
+        told = rows.answers[exact]
+        possible = ranges(atoms[exact], low=told - NEAR, high=told + NEAR, seconds=clock.left)
+        if possible is not None:
+            claims = np.where(possible.determined, possible.least, claims)
+    alone = (atoms[exact] != 0).sum(axis=1) == 1
+    outright = (atoms[exact][alone] != 0).any(axis=0)
+    return Tally(float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum()))
+
+
+def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tally]:
+    """Small groups between two nested counts, and what sums tell of a group of one.
+
+    Args:
+        rows: exact ones over candidates and further points.
+        members: the columns that are the client's own records.
+        clock: after which no further pair is looked at.
+
+    Returns:
+        groups isolated that no count tells outright; values of single records among them.
+    """
+    crisp = np.flatnonzero(rows.counts & np.isin(rows.design, (0, 1)).all(axis=1))
+    counts = rows.only(crisp[:PAIRED])
+    inside = counts.design > 0
+    wide, narrow = nested(inside)
+    held = counts.answers[wide] - counts.answers[narrow]
+    small = (held > 0) & (held < SMALL)
+    outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
+    groups, single, seen = Tally(), Tally(), set(outright)
+    places = {name: row for row, name in enumerate(rows.names)}
+    pairs = np.column_stack([wide, narrow])[small]
+    for place in clock.timely(len(pairs)):
+        one, other = pairs[place]
+        between = inside[one] & ~inside[other]
+        key = np.packbits(between).tobytes()
+        if key in seen:
+            continue
+        seen.add(key)
+        claimed = counts.answers[one] - counts.answers[other]
+        groups.add(Tally(float(between[members].sum() == claimed), 1.0))
+        if claimed == 1:
+            pair = counts.names[one], counts.names[other]
+            single.add(_values(rows, places, pair, between=between, members=members))
+    return groups, single
+
+
+def _values(
+    rows: Rows,
+    places: dict[tuple[int, str, int], int],
+    pair: tuple[tuple[int, str, int], tuple[int, str, int]],
+    *,
+    between: np.ndarray,
+    members: slice,
+) -> Tally:
+    """What the sums beside two counts say of the one record between them.
+
+    They say it where they weigh all others alike, so that their difference is of those between alone.
+    """
+    (release, _, cell), (other, _, inner) = pair
+    really, found = np.flatnonzero(between[members]), Tally()
+    for name in {part for place, part, _ in rows.names if place == release}:
+        one, two = places.get((release, name, cell)), places.get((other, name, inner))
+        if one is None or two is None or rows.counts[one]:
+            continue
+        alone = rows.design[one] - rows.design[two]
+        size = max(float(np.abs(rows.design[one]).max()), 1e-12)
+        if np.abs(alone[~between]).max(initial=0.0) > NEAR * size:
+            continue
+        value = rows.answers[one] - rows.answers[two]
+        right = len(really) == 1 and abs(alone[really[0]] - value) <= NEAR * size
+        found.add(Tally(float(right), 1.0))
+    return found
+
+
+def power_sums(rows: Rows, members: slice) -> Tally:
+    """Values of groups whose count, sum and sum of squares were released side by side.
+
+    Which part holds the squares of which shows in what points add: b is 0 outside the group, and
+    c = s b^2 inside, with one scale s for all.
+
+    Args:
+        rows: exact ones over candidates and further points.
+        members: the columns that are the client's own records.
+
+    Returns:
+        values found to a part in 10^4, of those claimed.
+    """
+    tally = Tally()
+    by_cell: dict[tuple[int, int], list[int]] = {}
+    for row, (release, _, cell) in enumerate(rows.names):
+        by_cell.setdefault((release, cell), []).append(row)
+    for beside in by_cell.values():
+        for count in (row for row in beside if rows.counts[row]):
+            if 0 < rows.answers[count] < 2 * SMALL:
+                tally.add(_of_group(rows, count, [r for r in beside if r != count], members))
+    return tally
+
+
+def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tally | None:
+    inside = rows.design[count] > 0
+    for one in beside:
+        for two in beside:
+            scale = _squared(rows.design[one], rows.design[two], inside)
+            if one == two or scale is None:
+                continue
+            sums = rows.answers[one], rows.answers[two] / scale
+            found = small_group(round(float(rows.answers[count])), sums)
+            if found is None:
+                return None
+            true = np.sort(rows.design[one, members][inside[members]])
+            size = max(float(np.abs(true).max(initial=0.0)), 1e-12)
+            right = len(true) == len(found) and np.abs(true - found).max() <= 1e-4 * size
+            return Tally(len(found) * float(right), float(len(found)))
+    return None
+
+
+def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | None:
+    """The scale s for which the second is s times the square of the first; none where there is none."""
+    if one[~inside].any() or two[~inside].any() or not one[inside].any():
+        return None
+    square = one**2
+    scale = float(square @ two) / float(square @ square)
+    if not scale > 0 or np.abs(two - scale * square).max() > 1e-4 * np.abs(two).max():
+        return None
+    different = len(np.unique(np.round(one[inside], 9))) > 2
+    return scale if different else None
+
+
+def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | None:
+    """Records that stand in exact normal equations, of one cell or of two that share records.
+
+    Returns:
+        members whose row is found to a part in 10^4 of a column's scale, of all; none where no part
+        is of this kind.
+    """
+    told = gram_cells(transcript, own, clock=clock)
+    if not told:
+        return None
+    found = np.zeros(len(own.x), bool)
+    for parts in told.values():
+        grams = np.concatenate([cells for cells, _ in parts])
+        claims = []
+        for group in sharing(grams):
+            if clock.over:
+                break
+            claims.append(joint_records(grams[group]))
+        for claim in np.concatenate(claims) if claims else ():
+            for _, rows in parts:
+                reach = 1e-4 * np.nanmax(np.abs(rows), axis=0)
+                found |= (np.abs(rows - claim) <= reach).all(axis=1)
+    return Tally(float(found.sum()), float(len(found)))
+
+
+def outcomes(
+    transcript: Transcript,
+    own: Table,
+    *,
+    others: list[Table],
+    bounds: tuple[float, float],
+    clock: Clock,
+) -> Tally | None:
+    """Binary outcomes of people whose features are known, from all numbers that they move.
+
+    Args:
+        transcript: the client's.
+        own: its records.
+        others: other clients' records, from which a guesser learns what features say of outcomes.
+        bounds: the two values that an outcome has.
+        clock: bounds the linear program.
+
+    Returns:
+        right ones of all, beside what a guesser has; none where no number depends on outcomes, or
+        there was no time.
+    """
+    people = len(own.x)
+    if own.y is None or people > SOLVED or clock.over:
+        return None
+    low, high = (
+        rows_of(
+            transcript, at_points(own, x=own.x, y=np.full(people, bound)), most=ROWS, clock=clock
+        )
+        for bound in bounds
+    )
+    if low.names != high.names or not len(low):
+        return None
+    moved = high.design - low.design
+    telling = (moved != 0).any(axis=1)
+    if not telling.any():
+        return None
+    least = moved[telling]
+    size = np.abs(least).max(axis=1)
+    answers = (low.answers - low.design.sum(axis=1))[telling] / size
+    spread = np.maximum(low.deviations[telling] / size, 1e-3)
+    bits = rebuilt_bits(least / size[:, None], answers, deviations=spread, seconds=clock.left)
+    if bits is None:
+        return None
+    true = own.y == bounds[1]
+    return Tally(float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1]))
+
+
+def guessed(own: Table, others: list[Table], *, upper: float) -> float:
+    """Outcomes that are right without any release: the commoner one, or by a line fitted elsewhere.
+
+    What features say of outcomes anywhere is no leak of these people's: least squares on other
+    clients' records says that much.
+    """
+    true = np.asarray(own.y == upper)
+    best = float(max(int(true.sum()), len(true) - int(true.sum())))
+    known = [table for table in others if table.y is not None and len(table.x)]
+    if known:
+        x = np.concatenate([table.x for table in known])
+        y = np.concatenate([table.y == upper for table in known]).astype(float)
+        spread = np.where(np.ptp(x, axis=0) > 0, np.std(x, axis=0), 1.0)
+        rows, asked = ((each - x.mean(axis=0)) / spread for each in (x, own.x))
+        ridge = rows.T @ rows + np.eye(rows.shape[1])
+        slope = np.linalg.solve(ridge, rows.T @ (y - y.mean()))
+        best = max(best, float(((asked @ slope + y.mean() > 0.5) == true).sum()))
+    return best

@@ -1,0 +1,255 @@
+"""Membership from a model alone: shadow models say how it treats a record with and without it.
+
+Models of the same kind are trained on random halves of records that the attacker has. What the target
+says of a record is held against what shadows said that had learnt from it, and those that had not:
+LiRA (Carlini et al. 2022, "Membership inference attacks from first principles", Algorithm 1 and Section
+VI) and RMIA (Zarifzadeh, Liu and Shokri 2024, "Low-cost high-power membership inference attacks",
+Section 3). Both read regressors too: what is scored is a log density of the residual there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+
+from privfed.attacks.bounds import clopper_pearson
+from privfed.attacks.expected import Curve
+from privfed.attacks.finding import Finding
+from privfed.attacks.reading import Clock
+from privfed.errors import InputError
+
+#: Trains a model: features and outcomes in, something that predicts out.
+Train = Callable[[np.ndarray, np.ndarray], Any]
+#: How a record is judged; offline ones never train on it.
+Way = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
+WAYS: tuple[Way, ...] = ("lira", "lira-offline", "rmia", "rmia-offline")
+#: A probability is kept this far from 0 and 1 before its odds are taken: a forest of 100 trees votes in
+#: steps of a hundredth, and what it votes all but unanimously says no more.
+CLIPPED = 5e-3
+#: Fewest shadows of a record that a deviation of its own is measured from.
+OWN = 32
+#: How far RMIA's mean over shadows without a record is drawn to 1, for those with it (Equation 10).
+OFFLINE = 0.3
+#: False positives at which findings state the rate.
+RATE = 0.01
+
+
+def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """How well a model knows each record: its score, near normal over models.
+
+    Classifiers: the log odds of the record's own class (logit scaling, Carlini et al. 2022, Section
+    VI-B). Regressors: minus the residual's size, in deviations of the outcomes: a Laplace density's log.
+
+    Args:
+        model: has ``predict_proba`` and ``classes_``, or ``predict``.
+        x: features, shape (records, features).
+        y: outcomes, shape (records,).
+
+    Returns:
+        shape (records,).
+
+    Raises:
+        InputError: outcomes that the model has no class for, or predictions that are not finite.
+    """
+    if hasattr(model, "predict_proba"):
+        classes = np.asarray(model.classes_)
+        place = np.searchsorted(classes, y)
+        if (classes[np.minimum(place, len(classes) - 1)] != y).any():
+            raise InputError("some outcomes are none of the model's classes")
+        own = np.asarray(model.predict_proba(x), dtype=float)[np.arange(len(y)), place]
+        own = np.clip(own, CLIPPED, 1 - CLIPPED)
+        scores = np.log(own) - np.log1p(-own)
+    else:
+        size = float(np.std(y)) or 1.0
+        scores = -np.abs(np.asarray(model.predict(x), dtype=float) - y) / size
+    if not np.isfinite(scores).all():
+        raise InputError("the model's predictions are not finite")
+    return np.asarray(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """What shadow models say of records.
+
+    Args:
+        scores: see :func:`told`; shape (shadows, records).
+        inside: whether each shadow learnt from each record, bool, of the same shape.
+    """
+
+    scores: np.ndarray
+    inside: np.ndarray
+
+    def without(self, shadow: int) -> Shadows:
+        """All but one."""
+        kept = np.arange(len(self.scores)) != shadow
+        return Shadows(self.scores[kept], self.inside[kept])
+
+
+def shadows(
+    train: Train,
+    *,
+    x: np.ndarray,
+    y: np.ndarray,
+    number: int = 64,
+    seed: int = 0,
+    seconds: float = 120.0,
+) -> Shadows:
+    """Train shadow models, each on a random half; every record is in half of a pair's two.
+
+    Args:
+        train: trains one; anything with scikit-learn's manners: ``lambda x, y: clone(m).fit(x, y)``.
+        x: features, shape (records, features).
+        y: outcomes, shape (records,).
+        number: how many, even.
+        seed: draws the halves.
+        seconds: after which no further one is trained; what there is is given back.
+
+    Raises:
+        InputError: too few records or shadows, or arrays that are text or not finite.
+    """
+    _check(x, y)
+    if number < 4 or number % 2 or len(x) < 4:
+        raise InputError("shadows come in pairs: give an even number, 4 at least, and 4 records")
+    rng, clock = np.random.default_rng(seed), Clock(seconds)
+    scores, inside = [], []
+    for _ in clock.timely(number // 2):
+        half = rng.permutation(len(x)) < len(x) // 2
+        for mine in (half, ~half):
+            scores.append(told(train(x[mine], y[mine]), x=x, y=y))
+            inside.append(mine)
+    if len(scores) < 4:
+        raise InputError(f"no four shadows could be trained in {seconds:g} s; give more seconds")
+    return Shadows(np.array(scores), np.array(inside))
+
+
+def _check(x: np.ndarray, y: np.ndarray) -> None:
+    features, outcomes = np.asarray(x), np.asarray(y)
+    if features.ndim != 2 or outcomes.shape != (len(features),):
+        raise InputError("shadows need features by record and one outcome each")
+    if features.dtype.kind not in "biuf" or not np.isfinite(features.astype(float)).all():
+        raise InputError("features must be finite numbers; encode text first")
+    if outcomes.dtype.kind == "f" and not np.isfinite(outcomes).all():
+        raise InputError("outcomes must be finite")
+
+
+def accused(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
+    """How likely it is that the target learnt from each record, by its scores; larger is likelier.
+
+    Args:
+        target: what it says of the records, shape (records,).
+        known: what the shadows say of the same.
+        way: ``lira`` and ``rmia`` use shadows with the record and without, ``-offline`` without.
+
+    Raises:
+        InputError: an unknown way, scores of other records, or a record that no shadow left out.
+    """
+    if way not in WAYS:
+        raise InputError(f"{way!r} is no way to read a model; there are {', '.join(WAYS)}")
+    if np.shape(target) != known.scores.shape[1:]:
+        raise InputError("the target's scores are of other records than the shadows'")
+    counts = known.inside.sum(axis=0), (~known.inside).sum(axis=0)
+    if min(counts[1]) < 2 or (not way.endswith("offline") and min(counts[0]) < 2):
+        raise InputError("every record needs two shadows with it and two without")
+    if way.startswith("rmia"):
+        return _rmia(target, known, offline=way.endswith("offline"))
+    return _lira(target, known, offline=way.endswith("offline"))
+
+
+def _lira(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
+    """ln N(target; with) - ln N(target; without), of one deviation; offline -ln P(N(without) > target).
+
+    With and without a record shadows are deviant alike, as far as 64 of them can tell; a deviation for
+    each side would judge by its chance.
+    """
+    outside = np.ma.MaskedArray(known.scores, known.inside)
+    inside = np.ma.MaskedArray(known.scores, ~known.inside)
+    without, held = np.asarray(outside.mean(axis=0)), np.asarray(inside.mean(axis=0).filled(0.0))
+    variance = np.asarray(outside.var(axis=0))
+    if not offline:
+        variance = (variance + np.asarray(inside.var(axis=0))) / 2
+    if len(known.scores) < OWN:
+        variance = np.full_like(variance, variance.mean())
+    deviation = np.sqrt(np.maximum(variance, 1e-12))
+    if offline:
+        return np.asarray(-log_ndtr((without - target) / deviation))
+    return np.asarray((held - without) * (target - (held + without) / 2) / deviation**2)
+
+
+def _rmia(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
+    """Share of the other records z with p(x) / mean p(x) at least p(z) / mean p(z) (Equation 3)."""
+    log_target, log_known = _log_chance(target), _log_chance(known.scores)
+    out = np.where(known.inside, -np.inf, log_known)
+    mean_out = logsumexp(out, axis=0) - np.log((~known.inside).sum(axis=0))
+    if offline:
+        mean = np.logaddexp(np.log((1 + OFFLINE) / 2) + mean_out, np.log((1 - OFFLINE) / 2))
+    else:
+        within = np.where(known.inside, log_known, -np.inf)
+        mean_in = logsumexp(within, axis=0) - np.log(known.inside.sum(axis=0))
+        mean = np.logaddexp(mean_out, mean_in) - np.log(2)
+    ratio = log_target - mean
+    return np.asarray(np.searchsorted(np.sort(ratio), ratio, side="right") / len(ratio))
+
+
+def _log_chance(scores: np.ndarray) -> np.ndarray:
+    """ln of the probability whose log odds a score is."""
+    return np.asarray(-np.logaddexp(0.0, -scores))
+
+
+def read_model(
+    model: Any,
+    *,
+    x: np.ndarray,
+    y: np.ndarray,
+    member: np.ndarray,
+    known: Shadows,
+    way: Way = "lira",
+) -> Finding:
+    """Tell a model's training records from others by what it says of them.
+
+    Args:
+        model: the target; see :func:`told`.
+        x: records in question, which the shadows are of as well; shape (records, features).
+        y: their outcomes.
+        member: which ones it learnt from; this only judges the attack. Bool, shape (records,).
+        known: shadow models.
+        way: see :func:`accused`.
+
+    Raises:
+        InputError: nobody inside or nobody outside, or see :func:`accused`.
+    """
+    _check(x, y)
+    truth = np.asarray(member, dtype=bool)
+    if truth.shape != (len(x),) or truth.all() or not truth.any():
+        raise InputError(
+            "reading a model needs records that it learnt from and others: one bool each"
+        )
+    score = accused(told(model, x=x, y=y), known, way=way)
+    curve = Curve.of(score[truth], score[~truth])
+    number, others = int(truth.sum()), int((~truth).sum())
+    found = curve.at(RATE)
+    low, _ = clopper_pearson(np.floor(found * number), number, 0.025)
+    detail: dict[str, Any] = {
+        "shadows": len(known.scores),
+        "members found at 1 % false positives": found,
+        "members": number,
+        "others": others,
+    }
+    if others < 1 / RATE:
+        detail["note"] = f"fewer than {round(1 / RATE)} others: the rate at 1 % is coarse"
+    half = 1.96 * np.sqrt((1 / number + 1 / others) / 12)
+    return Finding(
+        f"model reader {way}",
+        "Can a reader of the model alone tell whom it learnt from?",
+        "share of member and other pairs told apart by the model",
+        curve.area,
+        of=1.0,
+        low=max(0.0, curve.area - float(half)),
+        high=min(1.0, curve.area + float(half)),
+        baseline=0.5,
+        severity="some" if curve.area - half > 0.5 and float(low) > 0 else "none",
+        detail=detail,
+    )

@@ -1,0 +1,179 @@
+"""Groups too small, and groups that are all alike: what supports and leaves say of somebody.
+
+Who knows that a person is in a group of few can single it out; who knows that a person is in a group of
+one class knows the class, however many there are (class disclosure; its counterpart for tables is the
+lack of l-diversity, Machanavajjhala et al. 2007). Both are read off counts alone: of released parts, or
+of a fitted tree, forest or rule model. The two say different things, so they are told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.finding import Finding
+from privfed.attacks.reading import finite_numbers
+from privfed.errors import InputError
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+
+#: Groups of fewer records than this are small, unless told otherwise.
+SMALLEST = 5
+#: The axis of a part that tells classes apart.
+CLASS = "class"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How many groups there are, and how many say too much.
+
+    Args:
+        groups: with anybody in them.
+        small: of fewer records than the threshold.
+        alike: all of one class; none where classes were not told.
+    """
+
+    groups: int
+    small: int
+    alike: int | None
+
+    def __add__(self, other: Groups) -> Groups:
+        """Both together."""
+        known = [each.alike for each in (self, other) if each.alike is not None]
+        alike = sum(known) if known else None
+        return Groups(self.groups + other.groups, self.small + other.small, alike)
+
+
+def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
+    """Count the groups that are too small, and those of a single class.
+
+    Args:
+        counts: records by group, shape (groups,), or by group and class, shape (groups, classes);
+            NaN where withheld: such a group's size is not known, and it is not counted.
+        smallest: the least size that is not small.
+
+    Raises:
+        InputError: counts that are negative, or of another shape.
+    """
+    told = np.asarray(counts, dtype=float)
+    if told.ndim not in (1, 2) or (told < 0).any():
+        raise InputError("groups need counts by group, or by group and class, none negative")
+    by_class = told.ndim == 2 and told.shape[1] > 1
+    sizes = told.sum(axis=1) if told.ndim == 2 else told
+    there = sizes > 0
+    small = int((there & (sizes < smallest)).sum())
+    alike = int((there & ((told > 0).sum(axis=1) == 1)).sum()) if by_class else None
+    return Groups(int(there.sum()), small, alike)
+
+
+def model_groups(model: Any) -> np.ndarray:
+    """The leaves of a fitted scikit-learn tree, or of all trees of a forest, by class where it has any.
+
+    Returns:
+        records that reached each leaf in training, shape (leaves, classes), or (leaves,) for a
+        regressor.
+
+    Raises:
+        InputError: something that has no trees.
+    """
+    trees = np.ravel(getattr(model, "estimators_", None) or [model])
+    if not all(hasattr(tree, "tree_") for tree in trees):
+        raise InputError("only fitted trees and forests of scikit-learn can be read leaf by leaf")
+    return np.concatenate([_leaves(each.tree_, hasattr(each, "classes_")) for each in trees])
+
+
+def _leaves(tree: Any, classes: bool) -> np.ndarray:
+    leaf = tree.children_left < 0
+    sizes = np.asarray(tree.n_node_samples[leaf], dtype=float)
+    if not classes:
+        return sizes
+    value = np.asarray(tree.value[leaf, 0], dtype=float)
+    return np.asarray(value / value.sum(axis=1, keepdims=True) * sizes[:, None])
+
+
+def read_leaves(model: Any, *, smallest: int = SMALLEST) -> list[Finding]:
+    """Look for leaves of few records, and of one class, in a fitted tree or forest.
+
+    Raises:
+        InputError: something that has no trees.
+    """
+    found = groups_of(model_groups(model), smallest)
+    return SmallGroups(smallest=smallest).told(found, (), {})
+
+
+class SmallGroups(Attack):
+    """Reads exact counts of rules, leaves and cells: which groups are small, and which all of one class.
+
+    A noisy count hides both and is not read. A group counts once for each release that tells of it.
+
+    Args:
+        smallest: the least number of records that is no small group.
+    """
+
+    name: ClassVar[str] = "small_groups"
+    question: ClassVar[str] = (
+        "Which released groups hold so few records, or so much the same, that they tell of one?"
+    )
+
+    def __init__(self, *, smallest: int = SMALLEST) -> None:
+        if not smallest > 1:
+            raise InputError("smallest must be 2 at least: no group is smaller than one record")
+        self.smallest = smallest
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether any counts left exactly."""
+        return any(True for entry in transcript for _ in _counts(entry))
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
+        whole, kinds, skipped = Groups(0, 0, None), set(), 0
+        for entry in transcript:
+            for part in _counts(entry):
+                values = finite_numbers(part)
+                if values is None or (np.nan_to_num(values) < 0).any():
+                    skipped += 1
+                    continue
+                kinds.add(entry.kind)
+                whole += groups_of(_table(values, part.axes), self.smallest)
+        detail = {"parts that could not be read": skipped} if skipped else {}
+        return self.told(whole, tuple(sorted(kinds)), detail) if whole.groups else []
+
+    def told(self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any]) -> list[Finding]:
+        """Findings of what was counted."""
+        metrics = [(f"groups of fewer than {self.smallest} records", found.small)]
+        if found.alike is not None:
+            metrics.append(("groups whose records are all of one class", found.alike))
+        return [
+            self.finding(
+                metric,
+                number,
+                of=found.groups,
+                baseline=0.0,
+                releases=kinds,
+                severity="some" if number else "none",
+                simulation=False,
+                detail=dict(detail),
+            )
+            for metric, number in metrics
+        ]
+
+
+def _counts(entry: Disclosed) -> Iterator[ReleasedPart]:
+    """Exact counts of more than the client's own size."""
+    for part in exact_parts(entry).values():
+        if part.type == "counts" and part.axes not in (("client",), ("all",)):
+            yield part
+
+
+def _table(values: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
+    """Counts by group, and by class where there is such an axis."""
+    if CLASS not in axes or len(axes) != values.ndim or axes == (CLASS,):
+        return np.asarray(values.ravel())
+    last = np.moveaxis(values, axes.index(CLASS), -1)
+    return np.asarray(last.reshape(-1, last.shape[-1]))

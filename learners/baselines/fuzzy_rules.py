@@ -1,0 +1,212 @@
+"""Federated Takagi-Sugeno-Kang fuzzy rules, learned in one shot and put side by side.
+
+J. L. Corcuera Barcena, P. Ducange, A. Ercolani, F. Marcelloni, A. Renda: An approach to federated
+learning of explainable fuzzy regression models. FUZZ-IEEE 2022. The baseline of the federated fuzzy
+regression tree's paper (its reference 48 is the same learner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import QueryError
+from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import FederatedRegressor, Planned
+from privfed.learners.baselines.base import Baseline
+from privfed.learners.fuzzy_tree.fuzzy import to_unit
+from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds
+from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.learners.parameters import Constraints, Whole
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
+
+#: Bins of each histogram that the scaling is read off.
+_BINS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class FuzzyRules(Query):
+    """A client's own rules: an antecedent for each cell that holds a record, and a linear model each.
+
+    Sensitivity: none is finite; a rule says that some record lies there, and its model may pass
+    through it.
+
+    Args:
+        sets: uniform triangular fuzzy sets of each feature.
+        lower: where each feature's [0, 1] begins, shape (features,).
+        upper: where it ends.
+    """
+
+    sets: int
+    lower: np.ndarray
+    upper: np.ndarray
+    kind: ClassVar[str] = "baselines.fuzzy_rules"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``antecedents`` by rule and feature, ``consequents`` by rule and coefficient, ``weights``."""
+        features = len(schema.features)
+        numeric = schema.target is not None and schema.target.numeric
+        if not numeric or not 2 <= self.sets <= 99:
+            raise QueryError("malformed", "fuzzy rules need a numeric target and at least two sets")
+        for bound in (self.lower, self.upper):
+            if bound.shape != (features,) or not np.isfinite(bound).all():
+                raise QueryError("malformed", "scaling needs one finite bound for each feature")
+        return {
+            "antecedents": Part(PartType.ARTIFACT, ("rule", "feature"), (-1, features)),
+            "consequents": Part(PartType.ARTIFACT, ("rule", "coefficient"), (-1, features + 1)),
+            "weights": Part(PartType.ARTIFACT, ("rule",), (-1,)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Weighted least squares in every cell that is some record's strongest."""
+        assert view.schema.target is not None
+        low, high = view.schema.target.bounds
+        unit = to_unit(view.table.x, self.lower, self.upper)
+        target = (view.table.target - low) / (high - low) - 0.5
+        antecedents = np.unique(strongest(unit, self.sets), axis=0)
+        design = np.column_stack([np.ones(len(unit)), unit - 0.5])
+        consequents = np.zeros((len(antecedents), design.shape[1]))
+        weights = np.zeros(len(antecedents))
+        for number, antecedent in enumerate(antecedents):
+            degree = strength(unit, antecedent[None], self.sets)[:, 0]
+            reached = degree > 0
+            root = np.sqrt(degree[reached])
+            consequents[number] = np.linalg.lstsq(
+                root[:, None] * design[reached], root * target[reached], rcond=1e-5
+            )[0]
+            weights[number] = degree.sum()
+        return {
+            "antecedents": antecedents.astype(float),
+            "consequents": consequents,
+            "weights": weights,
+        }
+
+
+def strongest(unit: np.ndarray, sets: int) -> np.ndarray:
+    """Each value's set of greatest membership, shape (records, features)."""
+    return np.asarray(np.rint(unit * (sets - 1)), np.int64)
+
+
+def strength(unit: np.ndarray, antecedents: np.ndarray, sets: int) -> np.ndarray:
+    """How strongly records activate rules: the product of memberships, shape (records, rules)."""
+    result = np.ones((len(unit), len(antecedents)))
+    for values, chosen in zip(unit.T, antecedents.T, strict=True):
+        result *= np.maximum(0.0, 1 - np.abs(values[:, None] * (sets - 1) - chosen))
+    return result
+
+
+class FuzzyRulesRegressor(FederatedRegressor, Baseline):
+    """Every client learns rules alone; the server puts them together and merges conflicts.
+
+    Rules of several clients with one antecedent are merged: their models are averaged by their
+    summed activation. A row is predicted by its strongest rule, or where none is active by the one
+    whose sets' peaks are nearest.
+
+    Args:
+        sets: uniform triangular fuzzy sets of each feature.
+    """
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
+    _parameter_constraints: ClassVar[Constraints] = {
+        "sets": [Whole(at_least=2, at_most=99)],
+    }
+
+    #: The rules' antecedents, models and summed activations; set by ``fit``.
+    antecedents_: np.ndarray
+    consequents_: np.ndarray
+    weights_: np.ndarray
+    #: Where each feature's [0, 1] begins and ends; set by ``fit``.
+    lower_: np.ndarray
+    upper_: np.ndarray
+
+    def __init__(self, *, sets: int = 5) -> None:
+        self.sets = sets
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask for histograms to scale by, then for rules, and merge them.
+
+        Raises:
+            InputError: a parameter makes no sense, or the target is no number.
+            NobodyAnswered: no client answered.
+        """
+        self._start(federation)
+        schema = federation.schema
+        assert schema.target is not None
+        bottom, top = schema.target.bounds
+        bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
+        edges, asked = np.linspace(*bounds, _BINS + 1, axis=1), Scaling(_BINS)
+        for _ in range(rounds(_BINS)):
+            answer = federation.ask(asked).only
+            told = Histograms.of(answer, edges)
+            edges = told.refined()
+            asked = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
+        self.lower_, self.upper_ = (end[:-1] for end in told.percentiles())
+        rules = FuzzyRules(self.sets, self.lower_, self.upper_)
+        self._merge(federation.ask(rules).only)
+        return self
+
+    def _merge(self, answer: Answer) -> None:
+        each = [
+            np.concatenate([np.asarray(part) for part in answer.each(name).values()])
+            for name in ("antecedents", "consequents", "weights")
+        ]
+        antecedents, consequents, weights = each
+        self.antecedents_, place = np.unique(antecedents, axis=0, return_inverse=True)
+        place = place.reshape(-1)
+        self.weights_ = np.bincount(place, weights, len(self.antecedents_))
+        merged = np.zeros((len(self.antecedents_), consequents.shape[1]))
+        np.add.at(merged, place, weights[:, None] * consequents)
+        self.consequents_ = merged / self.weights_[:, None]
+
+    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+        """The strongest rule's model, within the target's public bounds."""
+        assert self.schema_.target is not None
+        low, high = self.schema_.target.bounds
+        unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
+        design = np.column_stack([np.ones(len(unit)), unit - 0.5])
+        chosen = self._match(unit)
+        told = np.clip((design * self.consequents_[chosen]).sum(axis=1), -0.5, 0.5)
+        return np.asarray(low + (told + 0.5) * (high - low))
+
+    def _match(self, unit: np.ndarray) -> np.ndarray:
+        """The rule of each row."""
+        chosen = np.zeros(len(unit), np.int64)
+        for first in range(0, len(unit), 256):
+            rows = slice(first, first + 256)
+            active = strength(unit[rows], self.antecedents_, self.sets)
+            away = np.abs(unit[rows, None] * (self.sets - 1) - self.antecedents_).sum(axis=2)
+            none = active.max(axis=1) <= 0
+            chosen[rows] = np.where(none, away.argmin(axis=1), active.argmax(axis=1))
+        return chosen
+
+    @property
+    def n_rules_(self) -> int:
+        """Rules after merging."""
+        return len(self.antecedents_)
+
+    @property
+    def n_parameters_(self) -> int:
+        """A set for each feature and a coefficient more than features, of each rule (Table 8)."""
+        return self.n_rules_ * (2 * len(self.schema_.features) + 1)
+
+    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
+        """Histograms round by round, then the rules once."""
+        rules = FuzzyRules(self.sets, schema.lower, schema.upper)
+        return [Planned(Scaling(_BINS), rounds(_BINS)), Planned(rules, 1)]
+
+    def readable(self) -> dict[str, Any]:
+        """What the state's arrays are of."""
+        assert self.schema_.target is not None
+        return {
+            "model": "Takagi-Sugeno-Kang fuzzy rules, maximum matching",
+            "target": self.schema_.target.name,
+            "rules": self.n_rules_,
+        }

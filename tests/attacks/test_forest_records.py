@@ -1,0 +1,111 @@
+"""Records are pieced together from small nodes of many trees, and not from one's alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed import Column, LocalDisclosure, Policy, Schema
+from privfed.attacks.finding import Finding
+from privfed.attacks.forest_records import PiecedRecords, ToldNode, pieced, right
+from privfed.exchange.transcript import Transcript
+from privfed.learners import FedForestClassifier
+from privfed.tables.records import Records
+
+SCHEMA = Schema(
+    tuple(Column(name, "number", 0, 100) for name in "abcd"), Column("y", "integer", 0, 1)
+)
+
+
+def table(records: int = 150) -> pd.DataFrame:
+    """Four columns of values that hardly ever repeat, two clients."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.uniform(0, 100, (records, 4)), columns=list("abcd"))
+    return frame.assign(
+        y=(frame["a"] + rng.normal(0, 20, records) > 50).astype(int),
+        client=rng.choice(["A", "B"], records),
+    )
+
+
+def released(
+    policy: Policy | None = None, trees: int = 25
+) -> tuple[Transcript, dict[str, Records]]:
+    """The transcript of a small forest, and the truth."""
+    learner, frame = FedForestClassifier(trees=trees, random_state=0), table()
+    fed = LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
+    )
+    learner.fit(fed)
+    truth = {str(name): Records.from_frame(own, SCHEMA) for name, own in frame.groupby("client")}
+    return fed.transcript(), truth
+
+
+def attack(policy: Policy | None = None, trees: int = 25) -> list[Finding]:
+    """What the attack finds."""
+    return PiecedRecords().run(*released(policy, trees))
+
+
+def test_a_published_forest_hands_whole_records_over() -> None:
+    """Nearly every record, with nearly all its values; shuffled claims fit none."""
+    (found,) = attack()
+    assert found.share is not None and found.share > 0.95
+    assert found.baseline == 0 and found.severity == "breach"
+    assert found.detail["values of a claim"] > 3.5
+
+
+def test_suppression_and_noise_hand_over_none() -> None:
+    """Nodes whose values are not all told, and private ones, are not pieced together."""
+    learner = FedForestClassifier()
+    assert attack(learner.nullified()) == []
+    assert attack(FedForestClassifier(trees=25, random_state=0).private("8", schema=SCHEMA)) == []
+
+
+def test_values_that_share_their_nodes_belong_together() -> None:
+    """Three records in pairs: the overlap tells whose is whose; one pair alone tells nothing."""
+    records = np.array([[1.0, 30.0], [2.0, 10.0], [3.0, 20.0]])
+    pairs = [
+        ToldNode({f: np.sort(records[[i, j], f]) for f in (0, 1)}) for i, j in ((0, 1), (1, 2))
+    ]
+    told = pieced(pairs, (0, 1))
+    assert sorted(map(tuple, told)) == sorted(map(tuple, records))
+    assert len(pieced(pairs[:1], (0, 1))) == 0
+    assert pieced([], (0, 1)).shape == (0, 2)
+
+
+def test_a_claim_is_right_where_all_its_values_are_one_record_s() -> None:
+    """A value of another record spoils it, a missing one does not."""
+    records = np.array([[1.0, 5.0, 9.0], [2.0, 6.0, 8.0]])
+    claims = np.array([[1.0, np.nan, 9.0], [2.0, 5.0, np.nan], [2.0, np.nan, np.nan]])
+    assert right(claims, records) == 1
+    assert right(np.empty((0, 0)), records) == 0
+
+
+def test_nothing_to_read() -> None:
+    """Empty transcripts, no truth, no time, and knots that are no numbers."""
+    transcript, truth = released(trees=3)
+    assert PiecedRecords().run(Transcript()) == []
+    assert PiecedRecords(seconds=0).run(transcript, truth) == []
+    assert all(not finding.simulation for finding in PiecedRecords().run(transcript))
+
+    def spoiled(value: object) -> Transcript:
+        entries = []
+        for entry in transcript:
+            parts = dict(entry.release.parts)
+            if "knots" in parts:
+                units = np.full(parts["knots"].units.shape, value)
+                parts["knots"] = replace(parts["knots"], units=units, mask=None)
+            entries.append(replace(entry, release=replace(entry.release, parts=parts)))
+        return Transcript(tuple(entries))
+
+    for value in ("text", np.nan, np.inf):
+        assert PiecedRecords().run(spoiled(value), truth) == []
+
+
+@pytest.mark.parametrize("kind", ["forest.bins"])
+def test_other_kinds_are_not_for_it(kind: str) -> None:
+    """It reads sketches."""
+    transcript, _ = released(trees=2)
+    assert not PiecedRecords().attackable(transcript.of(kind=kind))

@@ -1,0 +1,164 @@
+"""Readers of a model alone find whom an overfitted one learnt from, and nobody in one that cannot tell."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from privfed.attacks.shadow_models import WAYS, Shadows, Way, accused, read_model, shadows, told
+from privfed.errors import InputError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(240, 5))
+Y = X[:, 0] + RNG.normal(0, 1, 240)
+MEMBER = RNG.permutation(240) < 120
+
+
+def deep(x: np.ndarray, y: np.ndarray) -> Any:
+    """Learns by heart."""
+    return DecisionTreeRegressor(min_samples_leaf=2, random_state=0).fit(x, y)
+
+
+def flat(x: np.ndarray, y: np.ndarray) -> Any:
+    """Says the same of everybody."""
+    return DummyRegressor(strategy="constant", constant=0.0).fit(x, y)
+
+
+@cache
+def shadowed(by_heart: bool) -> Shadows:
+    """Shadows of one kind or the other."""
+    return shadows(deep if by_heart else flat, x=X, y=Y, number=32)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_regressor_that_learns_by_heart_is_read(way: Way) -> None:
+    """Every way tells members from others."""
+    found = read_model(
+        deep(X[MEMBER], Y[MEMBER]), x=X, y=Y, member=MEMBER, known=shadowed(True), way=way
+    )
+    assert found.value > 0.75 and found.severity == "some"
+    assert found.detail["members found at 1 % false positives"] >= 0.05
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_says_the_same_of_all_is_not_accused(way: Way) -> None:
+    """A constant tells nobody from anybody."""
+    found = read_model(
+        flat(X[MEMBER], Y[MEMBER]), x=X, y=Y, member=MEMBER, known=shadowed(False), way=way
+    )
+    assert found.severity == "none"
+    assert found.low is not None and found.low <= 0.5
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_members_of_nothing_are_not_found(way: Way) -> None:
+    """The power twin: the same reader, with coins in the members' place."""
+    coins = np.random.default_rng(7).permutation(240) < 120
+    found = read_model(
+        deep(X[MEMBER], Y[MEMBER]), x=X, y=Y, member=coins, known=shadowed(True), way=way
+    )
+    assert found.severity == "none"
+
+
+def test_classifiers_are_read_by_the_odds_of_their_own_class() -> None:
+    """A deep tree gives its members away, a regularised line hardly."""
+    labels = (Y > 0).astype(int)
+
+    def tree(x: np.ndarray, y: np.ndarray) -> Any:
+        return DecisionTreeClassifier(random_state=0).fit(x, y)
+
+    def line(x: np.ndarray, y: np.ndarray) -> Any:
+        return LogisticRegression(C=0.01).fit(x, y)
+
+    areas = [
+        read_model(
+            train(X[MEMBER], labels[MEMBER]), x=X, y=labels, member=MEMBER,
+            known=shadows(train, x=X, y=labels, number=16),
+        ).value
+        for train in (tree, line)
+    ]  # fmt: skip
+    assert areas[0] > 0.62 > areas[1]
+
+
+def test_scores_are_the_papers() -> None:
+    """Log odds of the own class, kept from infinity; minus the residual in the outcomes' deviations."""
+    model = DummyClassifier(strategy="prior").fit([[0.0]] * 4, ["a", "b", "b", "b"])
+    assert told(model, x=np.zeros((2, 1)), y=np.array(["a", "b"])) == pytest.approx(
+        [-np.log(3), np.log(3)]
+    )
+    y = np.array([-2.0, 2.0])
+    assert told(flat(np.zeros((2, 1)), y), x=np.zeros((2, 1)), y=y) == pytest.approx([-1.0, -1.0])
+
+
+def test_lira_is_the_gaussians_ratio() -> None:
+    """Against scipy's densities; offline the tail beyond the target's score."""
+    rng = np.random.default_rng(1)
+    inside = np.arange(40)[:, None] % 2 == np.zeros(6)
+    scores = rng.normal(size=(40, 6)) + 2 * inside
+    target, known = rng.normal(size=6), Shadows(scores, inside)
+    with_, without = (scores[inside[:, 0] == side] for side in (True, False))
+    both = np.sqrt((with_.var(axis=0) + without.var(axis=0)) / 2)
+    ratio = norm.logpdf(target, with_.mean(axis=0), both) - norm.logpdf(
+        target, without.mean(axis=0), both
+    )
+    assert accused(target, known, way="lira") == pytest.approx(ratio)
+    tail = -norm.logsf(target, without.mean(axis=0), without.std(axis=0))
+    assert accused(target, known, way="lira-offline") == pytest.approx(tail)
+
+
+def test_rmia_counts_the_others_that_a_record_outdoes() -> None:
+    """Against the definition, pair by pair."""
+    rng = np.random.default_rng(2)
+    inside = np.arange(8)[:, None] % 2 == np.zeros(5)
+    known, target = Shadows(rng.normal(size=(8, 5)), inside), rng.normal(size=5)
+    chance = 1 / (1 + np.exp(-known.scores))
+    sides = [chance[inside[:, 0] == side].mean(axis=0) for side in (True, False)]
+    ratio = 1 / (1 + np.exp(-target)) / np.mean(sides, axis=0)
+    expected = [(ratio[record] >= ratio).mean() for record in range(5)]
+    assert accused(target, known, way="rmia") == pytest.approx(expected)
+
+
+def test_time_ends_the_training() -> None:
+    """With none at all there is an error; the halves are complementary, pair by pair."""
+    with pytest.raises(InputError, match="more seconds"):
+        shadows(deep, x=X, y=Y, seconds=0)
+    known = shadowed(True)
+    assert (known.inside[::2] ^ known.inside[1::2]).all()
+    assert len(known.without(3).scores) == 31
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.array([["a"]] * 8), np.zeros(8)),
+        (np.full((8, 1), np.nan), np.zeros(8)),
+        (np.zeros((8, 1)), np.full(8, np.inf)),
+        (np.zeros((8, 1)), np.zeros(7)),
+    ],
+)
+def test_text_and_what_is_not_finite(x: np.ndarray, y: np.ndarray) -> None:
+    """One clear error."""
+    with pytest.raises(InputError):
+        shadows(deep, x=x, y=y)
+
+
+def test_questions_that_make_no_sense() -> None:
+    """Nobody inside, an unknown way, other records, odd numbers, records that nobody left out."""
+    model, known = deep(X[MEMBER], Y[MEMBER]), shadowed(True)
+    with pytest.raises(InputError, match="learnt from and others"):
+        read_model(model, x=X, y=Y, member=np.ones(240, bool), known=known)
+    with pytest.raises(InputError, match="no way to read"):
+        accused(told(model, x=X, y=Y), known, way="guess")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="other records"):
+        accused(np.zeros(3), known)
+    with pytest.raises(InputError, match="even number"):
+        shadows(deep, x=X, y=Y, number=5)
+    with pytest.raises(InputError, match="two shadows"):
+        accused(np.zeros(2), Shadows(np.zeros((4, 2)), np.ones((4, 2), bool)))

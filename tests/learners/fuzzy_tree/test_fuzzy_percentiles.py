@@ -1,0 +1,182 @@
+"""Percentiles in rounds: how exact they are, what noise leaves of them, and what an outlier does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.errors import QueryError
+from privfed.exchange.ungated import UngatedDisclosure
+from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds, widened
+from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.questions.query import View
+from privfed.tables.records import Records
+
+FAR = 1e4
+SCHEMA = Schema(
+    (Column("tail", "number", 0, FAR), Column("even", "number", 0, 1)),
+    Column("y", "number", -5, 5),
+)
+
+
+def table(rows: int, seed: int) -> pd.DataFrame:
+    """A column whose records nearly all lie in a thousandth of its bounds, and one that is even."""
+    rng = np.random.default_rng(seed)
+    tail, even = rng.lognormal(0, 0.8, rows), rng.uniform(0, 1, rows)
+    y = np.clip(np.log(tail) + even + rng.normal(0, 0.2, rows), -5, 5)
+    return pd.DataFrame({"tail": tail, "even": even, "y": y, "client": np.arange(rows) % 3})
+
+
+def gated(frame: pd.DataFrame, learner: FuzzyTreeRegressor) -> LocalDisclosure:
+    """A federation under the learner's published policy."""
+    return LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=SCHEMA, policy=learner.published()
+    )
+
+
+def error(model: FuzzyTreeRegressor, frame: pd.DataFrame) -> float:
+    """Root mean squared error."""
+    return float(np.sqrt(np.mean((model.predict(frame) - frame["y"]) ** 2)))
+
+
+def exact(counts: list[list[int]], edges: list[list[float]], *ends: float) -> Histograms:
+    """Histograms without noise."""
+    return Histograms(np.array(counts), np.array(edges), np.zeros(len(counts)), (ends[0], ends[1]))
+
+
+def test_percentiles_are_read_off_histograms() -> None:
+    """Linear inside a bin; nothing at all gives the bounds."""
+    edges = [[0.0, 1, 2, 3, 4]] * 2
+    lower, upper = exact([[0, 10, 10, 0], [0, 0, 0, 0]], edges, 0.25, 0.75).percentiles()
+    assert lower == pytest.approx([1.5, 0.0]) and upper == pytest.approx([2.5, 4.0])
+
+
+@pytest.mark.parametrize("bins", [7, 16, 32, 256])
+def test_percentiles_are_exact_to_a_millionth_of_the_bounds(bins: int) -> None:
+    """Whatever the column's shape, they lie where as many records lie beyond them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"tail": rng.lognormal(0, 2, 999), "even": rng.normal(0.5, 0.1, 999)})
+    frame = frame.assign(y=0.0).clip(upper=FAR)
+    model = FuzzyTreeRegressor(bins=bins).fit(UngatedDisclosure.from_frame(frame, SCHEMA))
+    for place, name in enumerate(("tail", "even")):
+        ordered = np.sort(frame[name].to_numpy())
+        slack = 1e-6 * (FAR if name == "tail" else 1)
+        assert ordered[24] - slack <= model.lower_[place] <= ordered[25] + slack
+        assert ordered[-26] - slack <= model.upper_[place] <= ordered[-25] + slack
+    assert rounds(bins) >= 4 and rounds(2) == 1
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**20), push=st.floats(0, 1))
+def test_an_outlier_moves_nobody_elses_prediction(seed: int, push: float) -> None:
+    """A record's largest value pushed towards the far bound leaves the others where they were."""
+    frame = table(200, seed)
+    last = int(frame["tail"].argmax())
+    far = frame.copy()
+    pushed_to = float(frame["tail"].max()) * (1 - push) + push * FAR
+    far["tail"] = far["tail"].where(np.arange(len(far)) != last, pushed_to)
+    rest = frame.drop(index=last)
+    near, after = (
+        FuzzyTreeRegressor().fit(UngatedDisclosure.from_frame(f, SCHEMA)).predict(rest)
+        for f in (frame, far)
+    )
+    assert np.abs(near - after).mean() < 0.01 * frame["y"].std()
+
+
+def test_a_heavy_tail_costs_a_nullified_tree_nothing() -> None:
+    """Bounds a thousand times as wide as the records, and hardly any branch is hidden."""
+    train, test = table(900, 0), table(400, 1)
+    published = FuzzyTreeRegressor().fit(gated(train, FuzzyTreeRegressor()))
+    pooled = FuzzyTreeRegressor().fit(UngatedDisclosure.from_frame(train, SCHEMA))
+    assert error(published, test) < 1.05 * error(pooled, test) < 0.5 * test["y"].std()
+
+
+def test_noise_moves_an_end_inwards_until_it_is_proven() -> None:
+    """With noise that could feign the outer bins, the ends lie further in, never beyond the bulk."""
+    counts, edges = np.full((1, 32), 100.0), np.linspace(0, 32, 33)[None]
+    ends = [
+        float(Histograms(counts, edges, np.array([noise])).percentiles()[0][0])
+        for noise in (0.0, 30.0, 60.0)
+    ]
+    assert ends == pytest.approx([0.8, 0.8, 3.0])
+    drowned = Histograms(counts, edges, np.array([500.0]))
+    assert not drowned.proven.any()
+    assert np.array_equal(drowned.refined(), edges)
+
+
+def test_a_crowded_first_bin_is_found_under_noise_that_hides_the_rest() -> None:
+    """No sum over many noisy bins proves its upper end, but the one full bin does by itself."""
+    counts = np.random.default_rng(0).normal(0, 90, (1, 32))
+    counts[0, 0] += 800
+    told = Histograms(counts, np.linspace(0, 32, 33)[None], np.array([90.0]))
+    lower, upper = told.percentiles()
+    assert told.proven.all() and 0 <= lower[0] < upper[0] <= 1
+
+
+def test_with_noise_a_crowded_corner_is_looked_at_again() -> None:
+    """All records in one of many bins: the second round divides that bin, and no other."""
+    counts = np.zeros((1, 16))
+    counts[0, 0] = 5000
+    told = Histograms(counts, np.linspace(0, 16, 17)[None], np.array([20.0]))
+    again = told.refined()[0]
+    assert (np.diff(again) >= 0).all() and (again <= 1).sum() == 16 and again[-1] == 16
+
+
+def test_two_rounds_over_the_same_bins_are_averaged() -> None:
+    """Their noise is that of a mean of two; other bins are taken as they are."""
+    edges = np.array([[0.0, 1, 2], [0, 1, 2]])
+    first = Histograms(np.array([[2.0, 4], [1, 1]]), edges, np.array([2.0, 2.0]))
+    moved = np.array([[0.0, 1, 2], [0, 0.5, 2]])
+    second = Histograms(np.array([[4.0, 2], [3, 3]]), moved, np.array([2.0, 2.0]))
+    joined = second.with_former(first)
+    assert joined.counts.tolist() == [[3, 3], [3, 3]]
+    assert joined.noise == pytest.approx([2**0.5, 2.0])
+
+
+def test_a_targets_interval_is_narrowed_only_where_that_is_worth_it() -> None:
+    """A tenth of the bounds becomes three twentieths; half of them, and nothing at all, stay."""
+    bounds = (0.0, 10.0)
+    assert widened(1.0, 2.0, bounds=bounds, share=0.5) == (0.75, 2.25)
+    assert widened(0.0, 1.0, bounds=bounds, share=0.5) == (0.0, 1.25)
+    assert widened(2.0, 7.0, bounds=bounds, share=0.5) == ()
+    assert widened(2.0, 2.0, bounds=bounds, share=0.5) == ()
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        ((0.0, 1.0, 2.0),),
+        ((0.0, 1.0),) * 3,
+        ((0.0, 2.0, 1.0),) * 3,
+        ((0.0, float("nan"), 1.0),) * 3,
+    ],
+    ids=["too few columns", "too few edges", "falling", "no number"],
+)
+def test_edges_that_make_no_bins_are_refused(edges: tuple[tuple[float, ...], ...]) -> None:
+    """Told from public values alone, before any record is looked at."""
+    with pytest.raises(QueryError, match="edge"):
+        Scaling(2, edges).parts(SCHEMA)
+
+
+@given(
+    x=st.lists(st.floats(0, FAR), min_size=1, max_size=8),
+    edges=st.lists(st.floats(-9, FAR), min_size=4, max_size=4),
+)
+def test_every_record_has_one_bin_wherever_the_edges_lie(
+    x: list[float], edges: list[float]
+) -> None:
+    """So one record more moves one count of each column by one, and L1 is their number."""
+    query = Scaling(3, (tuple(sorted(edges)),) * 3)
+    values = np.column_stack([x, np.clip(x, 0, 1)])
+    records = Records(SCHEMA, values, np.clip(np.array(x), -5, 5))
+    exact_counts = query.evaluate(View(records, SCHEMA))
+    assert (exact_counts["counts"].sum(axis=1) == len(x)).all()
+    assert exact_counts["target"].sum() == len(x)
+    alone = query.contribution(View(records, SCHEMA))
+    assert np.array_equal(alone["counts"].sum(axis=0), exact_counts["counts"])
+    assert np.array_equal(alone["target"].sum(axis=0), exact_counts["target"])

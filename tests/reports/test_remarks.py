@@ -1,0 +1,163 @@
+"""Sentences beside the figures: each where it applies, on page, in text and in JSON alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from privfed.accountants.risk import Risk
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.attacks.finding import Finding
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
+from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.page import page
+from privfed.reports.remarks import remarks, unspent
+from privfed.reports.text import summary
+from privfed.study import Study
+
+NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
+EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
+WHOLE = Finding(
+    "verbatim", "Which?", "whole records found", 9, 9, releases=("own.rows",), severity="breach"
+)
+HAD = Finding("recovery", "Which?", "records recovered", 7, 331, severity="breach")
+SCORED = {"measure": "accuracy", "better": "higher", "value": 0.8, "baseline": 0.6}
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences need none, and drawing takes its time."""
+    monkeypatch.setattr("privfed.reports.page.timeline", lambda clients, name: "<svg></svg>")
+
+
+def report_of(
+    line: KindLine = NOISY,
+    found: tuple[Finding, ...] = (),
+    metrics: dict[str, Any] | None = None,
+    **changes: Any,
+) -> PolicyReport:
+    """A policy of epsilon 8 of which little was spent."""
+    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
+    plain: dict[str, Any] = {
+        "client": "north",
+        "released": 1,
+        "unprotected": int(not line.protected),
+        "epsilon": 2.5,
+        "delta": 1e-5,
+        "budget": 8.0,
+        "ceiling": 8.0,
+        "total": (Fraction(1, 10), Fraction(0)),
+        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
+    }
+    client = ClientAccount(**(plain | changes))
+    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (line,))
+    return PolicyReport(account, found, metrics or {}, {"membership": "Was it there?"})
+
+
+def told_everywhere(policy: PolicyReport, sentence: str) -> bool:
+    """Whether page, text and JSON say it."""
+    report = Report(Study.built_in(), (policy,))
+    plain = report.to_dict()["policies"][0]["remarks"]
+    assert [sentence in text for text in (page(report), summary(report))] == [True] * 2
+    return any(sentence in text for text in plain)
+
+
+def test_what_is_left_of_a_budget_is_told_with_what_it_may_pay() -> None:
+    """Rounded down; the ceiling's rest in the accountant's own currency."""
+    policy = report_of()
+    accountant = ZeroConcentrated()
+    left = accountant.left((Fraction(1, 10), Fraction(0)), Budget.of("8", "1e-5"))
+    told = unspent(policy)
+    assert "At most ε 2.5 of 8 is spent so far" in told
+    shown = float(told.split("of up to ε ")[1])
+    assert shown <= left < shown + 0.01
+    assert told_everywhere(policy, "may pay for another study of the same data")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"epsilon": 7.95}, {"ceiling": None}, {"released": 0}, {"secure": False}],
+)
+def test_nothing_is_said_to_be_left_where_nothing_is_sure(changes: dict[str, Any]) -> None:
+    """All but spent, amended, silent, or under test noise."""
+    assert unspent(report_of(**changes)) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"), [(replace(EXACT, kind="own.rows", by_record=True), ()), (EXACT, (WHOLE,))]
+)
+def test_records_that_left_are_a_breach_in_red(line: KindLine, found: tuple[Finding, ...]) -> None:
+    """By the form of what left or as attacks found; an attack that does not apply is not needed."""
+    policy = report_of(line, found, epsilon=None, ceiling=None, risk=None)
+    text = page(Report(Study.built_in(), (policy,)))
+    assert (policy.strength, policy.handed_over) == ("breach", ("own.rows",))
+    assert '<article class="card breach">' in text and '<p class="big">Breach</p>' in text
+    assert "not needed: membership" in text and "Does not apply" not in text
+    assert "BREACH, NO GUARANTEE" in summary(Report(Study.built_in(), (policy,)))
+    assert told_everywhere(policy, "in answers to own.rows")
+    assert policy.breaches == ()
+
+
+def test_records_that_were_worked_out_are_a_breach_too() -> None:
+    """An unprotected policy whose records were recovered; a protected one has its claim broken."""
+    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None)
+    text = page(Report(Study.built_in(), (policy,)))
+    assert policy.strength == "breach" and policy.handed_over == ()
+    assert "<b>An attack got 7 of 331 records recovered.</b>" in text
+    assert report_of(NOISY, (HAD,)).strength == "broken"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"refused": {"the budget is spent": 3}}, "every question was refused, for the budget is"),
+        ({"failed": 2}, "2 charged questions came to nothing"),
+        ({}, "no owner would answer what was to be asked"),
+    ],
+)
+def test_nothing_released_is_no_guarantee_and_says_why(changes: dict[str, Any], why: str) -> None:
+    """Refused, failed or never asked."""
+    policy = report_of(released=0, **changes)
+    plain = Report(Study.built_in(), (policy,)).to_dict()["policies"][0]
+    assert (plain["guarantee"], plain["silent"]) == ("none", True)
+    assert told_everywhere(policy, why)
+
+
+def test_a_record_s_guarantee_is_no_person_s() -> None:
+    """Where persons have several records; and nothing of it where each has one."""
+    several = {
+        "persons": {"north": {"persons": 10, "several": 4}, "south": {"persons": 5, "several": 0}}
+    }
+    policy = report_of(metrics=several)
+    assert told_everywhere(policy, "4 of 15 persons have several records")
+    assert any("at k times the ε only" in text for text in remarks(policy))
+    alone = {"persons": {"north": {"persons": 10, "several": 0}}}
+    assert not any("persons" in text for text in remarks(report_of(metrics=alone)))
+
+
+def test_one_run_is_called_one_draw_and_several_have_a_spread() -> None:
+    """On the card, in the text and in the plain form."""
+    once = report_of(metrics=SCORED)
+    assert told_everywhere(once, "one draw of the noise")
+    runs = {"count": 3, "without": 1, "values": [0.8, 0.5], "mean": 0.65, "deviation": 0.2}
+    often = report_of(metrics={**SCORED, "runs": runs})
+    assert told_everywhere(often, "3 runs, each with fresh noise and secrets; 1 came to no model")
+    report = Report(Study.built_in(), (often,))
+    assert "0.65\u00a0±\u00a00.20" in page(report) and "0.65\u00a0±\u00a00.20" in summary(report)
+    assert not often.useless
+    same = report_of(EXACT, metrics={**SCORED, "runs": {**runs, "deviation": 0.0}})
+    assert "3 runs came to the same figures" in remarks(same)
+    exact = report_of(EXACT, metrics=SCORED)
+    assert not any("draw" in text for text in remarks(exact))
+
+
+def test_answers_that_came_to_nothing_are_counted_by_owner() -> None:
+    """In a simulation, which can look into every gate."""
+    policy = report_of(metrics={"faults": {"north": {"small.level": 3}}})
+    assert told_everywhere(policy, "came to nothing inside a gate: north 3")
+    assert not any("gate" in text for text in remarks(report_of(metrics={"faults": {}})))
