@@ -1,4 +1,4 @@
-"""NVIDIA FLARE as the carrier, by its Collab interface: calls are pushed, and a round takes a tenth of
+"""NVIDIA FLARE as the carrier, by its Collab interface: calls are pushed, and a round takes a fraction of
 a second.
 
 A site's process passes bytes through the door that its owner named in the environment, and does

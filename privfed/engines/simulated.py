@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.doors import Door, Doors
@@ -20,13 +20,6 @@ T = TypeVar("T")
 Asked = TypeVar("Asked", bound=CarriedDisclosure)
 #: Who asks, in a simulation.
 PRINCIPAL = "server"
-
-
-class Engine(Protocol):
-    """What carries out a job over a federation whose gates are in this process."""
-
-    def __call__(self, federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T], /) -> T:
-        """Give the job something to ask, and its result back."""
 
 
 @contextmanager
@@ -56,11 +49,6 @@ def asked_over(federation: LocalDisclosure, make: Callable[..., Asked]) -> Asked
         heads=federation.heads,
         journal=Journal(session=federation.session),
     )
-
-
-def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """No engine: calls in one process."""
-    return job(federation)
 
 
 def doors(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.engines.simulated import Engine, local
+from privfed.engines.named import Engine, local
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
 from privfed.exchange.channel import ChannelDisclosure

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.engines.named import ENGINES, engine
-from privfed.engines.simulated import Engine, asked_over, behind_doors
+from privfed.engines.named import ENGINES, Engine, engine
+from privfed.engines.simulated import asked_over, behind_doors
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
