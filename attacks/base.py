@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from privfed import plugins
 from privfed.attacks.finding import Finding
+from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query
@@ -36,6 +38,10 @@ class PublicColumn(Protocol):
     """One public column of the data dictionary (``privfed.tables.schema.Column`` is one)."""
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
     def kind(self) -> str:
         """``number``, ``integer`` or ``category``."""
 
@@ -58,6 +64,28 @@ class PublicSchema(Protocol):
 
 #: The raw records by client.
 Truth = Mapping[str, Table]
+#: How long an attack may take unless told otherwise.
+SECONDS = 120.0
+
+
+class Clock:
+    """Time that an attack may take, from now on.
+
+    Args:
+        seconds: how long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._end = seconds, monotonic() + seconds
+
+    @property
+    def out(self) -> bool:
+        """Whether it is used up."""
+        return monotonic() >= self._end
+
+    def partial(self, done: int, all_: int, what: str) -> str:
+        """How far an attack got before its time was up; empty where it got to the end."""
+        return "" if done >= all_ else f"{done} of {all_} {what} in {self.seconds:g} seconds"
 
 
 class Attack(ABC):
@@ -74,9 +102,29 @@ class Attack(ABC):
     #: The kinds of release that it reads; empty for every kind.
     kinds: ClassVar[tuple[str, ...]] = ()
 
+    def __init__(self, *, seconds: float = SECONDS) -> None:
+        """Prepare an attack.
+
+        Args:
+            seconds: when to stop and report what was found so far, as partial.
+
+        Raises:
+            InputError: no time at all.
+        """
+        if not seconds > 0:
+            raise InputError(f"attack {self.name!r}: seconds must be above 0")
+        self.seconds = seconds
+
+    def reads(self, entry: Disclosed) -> bool:
+        """Whether it knows what the numbers of this release mean, and works on them.
+
+        An attack without :attr:`kinds` that does not say otherwise scans numbers of any meaning.
+        """
+        return entry.kind in self.kinds
+
     def attackable(self, transcript: Transcript) -> bool:
         """Whether the transcript holds anything that this attack can work on."""
-        return any(not self.kinds or entry.kind in self.kinds for entry in transcript)
+        return any(not self.kinds or self.reads(entry) for entry in transcript)
 
     @abstractmethod
     def run(
@@ -99,7 +147,7 @@ class Attack(ABC):
 
 
 def question_of(entry: Disclosed) -> Query | None:
-    """The question behind an entry, read from its public values; none where its kind is unknown."""
+    """The question behind an entry, by its public values; none where nobody knows its kind or form."""
     return _question(entry.kind, entry.fields)
 
 
@@ -107,10 +155,22 @@ def question_of(entry: Disclosed) -> Query | None:
 def _question(kind: str, fields: bytes) -> Query | None:
     if kind not in plugins.available("queries"):
         return None
-    asked: Query = plugins.load("queries", kind).from_fields(fields)
+    try:
+        asked: Query = plugins.load("queries", kind).from_fields(fields)
+    except PrivfedError:  # a foreign transcript may hold anything under a known name
+        return None
     return asked
 
 
 def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
     """The parts of a release that left without noise, by name."""
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
+
+
+def sound_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
+    """The parts of a release that are finite numbers, by name; a foreign one may hold anything."""
+    return {
+        name: part
+        for name, part in entry.release.parts.items()
+        if part.units.dtype.kind in "biuf" and np.isfinite(part.units).all()
+    }

@@ -59,12 +59,12 @@ class Curve:
 
     def at(self, rate: float) -> float:
         """The share of members found while this share of the others is accused."""
-        return float(np.interp(rate, self.accused, self.found))
+        return min(1.0, float(np.interp(rate, self.accused, self.found)))
 
     @property
     def area(self) -> float:
         """How often a member ranks above another, ties counted half."""
-        return float(np.trapezoid(self.found, self.accused))
+        return min(1.0, float(np.trapezoid(self.found, self.accused)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:

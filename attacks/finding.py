@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from privfed.errors import InputError
 
@@ -14,9 +14,15 @@ from privfed.errors import InputError
 class Severity(StrEnum):
     """Whether an attack beats a guesser who saw no release, and how badly."""
 
-    NONE = "none"
-    SOME = "some"
-    BREACH = "breach"
+    NONE = "none"  #: no better than the guesser
+    SOME = "some"  #: better, as any release may let it be that tells anything at all
+    BREACH = (
+        "breach"  #: people or values were identified; where a guarantee is claimed, it is broken
+    )
+
+
+#: What a guarantee says of a finding's value: the most that any test can get by it.
+Limit = Literal["", "area", "found at 1 %"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,12 @@ class Finding:
         high: upper end.
         baseline: the same metric for a guesser who saw no release.
         releases: the kinds of release that it used.
-        severity: ``"none"``, ``"some"`` or ``"breach"``: whether it beats its baseline, and badly.
+        severity: ``"none"``, ``"some"`` or ``"breach"``; see :class:`Severity`.
         detail: further public figures (never a raw value).
         simulation: whether the truth was needed to score it; then it is not publishable for real data.
+        limit: what a guarantee bounds the value by: the area under a membership test's ROC curve, its
+            true positives at 1 % false positives, or nothing.
+        partial: why it is not the whole of what the attack could find, or empty.
 
     Raises:
         InputError: a figure is not a number, the interval is upside down, or the severity unknown.
@@ -53,6 +62,8 @@ class Finding:
     severity: str = "none"
     detail: dict[str, Any] = field(default_factory=dict)
     simulation: bool = True
+    limit: Limit = ""
+    partial: str = ""
 
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
@@ -64,6 +75,8 @@ class Finding:
         if self.severity not in set(Severity):
             known = ", ".join(Severity)
             raise InputError(f"finding of {self.attack!r}: severity must be one of {known}")
+        if self.limit not in get_args(Limit):
+            raise InputError(f"finding of {self.attack!r}: limit must be one of {get_args(Limit)}")
 
     @property
     def share(self) -> float | None:

@@ -16,8 +16,19 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 from scipy.stats import rankdata
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, question_of
+from privfed.attacks.base import (
+    Attack,
+    Clock,
+    PublicSchema,
+    Table,
+    Truth,
+    exact_parts,
+    question_of,
+    sound_parts,
+)
+from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
+from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import View
@@ -26,8 +37,8 @@ from privfed.questions.query import View
 CONFIDENCE = 0.95
 #: Laws of noise whose likelihood is known.
 LAWS = ("laplace", "gaussian")
-#: Most cells of contributions that are judged at a time.
-BLOCK = 2**22
+#: Records whose contributions are judged at a time.
+ROWS = 1024
 #: Fewest clients, each one draw of noise, for a rate at 1 % false positives to mean anything.
 DRAWS = 100
 
@@ -65,24 +76,41 @@ class Membership(Attack):
         """
         if truth is None:
             return []
-        found = [self._read(transcript, truth, schema, exact) for exact in (False, True)]
+        clock = Clock(self.seconds)
+        found = [self._read(transcript, truth, schema, exact, clock) for exact in (False, True)]
         return [finding for finding in found if finding is not None]
 
+    def reads(self, entry: Disclosed) -> bool:
+        """Whether a part adds up over records, and left exactly or with noise of a known law."""
+        return any(readable(entry, exact) for exact in (False, True))
+
     def _read(
-        self, transcript: Transcript, truth: Truth, schema: PublicSchema | None, exact: bool
+        self,
+        transcript: Transcript,
+        truth: Truth,
+        schema: PublicSchema | None,
+        exact: bool,
+        clock: Clock,
     ) -> Finding | None:
         kinds = sorted({entry.kind for entry in transcript if readable(entry, exact)})
         clients = [client for client in transcript.clients if client in truth]
         if not kinds or not clients:
             return None
-        scores = [ratios(transcript, client, truth, schema, exact) for client in clients]
-        members = [own.pop(client) for client, own in zip(clients, scores, strict=True)]
-        outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scores]
+        scores = Scores(truth, schema, exact)
+        read = scores.read(transcript, clock)
+        partial = clock.partial(read, len(transcript), "releases")
+        scored = [scores.of(client) for client in clients]
+        members = [own.pop(client) for client, own in zip(clients, scored, strict=True)]
+        outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
         pairs = zip(members, outsiders if exact else elsewhere(outsiders), strict=True)
-        return self._judged("exact" if exact else "noisy", pairs, tuple(kinds))
+        return self._judged("exact" if exact else "noisy", pairs, tuple(kinds), partial)
 
     def _judged(
-        self, told: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]], kinds: tuple[str, ...]
+        self,
+        told: str,
+        pairs: Iterable[tuple[np.ndarray, np.ndarray]],
+        kinds: tuple[str, ...],
+        partial: str = "",
     ) -> Finding | None:
         """Judge each client's members by the outsiders that they are compared with."""
         each = [
@@ -100,9 +128,11 @@ class Membership(Attack):
         if told == "noisy":
             half = max(half, between_draws(areas))
         low, high = max(0.0, area - half), min(1.0, area + half)
-        detail: dict[str, float] = {"members": heard, "outsiders": least}
+        detail: dict[str, Any] = {"members": heard, "outsiders": least}
         if len(each) >= DRAWS and heard:
             detail["members found at 1 % false positives"] = float(found.sum() / heard)
+        elif told == "noisy":
+            detail["note"] = f"{len(each)} draws of noise: fewer than the {DRAWS} that 1 % needs"
         # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
         severity = "none" if low <= 0.5 else "some"
         return self.finding(
@@ -115,6 +145,9 @@ class Membership(Attack):
             releases=kinds,
             severity=severity,
             detail=detail,
+            # Pairs of a few clients share their draws: only many draws make an interval.
+            limit="area" if told == "exact" or len(each) >= DRAWS else "",
+            partial=partial,
         )
 
 
@@ -143,6 +176,88 @@ def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
     return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
+class Scores:
+    """Log likelihood ratios of everybody's records at every client, read question by question.
+
+    What a question says of the records is worked out once, for all clients that were asked it.
+
+    Args:
+        truth: the records in question, by owner.
+        schema: the public data dictionary.
+        exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
+            would be infinite, count grid units, and reading stops where they tell everybody apart.
+    """
+
+    def __init__(self, truth: Truth, schema: PublicSchema | None, exact: bool = False) -> None:
+        self._truth, self._schema, self._exact = truth, schema, exact
+        self._views = {owner: list(_views(table, schema)) for owner, table in truth.items()}
+        self._whole = {owner: _view(table, schema) for owner, table in truth.items()}
+        self._totals: dict[str, dict[str, np.ndarray]] = {}
+
+    def of(self, client: str) -> dict[str, np.ndarray]:
+        """The scores at one client, with the record against without it, by the records' owner."""
+        if client not in self._totals:
+            self._totals[client] = {o: np.zeros(len(t.x)) for o, t in self._truth.items()}
+        return self._totals[client]
+
+    def read(self, transcript: Transcript, clock: Clock | None = None) -> int:
+        """Add up all releases of clients whose records are known.
+
+        Returns:
+            how many releases were read before the time was up.
+        """
+        groups: dict[tuple[str, bytes], list[Disclosed]] = {}
+        for entry in transcript:
+            groups.setdefault((entry.kind, entry.fields), []).append(entry)
+        read = 0
+        for entries in groups.values():
+            if clock is not None and clock.out:
+                break
+            self._question([entry for entry in entries if entry.client in self._truth])
+            read += len(entries)
+        return read
+
+    def _question(self, entries: Sequence[Disclosed]) -> None:
+        """Add up the answers of all clients to one question."""
+        heard = [(e, parts) for e in entries if (parts := self._parts(e)) and self._open(e)]
+        asked = question_of(heard[0][0]) if heard else None
+        if asked is None:
+            return
+        noise = []
+        for entry, parts in heard:
+            own = asked.evaluate(self._whole[entry.client])
+            noise.append({n: p.units - own[n] for n, p in parts.items() if n in own})
+        for owner, views in self._views.items():
+            for at, view in views:
+                added = asked.contribution(view)
+                for (entry, parts), drawn in zip(heard, noise, strict=True):
+                    score = self.of(entry.client)[owner]
+                    for name in drawn:
+                        moved = np.asarray(added[name])
+                        member = owner == entry.client
+                        score[at] += _ratio(parts[name], drawn[name], moved, member)
+
+    def _parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+        """The parts to read; none where the question does not fit the schema or the answer it."""
+        parts, asked = readable(entry, self._exact), question_of(entry)
+        if asked is None or not parts:
+            return {}
+        sound = sound_parts(entry)
+        try:
+            declared = asked.parts(self._whole[entry.client].schema)
+        except PrivfedError:
+            return {}
+        return {
+            name: part
+            for name, part in parts.items()
+            if name in sound and name in declared and declared[name].shape == part.units.shape
+        }
+
+    def _open(self, entry: Disclosed) -> bool:
+        """Whether there is still somebody to be told apart."""
+        return not (self._exact and all(map(np.all, self.of(entry.client).values())))
+
+
 def ratios(
     transcript: Transcript,
     client: str,
@@ -157,30 +272,26 @@ def ratios(
         client: whose releases are read; the attacker knows all its records but the one in question.
         truth: the records in question, the client's own among them.
         schema: the public data dictionary.
-        exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
-            would be infinite, count grid units, and reading stops where they tell everybody apart.
+        exact: see :class:`Scores`.
     """
-    totals = {owner: np.zeros(len(table.x)) for owner, table in truth.items()}
-    views = {owner: _view(table, schema) for owner, table in truth.items()}
-    for entry in transcript.of(client=client):
-        asked, parts = question_of(entry), readable(entry, exact)
-        if asked is None or not parts or (exact and all(map(np.all, totals.values()))):
-            continue
-        own = asked.contribution(views[client])
-        noise = {name: parts[name].units - own[name].sum(axis=0) for name in parts if name in own}
-        for owner in (owner for owner, table in truth.items() if len(table.x)):
-            added = own if owner == client else asked.contribution(views[owner])
-            for name, drawn in noise.items():
-                blocks = np.array_split(added[name], 1 + added[name].size // BLOCK)
-                found = [_ratio(parts[name], drawn, block, owner == client) for block in blocks]
-                totals[owner] += np.concatenate(found)
-    return totals
+    scores = Scores(truth, schema, exact)
+    scores.read(transcript.of(client=client))
+    return scores.of(client)
 
 
 def _view(table: Table, schema: PublicSchema | None) -> View:
     """What a question is put to: some records, under their own schema unless another is known."""
     known: Any = table.schema if schema is None else schema
     return View(table, known)
+
+
+def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, View]]:
+    """The same in blocks, so that memory does not grow with the records."""
+    whole: Any = _view(table, schema)
+    for first in range(0, len(table.x), ROWS):
+        rows = np.arange(first, min(first + ROWS, len(table.x)))
+        block = whole.table if len(rows) == len(table.x) else whole.table.take(rows)
+        yield slice(first, first + len(rows)), View(block, whole.schema)
 
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
@@ -203,9 +314,11 @@ def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
         yield np.concatenate([np.empty(0), *groups[:at], *groups[at + 1 :]])
 
 
-def hits(members: np.ndarray, outsiders: np.ndarray) -> int:
-    """How many members score above all but 1 % of the outsiders; none without outsiders."""
-    return int((members > np.quantile(outsiders, 0.99)).sum()) if len(outsiders) else 0
+def hits(members: np.ndarray, outsiders: np.ndarray) -> float:
+    """How many members score above all but 1 % of the outsiders, ties by a coin; none without them."""
+    if not len(members) or not len(outsiders):
+        return 0.0
+    return Curve.of(members, outsiders).at(0.01) * len(members)
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

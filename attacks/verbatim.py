@@ -6,12 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
+from privfed.attacks.base import (
+    Attack,
+    Clock,
+    PublicSchema,
+    Table,
+    Truth,
+    exact_parts,
+    sound_parts,
+)
 from privfed.attacks.finding import Finding, Severity
+from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
 
@@ -38,6 +48,11 @@ class Numbers:
 
     values: np.ndarray
     grids: Mapping[float, np.ndarray]
+
+    @cached_property
+    def short(self) -> np.ndarray:
+        """The values as 32-bit floats."""
+        return np.unique(self.values.astype(np.float32))
 
     @classmethod
     def of(cls, parts: list[ReleasedPart]) -> Numbers:
@@ -107,10 +122,11 @@ class Verbatim(Attack):
         """
         if truth is None:
             return []
+        clock = Clock(self.seconds)
         kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
         found = [self._rows(transcript.of(kind), kind, truth) for kind in kinds]
         found += [
-            self._scan(transcript.of(kind), kind, noisy, truth, schema)
+            self._scan(transcript.of(kind), kind, noisy, truth, schema, clock)
             for kind in kinds
             for noisy in (False, True)
         ]
@@ -123,11 +139,16 @@ class Verbatim(Attack):
         noisy: bool,
         truth: Truth,
         schema: PublicSchema | None,
+        clock: Clock,
     ) -> Finding | None:
-        tally, rng = Tally(), np.random.default_rng(0)
-        for client in (client for client in transcript.clients if client in truth):
+        tally, rng, read = Tally(), np.random.default_rng(0), 0
+        clients = [client for client in transcript.clients if client in truth]
+        for client in clients:
+            if clock.out:
+                break
+            read += 1
             heard = transcript.of(client=client)
-            released = [part for entry in heard for part in entry.release.parts.values()]
+            released = [part for entry in heard for part in sound_parts(entry).values()]
             parts = [part for part in released if (part.noise is not None) == noisy]
             if not parts:
                 continue
@@ -140,7 +161,8 @@ class Verbatim(Attack):
                     else [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
                 )
                 tally.add(column, numbers, by_chance)
-        return self._judged(kind, noisy, tally) if tally.cells else None
+        partial = clock.partial(read, len(clients), "clients")
+        return self._judged(kind, noisy, tally, partial) if tally.cells else None
 
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
         """Whole records that left as rows of an exact table; none where no row is one."""
@@ -165,7 +187,7 @@ class Verbatim(Attack):
             severity=Severity.BREACH if handed_over else severity(found, chance, 0),
         )
 
-    def _judged(self, kind: str, noisy: bool, tally: Tally) -> Finding:
+    def _judged(self, kind: str, noisy: bool, tally: Tally, partial: str) -> Finding:
         where = "among noisy numbers" if noisy else "in the releases"
         found, doubt = tally.forms.get("any", 0), NOISY if noisy else 0
         both = (
@@ -184,6 +206,7 @@ class Verbatim(Attack):
                 "different values": tally.values,
                 "different values by chance": float(tally.chance[:, 1].mean()),
             },
+            partial=partial,
         )
 
 
@@ -221,7 +244,12 @@ def _whole(table: Table) -> np.ndarray:
 
 def _tables(heard: Transcript, own: Table) -> np.ndarray:
     """The rows of all exact tables as wide as the client's own, the widest kind; none is empty."""
-    exact = [part.units for entry in heard for part in exact_parts(entry).values()]
+    exact = [
+        part.units
+        for entry in heard
+        for name, part in exact_parts(entry).items()
+        if name in sound_parts(entry)
+    ]
     for width in sorted({_whole(own).shape[1], own.x.shape[1]}, reverse=True):
         tables = [rows for rows in exact if rows.ndim == 2 and rows.shape[1] == width and len(rows)]
         if tables:
@@ -301,11 +329,14 @@ class Column:
 
     def hits(self, numbers: Numbers) -> Forms:
         """Which cells are found in each form, and in any."""
-        cells = self.cells[self.usable]
+        cells, place = np.unique(self.cells[self.usable], return_inverse=True)
+        return {form: hit[place] for form, hit in self._different(cells, numbers).items()}
+
+    def _different(self, cells: np.ndarray, numbers: Numbers) -> Forms:
+        """The same for different values, rising: what is looked up in order is looked up fast."""
         exact = _within(numbers.values, cells, cells)
         one = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
-        short = np.unique(numbers.values.astype(np.float32))
-        single = _within(short, cells.astype(np.float32), cells.astype(np.float32))
+        single = _within(numbers.short, cells.astype(np.float32), cells.astype(np.float32))
         scaled = np.zeros(len(cells), dtype=bool)
         for unit in self._scaled(cells):
             near = np.spacing(np.abs(unit)) * 4
@@ -350,9 +381,11 @@ class Column:
 
 def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Whether some number of a sorted array lies in each closed interval."""
+    if not len(ordered):
+        return np.zeros(len(low), dtype=bool)
     first = np.searchsorted(ordered, low, side="left")
-    last = np.searchsorted(ordered, high, side="right")
-    return np.asarray(last > first)
+    nearest = ordered[np.minimum(first, len(ordered) - 1)]
+    return np.asarray((first < len(ordered)) & (nearest <= high))
 
 
 def _columns(
@@ -378,7 +411,10 @@ def _columns(
 def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:
     """Questions that carry bounds for every feature."""
     for entry in transcript:
-        query = entry.query
+        try:
+            query = entry.query
+        except WireError:  # a foreign transcript may hold anything
+            continue
         if isinstance(query.get("lower"), np.ndarray) and isinstance(
             query.get("upper"), np.ndarray
         ):

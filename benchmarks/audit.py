@@ -33,7 +33,7 @@ from privfed.attacks.bounds import (
 from privfed.attacks.expected import discrete, gaussian_area, gaussian_found
 from privfed.attacks.finding import Finding
 from privfed.attacks.one_run import audit_one_run, one_run_epsilon, one_run_mu
-from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
+from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.mechanisms.gaussian import Gaussian
@@ -280,6 +280,7 @@ def learners() -> None:
     chosen: tuple[tuple[str, FederatedLearner, Schema], ...] = (
         ("fuzzy tree", FuzzyTreeRegressor(), NUMERIC),
         ("RuleFit", RuleFitClassifier(trees=40, rounds=20, random_state=0), BINARY),
+        ("FedForest", FedForestClassifier(random_state=0), BINARY),
     )
     for epsilon in ("1", "8"):
         for name, learner, schema in chosen:

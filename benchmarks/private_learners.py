@@ -5,10 +5,11 @@
 
 Every learner gets the same splits, the same (epsilon, delta 1e-5) and the same public bounds: the
 smallest and largest value of the whole data set, or with --wide 11 bounds eleven times as wide. RuleFit's
-five clients add five noises under zCDP; DP-EBM and AdaSSP see the pooled records and add one. Numbers are
-cut at the median for the classifiers, and predicted as they are for the regressors (RMSE over the
-target's deviation, so that a constant has 1). Columns "minus" are paired differences; "time" is the
-ratio of processor time to DP-EBM's, in the same process.
+and the forest's five clients add five noises under zCDP; DP-EBM, AdaSSP and logistic regression by noisy
+gradients see the pooled records and add one. Numbers are cut at the median for the classifiers, and
+predicted as they are for the regressors (RMSE over the target's deviation, so that a constant has 1).
+Columns "minus" are paired differences; "time" is the ratio of processor time to DP-EBM's, in the same
+process. With --results NAME the means go to benchmarks/results/NAME.csv, with the commit and first seed.
 
 The table of settings, in learners/private/settings.py, names the sets that it was chosen on and those
 that were held back. For a set that is new, expect a little less.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -32,8 +34,14 @@ from sklearn.model_selection import train_test_split
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.exact import exact
-from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners import (
+    FedForestClassifier,
+    FedForestRegressor,
+    RuleFitClassifier,
+    RuleFitRegressor,
+)
 from privfed.privacy.conversion import largest_rho
+from privfed.privacy.policy import Policy
 
 DATA = Path(os.environ.get("PRIVFED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 DELTA = "1e-5"
@@ -103,21 +111,35 @@ def rulefit(
     """Federated, private end to end."""
     number = schema.target is not None and schema.target.kind == "number"
     model = (RuleFitRegressor if number else RuleFitClassifier)(random_state=seed)
-    owner = np.random.default_rng(seed).integers(0, clients, len(train))
-    gates = LocalDisclosure.from_frame(
-        train.assign(owner=[f"c{k}" for k in owner]),
-        "y",
-        client="owner",
-        schema=schema,
-        policy=model.private(epsilon, DELTA),
-        seed=seed,
-    )
-    model.fit(gates)
-    assert (gates.budget()["spent"] <= float(epsilon)).all()
+    model.fit(gates_of(train, schema, model.private(epsilon, DELTA), seed, clients))
     inputs = test[list(schema.names)]
     if isinstance(model, RuleFitRegressor):
         return model.predict(inputs)
     return np.asarray(model.predict_proba(inputs)[:, 1])
+
+
+def forest(
+    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, seed: int, clients: int
+) -> np.ndarray:
+    """FedForest's private way: federated, private end to end."""
+    number = schema.target is not None and schema.target.kind == "number"
+    model = (FedForestRegressor if number else FedForestClassifier)(random_state=seed)
+    model.fit(gates_of(train, schema, model.private(epsilon, DELTA), seed, clients))
+    inputs = test[list(schema.names)]
+    if isinstance(model, FedForestRegressor):
+        return np.asarray(model.predict(inputs))
+    return np.asarray(model.predict_proba(inputs)[:, 1])
+
+
+def gates_of(
+    train: pd.DataFrame, schema: Schema, policy: Policy, seed: int, clients: int
+) -> LocalDisclosure:
+    """Records at random clients, each with gate and ledger."""
+    owner = np.random.default_rng(seed).integers(0, clients, len(train))
+    held = train.assign(owner=[f"c{k}" for k in owner])
+    return LocalDisclosure.from_frame(
+        held, "y", client="owner", schema=schema, policy=policy, seed=seed
+    )
 
 
 def dp_ebm(
@@ -169,6 +191,30 @@ def adassp(
     return np.asarray(low + (found + 1) / 2 * (high - low))
 
 
+#: Steps of noisy gradient descent, and how far each goes.
+STEPS, LENGTH = 60, 12.0
+
+
+def logistic(
+    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, seed: int, clients: int
+) -> np.ndarray:
+    """Logistic regression by noisy gradients of all records (Bassily, Smith and Thakurta 2014), centralized.
+
+    Inputs lie in the unit ball by the public bounds, so a record moves a gradient by 1 at most.
+    """
+    rng, cost = np.random.default_rng(seed), float(largest_rho(exact(epsilon), exact(DELTA)))
+    x, size = _scaled(train, schema), math.sqrt(1.0 + len(schema.features))
+    x, y = x / size, train["y"].to_numpy(float)
+    noise = 1 / math.sqrt(2 * cost / STEPS)
+    weights, kept, speed = np.zeros(x.shape[1]), np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    for step in range(STEPS):
+        slope = x.T @ (1 / (1 + np.exp(-x @ weights)) - y) + rng.normal(0, noise, len(weights))
+        speed = 0.8 * speed - LENGTH * slope / len(x)
+        weights = weights + speed
+        kept += weights * (step >= STEPS // 2) / (STEPS - STEPS // 2)
+    return np.asarray(1 / (1 + np.exp(-_scaled(test, schema) / size @ kept)))
+
+
 def _scaled(table: pd.DataFrame, schema: Schema) -> np.ndarray:
     columns: list[np.ndarray] = [np.ones(len(table))]
     for column in schema.features:
@@ -202,9 +248,8 @@ def one(
     """All learners on one split."""
     schema = schema_of(frame, number, wide)
     train, test = train_test_split(frame, test_size=0.2, random_state=seed)
-    learners: dict[str, Fit] = {"dp_ebm": dp_ebm, "rulefit": rulefit}
-    if number:
-        learners["adassp"] = adassp
+    learners: dict[str, Fit] = {"dp_ebm": dp_ebm, "rulefit": rulefit, "forest": forest}
+    learners.update({"adassp": adassp} if number else {"logistic": logistic})
     rows = []
     for name, fit in learners.items():
         begun = time.process_time()
@@ -230,6 +275,23 @@ def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return groups.mean().round(4)
 
 
+def tidy(rows: list[dict[str, Any]], first_seed: int) -> pd.DataFrame:
+    """One line for each set, budget, learner and metric: the mean over seeds, and their deviation."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    table = pd.DataFrame(rows)
+    keys = ["data", "epsilon", "learner"]
+    metrics = [m for m in table.columns if m not in {*keys, "task", "seed"}]
+    table["data"] = table["data"] + np.where(table["task"] == "numbers", ", number", "")
+    long = table.rename(columns={"data": "set"}).melt(
+        ["set", *keys[1:]], metrics, var_name="metric"
+    )
+    groups = long.dropna().groupby(["set", *keys[1:], "metric"], sort=False)["value"]
+    found = groups.agg(value="mean", spread="std").round(4).reset_index()
+    return found.assign(commit=commit, seed=first_seed)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=sorted(TARGETS))
@@ -239,12 +301,16 @@ def main() -> None:
     parser.add_argument("--wide", type=float, default=1.0)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=["classes", "numbers"])
+    parser.add_argument("--most", type=int, default=1_000_000, help="records of a set at most")
+    parser.add_argument("--results", help="name of a table in benchmarks/results")
     parser.add_argument("--out", type=Path, default=Path("private_learners"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     rows: list[dict[str, Any]] = []
     for name in chosen.data:
         frame, number = load(name)
+        if len(frame) > chosen.most:
+            frame = frame.sample(chosen.most, random_state=0)
         cut = frame.assign(y=(frame["y"] > frame["y"].median()).astype(int)) if number else frame
         tasks = {"classes": (cut, False), **({"numbers": (frame, True)} if number else {})}
         for task in (task for task in tasks if task in chosen.tasks):
@@ -253,6 +319,10 @@ def main() -> None:
                     found = one(*tasks[task], epsilon, seed, chosen.wide, chosen.clients)
                     rows += [{"task": task, "data": name, **row} for row in found]
         print(table_of([row for row in rows if row["data"] == name]).to_string(), flush=True)
+    if chosen.results:
+        path = Path(__file__).parent / "results" / f"{chosen.results}.csv"
+        path.parent.mkdir(exist_ok=True)
+        tidy(rows, chosen.first_seed).to_csv(path, index=False)
     pd.DataFrame(rows).to_csv(chosen.out.with_suffix(".csv"), index=False)
     chosen.out.with_suffix(".txt").write_text(table_of(rows).to_string() + "\n", encoding="utf-8")
 

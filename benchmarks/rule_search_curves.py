@@ -8,7 +8,8 @@
 
 Populations are simulated with the published marginals (``generator.py`` says which parts are
 assumptions). Searches to which everybody answers run over simulated answers, which follow the
-protocol's law (``simulated_asking.py``); ``parts`` and ``sampled`` run through a
+protocol's law (``simulated_asking.py``). ``equal`` is the paper's baseline, ``uct`` its adaptive
+protocol, ``adaptive`` is ours (best first). ``parts`` and ``sampled`` run through a
 gate with seeded noise, and ``check`` runs cells of the others through one. A run that found nothing
 has no precision; it counts in coverage, not in the mean precision. Settings were chosen on population
 1 of the profiles icu and sepsis; ``--population`` draws another one, number 11 unless given.
@@ -17,8 +18,9 @@ has no precision; it counts in coverage, not in the mean precision. Settings wer
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +36,7 @@ from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.estimators import UCT_CONSTANT
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.least_epsilon import Exploration
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
@@ -45,12 +48,12 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 #: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
-EVERYBODY = ("equal1000", "equal5000", "adaptive1000", "adaptive5000")
+EVERYBODY = ("equal1000", "equal5000", "uct", "uct-sqrt2", "adaptive1000", "adaptive5000")
 TOTALS = (1, 10, 30, 100, 300, 1000, 3000, 10000)
 ONCE = (1, 2, 4, 8, 16)
 RULE = (1, 2, 3, 4, 6, 8, 12, 16)
 #: Where nu and theta are varied: epsilon of an adaptive search, and of one by level.
-FIXED = {"adaptive1000": 3000, "levels": 8}
+FIXED = {"uct": 3000, "adaptive1000": 3000, "levels": 8}
 NUS = (0.005, 0.01, 0.02, 0.05)
 THETAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 #: Most symbols of a rule that a search by level looks for: T1D's rules are long.
@@ -61,9 +64,10 @@ EXPECTED = {1000: 400, 5000: 4000}
 LABELS = {
     "equal1000": "equal shares, Q = 1000",
     "equal5000": "equal shares, Q = 5000",
-    "uct": "UCT, least epsilon",
-    "adaptive1000": "adaptive, as wide as Q = 1000",
-    "adaptive5000": "adaptive, as wide as Q = 5000",
+    "uct": "paper's adaptive (UCT), C = 0.1",
+    "uct-sqrt2": "paper's adaptive (UCT), C = sqrt 2",
+    "adaptive1000": "ours, best first, as wide as Q = 1000",
+    "adaptive5000": "ours, best first, as wide as Q = 5000",
     "levels": "by level (unit: one rule)",
     "parts": "parts (unit: individual)",
     "sampled": "sampled rule (unit: individual)",
@@ -87,8 +91,9 @@ def search(
     exploration = Exploration(nu, theta)
     if method.startswith("equal"):
         return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
-    if method == "uct":
-        return TreeSearch(asking, Adaptive(exploration), seed=seed).run()
+    if method.startswith("uct"):
+        constant = math.sqrt(2) if method == "uct-sqrt2" else UCT_CONSTANT
+        return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
         wide = int(method[8:])
         spending = Spending(epsilon, spread=wide, expected=EXPECTED[wide])
@@ -130,32 +135,38 @@ def cell(
     return row, asked
 
 
-def grid(figure: str) -> Iterator[tuple[str, float, float, float]]:
+def grid(
+    figure: str, totals: Sequence[int] = TOTALS, methods: Sequence[str] = EVERYBODY
+) -> Iterator[tuple[str, float, float, float]]:
     """Method, epsilon, nu and theta of each cell of a figure."""
     if figure == "epsilon":
-        yield from ((method, total, 0.01, 0.05) for total in TOTALS for method in EVERYBODY)
-        yield from (("levels", total, 0.01, 0.05) for total in RULE)
+        yield from ((method, total, 0.01, 0.05) for total in totals for method in methods)
+        if "levels" in methods or methods == EVERYBODY:
+            yield from (("levels", total, 0.01, 0.05) for total in RULE)
     elif figure == "once":
         yield from ((m, total, 0.01, 0.05) for total in ONCE for m in ("parts", "sampled"))
     elif figure == "nu":
         yield from ((method, total, nu, 0.05) for method, total in FIXED.items() for nu in NUS)
     else:
-        yield from (("adaptive1000", FIXED["adaptive1000"], 0.01, theta) for theta in THETAS)
+        adaptive = ("uct", "adaptive1000")
+        yield from ((m, FIXED[m], 0.01, theta) for m in adaptive for theta in THETAS)
 
 
 def measure_curves(args: argparse.Namespace) -> None:
     folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)
+    totals = [int(total) for total in args.totals.split(",")]
+    methods = tuple(args.methods.split(","))
     for profile in args.profiles.split(","):
         truths = population(profile, args.population)
         for figure in args.figures.split(","):
             rows = []
-            for method, epsilon, nu, theta in grid(figure):
+            for method, epsilon, nu, theta in grid(figure, totals, methods):
                 asked = (truths, profile, method, epsilon, nu, theta)
                 rows += [cell(*asked, seed)[0] for seed in range(args.runs)]
                 print(*list(rows[-1].values())[:5], "f1", round(rows[-1]["f1"], 3), flush=True)
                 pd.DataFrame(rows).to_csv(folder / f"{figure}-{profile}.csv", index=False)
-        if "epsilon" in args.figures:
+        if "epsilon" in args.figures and methods == EVERYBODY:
             measure_queries(folder, truths, profile)
 
 
@@ -351,6 +362,8 @@ def main() -> None:
     parser.add_argument("what", choices=sorted(WHAT))
     parser.add_argument("--profiles", default=",".join(PROFILES))
     parser.add_argument("--figures", default="epsilon,nu,theta,once")
+    parser.add_argument("--methods", default=",".join(EVERYBODY), help="of `epsilon`")
+    parser.add_argument("--totals", default=",".join(map(str, TOTALS)), help="of `epsilon`")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--population", type=int, default=11, help="seed of the population")
     parser.add_argument("--populations", type=int, default=3, help="how many, of `least`")

@@ -24,6 +24,8 @@ from privfed.reports.worth import Score, scores
 Strength = Literal["safe", "weak", "open", "breach", "broken"]
 #: Detection at 1 % false alarms above which a finite guarantee is worth little.
 WEAK = 0.5
+#: How far a figure may lie beyond a bound by rounding alone.
+ROUNDING = 1e-6
 #: How the metric of a finding begins that counts records which left as they are.
 WHOLE = "whole records"
 _SEVERITIES = ("none", "some", "breach")
@@ -192,7 +194,34 @@ class PolicyReport:
                 for finding in self.findings
                 if finding.severity == "breach"
             ]
+            found += [
+                f"{self.name}: {finding.attack} got more than the ledgers allow"
+                f" ({', '.join(finding.releases) or 'all releases'})"
+                for finding in self.findings
+                if self._beyond(finding)
+            ]
         return tuple(dict.fromkeys(found))
+
+    def _beyond(self, finding: Finding) -> bool:
+        """Whether a finding about one record more or less lies beyond what was charged, for certain.
+
+        A policy that only hides a record's exchange for another says nothing of that. With an
+        advantage of at most A over all tests, true positives are at most A above false ones, and the
+        area under them at most 1/2 + A - A^2 / 2.
+        """
+        if finding.low is None or self.account.policy.relation != "add-or-remove":
+            return False
+        risks = [client.risk for client in self.clients]
+        if not risks or any(risk is None for risk in risks):
+            return False
+        most = max(risk.advantage for risk in risks if risk is not None)
+        limits = {"found at 1 %": self._found, "area": 0.5 + most - most**2 / 2}
+        return finding.limit in limits and finding.low > limits[finding.limit] + ROUNDING
+
+    @property
+    def _found(self) -> float:
+        """What any test of any client finds at most, at 1 % false positives."""
+        return max(client.detection for client in self.clients)
 
     @property
     def useless(self) -> bool:

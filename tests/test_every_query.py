@@ -19,6 +19,7 @@ from privfed.learners.baselines.forest import Forest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     HashedRule,
@@ -38,6 +39,7 @@ from privfed.learners.rulefit.queries import (
     Supports,
 )
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.policy import Policy
 from privfed.questions.query import LocalEffect, Query
@@ -78,6 +80,7 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "activations": (Activations(NODES, 5, LOWER, UPPER), NUMERIC),
     "histogram": (Histogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
+    "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
     "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
         Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),
@@ -149,6 +152,7 @@ RULES = Rows(
 )
 COHORT: dict[str, Query] = {
     "templates": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES),
+    "pattern": PatternBit(WHO, GRAMMAR.digest, "? & F[?](a <= ?)"),
     "sampled": SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
     "hashed": HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
     "parameters": Parameters(WHO, GRAMMAR.digest, STRUCTURES, tuple(map(width, STRUCTURES))),

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from privfed.errors import NobodyAnswered, Note
-from privfed.exchange.answers import Answer
+from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.private import made_up
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.grid import Grid, one_bin_each
-from privfed.learners.private.marginals import (
-    Marginal,
-    Marginals,
-    padded,
-    signal_of,
-    total_of,
-)
+from privfed.learners.private.grid import one_bin_each
+from privfed.learners.private.looking import look
+from privfed.learners.private.marginals import padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.outcome import Outcome, Window
-from privfed.learners.private.planning import (
-    CORRELATION_SHARE,
-    HISTOGRAM_SHARE,
-    HISTOGRAMS,
-    MASS_SHARE,
-    Purse,
-)
+from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE
 from privfed.learners.private.posterior import FREE, Leading, Posterior, Sums, averaged
-from privfed.learners.private.queries import Correlations, Gradient, Histogram, Masses
-from privfed.learners.private.settings import Settings
+from privfed.learners.private.queries import Correlations, Gradient, Masses
 
 #: |u|^2 of a record's mid-ranks is clipped to the columns over this.
 RANK_CLIP = 2.2
-#: Fewest records that a noisy total is taken for.
-LEAST_RECORDS = 10.0
 #: Share of the columns' weights that every column has alike, whatever the first round says.
 EVEN = 0.5
 #: Shares of a column below and above its linear term's limits; of a target, at least.
 TAIL, TARGET_TAIL, MOST_TAIL = 0.025, 0.002, 0.05
 #: Made-up predictions beyond these quantiles are clipped in residuals.
 QUANTILE = 0.05
+#: Noise of a count, in shares of the records, up to which a target's counts are taken as they are;
+#: and how fast the limits then become the public bounds.
+CLEAR, DROWNED = 0.05, 4.0
 #: Residuals of a number are clipped to this many standard deviations.
 RESIDUAL_CLIP = 3.0
 #: Standard deviation of what a model may add to the first guess of the log-odds.
@@ -52,8 +39,8 @@ FREE_LOGIT = 1.0
 #: How far later rounds go towards their target: where made-up records are not like the real ones, whole
 #: steps overshoot, the more the less noise there is.
 HALF = 0.5
-#: Priors that are tried, beside the settings'.
-PRIORS = (0.5, 0.7, 1.0)
+#: Priors that are tried, beside the settings'; the first guess is the last but one.
+PRIORS = (0.1, 0.25, 0.5, 0.7, 1.0)
 #: Trees cut a column between these ranks.
 CUT_FROM, CUT_TO = 0.1, 0.9
 
@@ -122,61 +109,12 @@ class _Learning:
     # --- where the mass is ------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Rounds of histograms; how much the first tells chooses the settings."""
-        schema = self.federation.schema
-        columns = [Marginal.blank(column) for column in schema.columns]
-        answer, columns, totals = self._counted(columns, None, None)
-        unit = _unit_noise(answer, len(columns))
-        self.marginals = _summary(answer, columns, totals[0])
-        self.purse = Purse(self.marginals.rho)
-        _warn_if_drowned(totals, stacklevel=5)
-        self.settings = Settings.for_signal(self.marginals.signal).with_linear(self.linear)
-        self.sizes = {
-            client: total_of(_rows(own, columns)) for client, own in answer.each("counts").items()
-        }
-        for _ in range(HISTOGRAMS - 1):
-            closer = [own.closer(self.settings.resolution) for own in columns]
-            try:
-                spend = self.purse.part(_share(self.settings.look))
-                answer, columns, totals = self._counted(closer, totals, spend)
-            except NobodyAnswered:
-                break
-        self.marginals = replace(
-            self.marginals,
-            features=tuple(columns[:-1]),
-            target=columns[-1],
-            records=max(LEAST_RECORDS, totals[0]),
-        )
-        self.noise = unit / self.marginals.records
-        self._centre(answer.deviation("counts") / self.marginals.records)
-
-    def _counted(
-        self,
-        columns: list[Marginal],
-        totals: tuple[float, float] | None,
-        spend: Fraction | None,
-    ) -> tuple[Answer, list[Marginal], tuple[float, float]]:
-        """Count all columns on their grids.
-
-        Args:
-            columns: what is expected of them.
-            totals: records and the variance of that figure so far, or none.
-            spend: what to propose.
-
-        Returns:
-            the answer, the columns, and the total over all rounds, each by its noise.
-        """
-        query = Histogram(Grid.of([own.cuts for own in columns]))
-        answer = self.federation.ask(query, spend=spend).only
-        present = 1.0 if totals is None else self._present(answer)
-        counts = _rows(answer.total("counts") / present, columns)
-        noise = answer.deviation("counts") / present
-        told = total_of(counts), noise**2 / sum(1 / len(own) for own in counts) + 1e-9
-        if totals is not None:
-            trust = totals[1] / (totals[1] + told[1])
-            told = totals[0] + trust * (told[0] - totals[0]), (1 - trust) * totals[1]
-        pairs = zip(columns, counts, strict=True)
-        return answer, [own.updated(row, noise, told[0]) for own, row in pairs], told
+        """Rounds of histograms, and what they say of the target."""
+        number = self.outcome.kind == "number"
+        found = look(self.federation, linear=self.linear, number=number)
+        self.marginals, self.settings, self.purse = found.marginals, found.settings, found.purse
+        self.noise, self.present = found.unit, found.present
+        self._centre(found.noise)
 
     def _centre(self, noise: float) -> None:
         """The outcome's limits and means, and the scores that go with them.
@@ -184,8 +122,9 @@ class _Learning:
         Args:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
         """
-        target, tail = self.marginals.target, float(np.clip(noise, TARGET_TAIL, MOST_TAIL))
+        target, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
         if self.outcome.kind == "number":
+            target = target.vaguer(DROWNED * (noise - CLEAR))
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:
@@ -261,7 +200,7 @@ class _Learning:
         """Codes of made-up records: released marginals, and correlations where they are told."""
         shares = self.marginals.shares()
         latent = np.eye(len(shares))
-        if len(shares) > 1:
+        if len(shares) > 1 and self.settings.correlated:
             latent = self._correlated(latent)
         return made_up.draw(latent, shares, self.settings.made_up, self.rng)
 
@@ -274,18 +213,11 @@ class _Learning:
             return unknown
         self.purse.paid(CORRELATION_SHARE)
         products = np.zeros((p, p))
-        records = self.marginals.records * self._present(answer)
+        records = self.marginals.records * self.present(answer)
         products[np.triu_indices(p, 1)] = answer.total("products") / records
         products += products.T
         variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
         return made_up.copula(products, variances, answer.deviation("products") / records)
-
-    def _present(self, answer: Answer) -> float:
-        """The records whose owners answered, beside those that were counted at first."""
-        known = list(self.sizes.values())
-        usual = max(float(np.mean(known)), 1e-9)
-        here = sum(self.sizes.get(client, usual) for client in answer.releases)
-        return max(here / sum(known), 1e-3)
 
     # --- the basis --------------------------------------------------------------------------------
 
@@ -364,7 +296,7 @@ class _Learning:
         except NobodyAnswered:
             return even, leading
         self.purse.paid(MASS_SHARE)
-        records = self.marginals.records * self._present(answer)
+        records = self.marginals.records * self.present(answer)
         leaves = slice(int(basis.starts[basis.columns]), None)
         scales = np.repeat(basis.scales, basis.widths)[leaves.start - basis.columns :]
         means = matrix.mean(axis=0).astype(float)
@@ -393,7 +325,7 @@ class _Learning:
         number = self.outcome.kind == "number"
         scale = self.settings.spread * math.sqrt(self.variance) if number else self.settings.prior
         priors = [scale * share for share in PRIORS]
-        posterior = replace(posterior, prior=priors[len(priors) // 2])
+        posterior = replace(posterior, prior=priors[-2])
         axes, sampling = posterior.leading.axes, self.variance if number else 1.0
         weights = np.zeros((axes.shape[1], self.outcome.classes))
         told: list[Sums] = []
@@ -429,48 +361,13 @@ class _Learning:
             answer = self.federation.ask(query, spend=self.purse.rest(left)).only
         except NobodyAnswered:
             return None
-        present = self._present(answer)
+        present = self.present(answer)
         noise = answer.deviation("sums") / present
         return Sums(answer.total("sums") / present, noise**2)
 
 
-def _warn_if_drowned(totals: tuple[float, float], stacklevel: int) -> None:
-    """Say so where noise could be all that there is."""
-    noise = math.sqrt(totals[1])
-    if totals[0] < 2 * noise:
-        warnings.warn(
-            f"the noise in all histograms together could be {totals[0]:.0f} records by itself: the "
-            "budget is too small for so few; the model may be no better than a constant",
-            Note,
-            stacklevel=stacklevel + 1,
-        )
-
-
 def _share(share: float) -> Fraction:
     return Fraction(share).limit_denominator(1000)
-
-
-def _rows(counts: np.ndarray, columns: list[Marginal]) -> list[np.ndarray]:
-    """Each column's own counts; noise beyond its bins is thrown away."""
-    return [
-        np.asarray(row[: len(own.counts)], float) for row, own in zip(counts, columns, strict=True)
-    ]
-
-
-def _unit_noise(answer: Answer, columns: int) -> float:
-    """Deviation of the noise in the count of one thing that cost the whole budget."""
-    return answer.deviation("counts") * math.sqrt(float(HISTOGRAM_SHARE) / columns)
-
-
-def _summary(answer: Answer, columns: list[Marginal], records: float) -> Marginals:
-    """What the first histogram says of the records, the budget, and how much they tell."""
-    records = max(LEAST_RECORDS, records)
-    noises = [release.parts["counts"].noise for release in answer.releases.values()]
-    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
-    rho = len(columns) / (2 * scale**2) / float(HISTOGRAM_SHARE) if scale else None
-    unit = max(_unit_noise(answer, len(columns)), 1e-9)
-    signal = signal_of(records / unit, len(columns) - 1)
-    return Marginals(tuple(columns[:-1]), columns[-1], records, signal, rho)
 
 
 def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,11 @@ from privfed.tables.schema import Column
 
 #: Bins of the first round, over the public bounds.
 FIRST_BINS = 16
+#: How far counts may stray from what was expected at least, in squared shares of that; and what is
+#: expected at least for it, in even shares.
+LEAST_STRAY, LEAST_EXPECTED = 1.0, 0.1
+#: Times that an outermost bin is halved at most.
+HALVINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,38 +69,74 @@ class Marginal:
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
+    def vaguer(self, share: float) -> Marginal:
+        """The same, but a share of it spread evenly over the public bounds."""
+        share = float(np.clip(share, 0, 1))
+        widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
+        return replace(self, counts=(1 - share) * self.shares + share * widths)
+
     def closer(self, bins: int) -> Marginal:
-        """The same, over a grid of bins that are expected to hold equal shares."""
+        """The same, over a grid of bins that are expected to hold equal shares.
+
+        A last bin that reaches far beyond its neighbour is halved towards it, again and again: the
+        bound says little of where a tail ends.
+        """
         if one_bin_each(self.column):
             return self
-        cuts = settled(self.quantiles(np.linspace(0, 1, bins + 1)), self.column)
+        knots = self.quantiles(np.linspace(0, 1, bins + 1))
+        if bins > 1:
+            below = knots[1] - _halves(knots[1] - knots[0], knots[2] - knots[1])
+            above = knots[-2] + _halves(knots[-1] - knots[-2], knots[-2] - knots[-3])
+            knots = np.concatenate([knots, below, above])
+        cuts = settled(knots, self.column)
         finer = replace(self, cuts=cuts)
         expected = np.diff(np.interp(finer.edges, self.edges, self.reached))
         return replace(finer, counts=expected * self.counts.sum(), variances=None)
 
-    def updated(self, noisy: np.ndarray, noise: float, records: float) -> Marginal:
+    def updated(self, noisy: np.ndarray, variance: float, records: float) -> Marginal:
         """Join noisy counts with what was expected, each by how well it is known.
 
-        Where nothing was expected, counts may be anything of the order of an even share, or of 2 % of
-        the records; where a coarser grid told the sum, half the expected count; where the same bins
-        were counted before, what that left open.
+        Where this grid was not counted before, how far counts stray from what was expected is told by
+        how far the noisy ones do, beyond their noise (empirical Bayes); where it was, by what that
+        left open. What no record can explain is then taken away evenly: counts are none of them
+        negative, and add up to no more than the records.
 
         Args:
             noisy: counts by bin.
-            noise: their standard deviation.
+            variance: of the noise in each.
             records: how many there are, about.
         """
-        expected = self.counts
+        expected, even = self.counts, records / len(noisy)
         if not expected.any():
-            expected = np.full(len(noisy), records / len(noisy))
-            spread = expected**2 + (0.02 * records) ** 2
-        elif self.variances is None:
-            spread = (expected / 2) ** 2 + 1e-9
-        else:
-            spread = self.variances
-        trust = spread / (spread + noise**2)
-        counts = np.maximum(expected + trust * (noisy - expected), 0)
-        return replace(self, counts=counts, variances=trust * noise**2)
+            expected = np.full(len(noisy), even)
+        spread = self.variances
+        if spread is None:
+            scale = np.maximum(expected, LEAST_EXPECTED * even) ** 2
+            stray = float(((noisy - expected) ** 2).sum()) - len(noisy) * variance
+            spread = scale * np.clip(stray / scale.sum(), LEAST_STRAY, len(noisy)) + 1e-9
+        trust = spread / (spread + variance)
+        counts = held(expected + trust * (noisy - expected), records)
+        return replace(self, counts=counts, variances=trust * variance)
+
+
+def _halves(width: float, neighbour: float) -> np.ndarray:
+    """The width halved as often as it stays wider than its neighbour, at most :data:`HALVINGS` times."""
+    pieces = width / 2.0 ** np.arange(1, HALVINGS + 1)
+    return np.asarray(pieces[pieces > neighbour])
+
+
+def held(counts: np.ndarray, total: float) -> np.ndarray:
+    """The nearest counts, none negative, that add up to the total at most.
+
+    Source: projection onto a simplex, Duchi et al. 2008, Figure 1.
+    """
+    positive = np.maximum(counts, 0)
+    if positive.sum() <= total:
+        return np.asarray(positive)
+    falling = np.sort(counts)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
+    last = int(np.flatnonzero(falling > excess)[-1])
+    return np.asarray(np.maximum(counts - excess[last], 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +149,12 @@ class Marginals:
         records: how many there are, at least one.
         signal: records over the noise of one count that would cost the whole budget, made comparable
             for different numbers of columns.
-        rho: the whole budget of a client in zCDP, as the cost of the first round tells; none where
-            releases are exact.
     """
 
     features: tuple[Marginal, ...]
     target: Marginal
     records: float
     signal: float
-    rho: float | None
 
     @property
     def grid(self) -> Grid:
@@ -139,14 +177,16 @@ def padded(rows: list[np.ndarray]) -> np.ndarray:
     return np.array([np.pad(np.asarray(row, float), (0, width - len(row))) for row in rows])
 
 
-def total_of(counts: list[np.ndarray]) -> float:
-    """Records, from noisy counts of several columns: every record is in one bin of each.
+def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, float]:
+    """Records, from noisy counts of several columns, and the variance: all records are in all columns.
 
-    Weighted least squares for equal noise in all counts: each column's sum weighs one over its bins.
+    Weighted least squares: each column's sum weighs one over its bins times their variance.
     """
-    weights = np.array([1 / len(own) for own in counts])
-    sums = np.array([own.sum() for own in counts])
-    return max(1.0, float(sums @ weights / weights.sum()))
+    weights = [
+        1 / (len(own) * (variance + 1e-9)) for own, variance in zip(counts, variances, strict=True)
+    ]
+    sums = [own.sum() for own in counts]
+    return max(1.0, float(np.dot(weights, sums)) / sum(weights)), 1 / sum(weights)
 
 
 def signal_of(ratio: float, columns: int) -> float:

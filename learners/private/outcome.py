@@ -89,10 +89,15 @@ class Outcome:
         return np.asarray(powers / np.asarray(total)[:, None])
 
     def variances(self, predictions: np.ndarray) -> np.ndarray:
-        """How steep the link is, by score: the logistic loss's curvature, or 1."""
+        """How steep the link is, by score: the logistic loss's curvature, or 1.
+
+        Of K classes, K / (K - 1) times the softmax's diagonal: its curvature along scores that add up
+        to zero, where chances are alike.
+        """
         if self.kind == "number":
             return np.ones_like(predictions)
-        return np.asarray(np.maximum(predictions * (1 - predictions), 1e-3))
+        coupled = self.classes / (self.classes - 1) if self.kind == "classes" else 1.0
+        return np.asarray(np.maximum(coupled * predictions * (1 - predictions), 1e-3))
 
     def start(self, means: np.ndarray) -> np.ndarray:
         """Scores whose predictions are some means, shape (classes,)."""

@@ -13,7 +13,13 @@ from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import Grid, first_cuts
 from privfed.learners.private.marginals import FIRST_BINS
 from privfed.learners.private.outcome import Outcome, Window
-from privfed.learners.private.queries import Correlations, Gradient, Histogram, Masses
+from privfed.learners.private.queries import (
+    Correlations,
+    Gradient,
+    Histogram,
+    Masses,
+    TargetHistogram,
+)
 from privfed.learners.private.settings import MOST_ROUNDS
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
@@ -23,15 +29,20 @@ from privfed.tables.schema import Schema
 
 #: Rounds of histograms, each of which costs at most :data:`HISTOGRAM_SHARE` of rho.
 HISTOGRAMS = 3
-HISTOGRAM_SHARE, CORRELATION_SHARE, MASS_SHARE = (
-    Fraction(6, 100),
-    Fraction(5, 100),
-    Fraction(5, 100),
-)
+HISTOGRAM_SHARE, TARGET_SHARE = Fraction(6, 100), Fraction(1, 100)
+#: Most of rho that one look at the target alone may cost.
+MOST_TARGET_SHARE = Fraction(15, 100)
+CORRELATION_SHARE, MASS_SHARE = Fraction(5, 100), Fraction(5, 100)
 #: Share of rho that gradients have for certain.
-GRADIENT_SHARE = 1 - HISTOGRAMS * HISTOGRAM_SHARE - CORRELATION_SHARE - MASS_SHARE
+GRADIENT_SHARE = 1 - HISTOGRAMS * (HISTOGRAM_SHARE + TARGET_SHARE) - CORRELATION_SHARE - MASS_SHARE
 #: The questions that a private learner asks.
-QUERIES: tuple[type[Query], ...] = (Histogram, Correlations, Masses, Gradient)
+QUERIES: tuple[type[Query], ...] = (
+    Histogram,
+    TargetHistogram,
+    Correlations,
+    Masses,
+    Gradient,
+)
 
 
 def private(epsilon: Number, delta: Number) -> Policy:
@@ -54,6 +65,14 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
     spare = rho * (CORRELATION_SHARE + MASS_SHARE + (HISTOGRAMS - 1) * HISTOGRAM_SHARE)
     return {
         Histogram.kind: (Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=HISTOGRAMS),),
+        TargetHistogram.kind: (
+            Guard.of(
+                "gaussian",
+                spend=rho * TARGET_SHARE,
+                cap=rho * MOST_TARGET_SHARE,
+                times=HISTOGRAMS,
+            ),
+        ),
         Correlations.kind: (Guard.of("gaussian", spend=rho * CORRELATION_SHARE, times=1),),
         Masses.kind: (Guard.of("gaussian", spend=rho * MASS_SHARE, times=1),),
         Gradient.kind: (
@@ -76,6 +95,7 @@ class Purse:
     """
 
     def __init__(self, rho: float | None) -> None:
+        self.rho = rho
         self._rho = None if rho is None else Fraction(rho * (1 - 1e-9))
         self._left = 1 - HISTOGRAM_SHARE
 
@@ -111,7 +131,8 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
         window = Window(np.array([-0.5]), np.array([0.5]), 1.0)
     weights = np.zeros((basis.size, outcome.classes))
     start = np.zeros(outcome.classes)
-    found = [Planned(Histogram(every), HISTOGRAMS)]
+    target = TargetHistogram(Grid(every.cuts[len(features) :]))
+    found = [Planned(Histogram(every), HISTOGRAMS), Planned(target, HISTOGRAMS)]
     if len(features) > 1:
         ranks = np.zeros((len(features), int(grid.sizes.max())))
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))

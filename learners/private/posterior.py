@@ -18,6 +18,8 @@ from privfed.learners.private.outcome import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
 POWERS = 3
+#: Lengths of a step that are tried: 1, 1/2, 1/4, ...
+HALVINGS = 4
 #: Mismatch of the made-up records below which steps are not damped, and the values tried for it.
 FREE, MISMATCHES = 100.0, 10.0 ** np.arange(-2, 5, 0.25)
 
@@ -119,7 +121,11 @@ class Posterior:
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(self, sums: Sums, start: np.ndarray, sampling: float, steps: int = 2) -> np.ndarray:
-        """Gauss-Newton steps w = C H (H C H + s H + v I)^-1 (t - g(w) + H w).
+        """Gauss-Newton steps w = C H (H C H + s H + v I)^-1 (t - g(w) + H w), each as far as it helps.
+
+        With several classes each has its own curvature: by K / (K - 1) of the diagonal, what softmax has
+        along weights that add up to zero where chances are alike. Elsewhere that is no exact
+        derivative, so a step is halved until the posterior's own measure of misfit falls.
 
         Args:
             sums: t, with the variance v of its noise.
@@ -132,11 +138,54 @@ class Posterior:
             predictions = self.predictions(weights)
             rest = sums.values - self.told(predictions)
             steepness = self.outcome.variances(predictions)
+            wanted, curvatures = np.empty_like(weights), []
             for output in range(weights.shape[1]):
                 curvature = self.curvature(steepness[:, output])
-                wanted = rest[:, output] + curvature @ weights[:, output]
-                weights[:, output] = self._solved(curvature, wanted, sums.variance, sampling)
+                right = rest[:, output] + curvature @ weights[:, output]
+                wanted[:, output] = self._solved(curvature, right, sums.variance, sampling)
+                curvatures.append(curvature)
+            if self.outcome.kind == "number":
+                return wanted
+            weights = self._as_far_as_it_helps(sums, weights, wanted, curvatures, sampling)
         return weights
+
+    def _as_far_as_it_helps(
+        self,
+        sums: Sums,
+        weights: np.ndarray,
+        wanted: np.ndarray,
+        curvatures: Sequence[np.ndarray],
+        sampling: float,
+    ) -> np.ndarray:
+        """The best of a whole step, its half, and so on, or none."""
+        noise = sums.variance + 1e-9 * float(np.trace(curvatures[0]))
+        factors = [
+            cholesky(sampling * own + noise * np.eye(len(own)), lower=True, check_finite=False)
+            for own in curvatures
+        ]
+
+        def misfit(tried: np.ndarray) -> float:
+            rest, total = sums.values - self.told(self.predictions(tried)), self._against(tried)
+            for output, factor in enumerate(factors):
+                own = solve_triangular(factor, rest[:, output], lower=True, check_finite=False)
+                total += float(own @ own)
+            return total
+
+        best, least = weights, misfit(weights)
+        for halving in range(HALVINGS):
+            tried = weights + 0.5**halving * (wanted - weights)
+            found = misfit(tried)
+            if found < least:
+                best, least = tried, found
+            elif best is not weights:
+                break
+        return best
+
+    def _against(self, weights: np.ndarray) -> float:
+        """What the prior holds against weights, w' C^-1 w over all outputs."""
+        along = self.constant @ weights
+        share = self.free**2 / (self.prior**2 + self.free**2 * float(self.constant @ self.constant))
+        return float(((weights**2).sum() - share * (along**2).sum()) / self.prior**2)
 
     def _solved(
         self, curvature: np.ndarray, wanted: np.ndarray, noise: float, sampling: float

@@ -73,6 +73,43 @@ class Histogram(Query):
 
 
 @dataclass(frozen=True, eq=False)
+class TargetHistogram(Query):
+    """Counts of the target alone by bin: what every prediction starts from.
+
+    Sensitivity: a record falls into exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record
+    moves two bins by one: 2 and 2.
+
+    Args:
+        grid: cut-offs of the target, one column.
+    """
+
+    grid: Grid
+    kind: ClassVar[str] = "private.target"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by bin."""
+        if schema.target is None:
+            raise QueryError("malformed", "the schema has no target")
+        self.grid.check(schema, 1)
+        shape = (int(self.grid.sizes[0]),)
+        return {
+            "counts": Part(PartType.COUNTS, ("bin",), shape, Sensitivity(Bound(1, 1), Bound(2, 2)))
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count; a value on a cut-off belongs to the upper bin."""
+        return {"counts": np.bincount(self._bins(view), minlength=int(self.grid.sizes[0]))}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One count in one bin."""
+        bins = np.arange(int(self.grid.sizes[0]))
+        return {"counts": (self._bins(view)[:, None] == bins).astype(np.int64)}
+
+    def _bins(self, view: View) -> np.ndarray:
+        return np.searchsorted(np.array(self.grid.cuts[0]), view.table.target, side="right")
+
+
+@dataclass(frozen=True, eq=False)
 class _Coded(Query):
     """A question about codes of the features."""
 

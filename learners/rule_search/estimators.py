@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, get_args
@@ -15,6 +16,7 @@ from privfed.learners.rule_search.individual_search import SampledSearch, WholeB
 from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.outlook import Outlook, too_few
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     Encoding,
@@ -24,7 +26,13 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_learner import SHARED, RuleLearner
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
+from privfed.learners.rule_search.tree_search import (
+    Adaptive,
+    Allocation,
+    Equal,
+    TreeSearch,
+    symbols_of,
+)
 from privfed.learners.stl.grammar import Grammar
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
@@ -34,13 +42,15 @@ from privfed.tables.schema import Schema
 #: each question, or with equal shares.
 Order = Literal["best-first", "uct", "equal"]
 _ATOM = (1,)
+#: C of ``uct`` unless told otherwise; see :class:`TreeRuleSearch`.
+UCT_CONSTANT = 0.1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _AsksForHolders(RuleLearner):
     """A search that asks who holds a match of a template."""
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
     def question(self, who: Asked, grammar: Grammar) -> Query:
         """A bit for the first template."""
@@ -61,6 +71,11 @@ class TreeRuleSearch(_AsksForHolders):
         error: theta, most probability of wrongly ignoring a subtree (not ``equal``).
         margin: a subtree worth exploring has (1 + margin) nu N holders.
         share: see :class:`Exploration`; 0 asks every question at its finest (``uct``).
+        constant: C, the weight of exploration in equation 1 (``uct``, ``equal``); 0 always follows
+            the largest estimate. None takes what did best of sqrt 2, its root's inverse, 0.1, 0.01
+            and 0 on population 1 of the simulated icu and sepsis profiles, seeds 0 to 2: the
+            convention sqrt 2 for ``equal``, and 0.1 for ``uct``, for rules are held by few, and
+            sqrt 2 hides their shares.
         expected: how many valid rules there are, at a guess: while a search is less sure of as
             many, it lists more of what is possible; 0 lists only what is likely (``best-first``).
         questions: Q of ``equal``; ``best-first``: a first question costs at most a Q-th of epsilon.
@@ -73,7 +88,8 @@ class TreeRuleSearch(_AsksForHolders):
     order: Order = "best-first"
     error: float = 0.05
     margin: float = 1.0
-    share: float = 0.25
+    share: float = 0.0
+    constant: float | None = None
     expected: int = 400
     questions: int = 1000
     most_questions: int | None = None
@@ -86,6 +102,7 @@ class TreeRuleSearch(_AsksForHolders):
         "error": [Real(above=0, below=0.5)],
         "margin": [Real(above=0)],
         "share": [Real(at_least=0, at_most=1)],
+        "constant": [Real(at_least=0), None],
         "expected": [Whole(at_least=0)],
         "questions": [Whole(at_least=1)],
         "most_questions": [Whole(at_least=1), None],
@@ -114,11 +131,15 @@ class TreeRuleSearch(_AsksForHolders):
 
     def _uct(self, asking: Asking) -> TreeSearch:
         if self.order == "equal":
-            return TreeSearch(asking, self._equal(), seed=self.seed, total=self._total)
+            return self._tree(asking, self._equal(), math.sqrt(2))
         exploration = self._exploration()
         first = exploration.question(asking.people, float(asking.people), self.share)
         self._check_affordable(first)
-        return TreeSearch(asking, Adaptive(exploration), seed=self.seed, total=self._total)
+        return self._tree(asking, Adaptive(exploration), UCT_CONSTANT)
+
+    def _tree(self, asking: Asking, allocation: Allocation, usual: float) -> TreeSearch:
+        constant = usual if self.constant is None else self.constant
+        return TreeSearch(asking, allocation, constant, seed=self.seed, total=self._total)
 
     def _equal(self) -> Equal:
         return Equal(self._total, self.questions, self.threshold)

@@ -49,6 +49,7 @@ SHARED: Constraints = {
     "parameter_epsilon": [Exact(at_least=0)],
     "percent": [Real(at_least=0, at_most=100)],
     "operators": [Names()],
+    "relations": [Names()],
     "most_operators": [Whole(at_least=1)],
     "horizon": [Whole(at_least=1)],
     "people": [Whole(at_least=1), None],
@@ -65,7 +66,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
             their public ranges.
         percent: percentile of the individuals' parameters that the population's rule takes.
-        operators: operators of the grammar.
+        operators: operators of the grammar; ``!`` is needed over ``U`` and ``=`` alone.
+        relations: relations of the grammar's atoms, of ``<= >= =``.
         most_operators: most operators of a rule.
         horizon: largest step of an interval.
         people: individuals behind each client; none asks the federation.
@@ -76,6 +78,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     parameter_epsilon: Number = 0
     percent: float = 50.0
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
+    relations: tuple[str, ...] = ("<=", ">=")
     most_operators: int = 4
     horizon: int = 10
     people: int | None = None
@@ -154,7 +157,13 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     def grammar(self, schema: Schema) -> Grammar:
         """Which rules there can be over a schema's variables."""
-        return Grammar.of(schema, self.operators, self.most_operators, self.horizon)
+        return Grammar.of(
+            schema,
+            self.operators,
+            relations=self.relations,
+            most_operators=self.most_operators,
+            horizon=self.horizon,
+        )
 
     def _people(self, federation: Disclosure) -> int:
         people = self.people or getattr(federation, "people", None)

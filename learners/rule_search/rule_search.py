@@ -15,6 +15,7 @@ from privfed.learners.rule_search.estimators import (
     SampledRuleSearch,
     TreeRuleSearch,
 )
+from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     Asked,
     Encoding,
@@ -61,7 +62,8 @@ class RuleSearch(RuleLearner):
     strategy: Strategy = field(default="levels", kw_only=False)
     error: float = 0.05
     margin: float = 1.0
-    share: float = 0.25
+    share: float = 0.0
+    constant: float | None = None
     expected: int = 400
     questions: int = 1000
     levels: int = 5
@@ -72,7 +74,13 @@ class RuleSearch(RuleLearner):
     most_questions: int | None = None
     seed: int = 0
 
-    queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, SampledRule, HashedRule, Parameters)
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        TemplateBits,
+        PatternBit,
+        SampledRule,
+        HashedRule,
+        Parameters,
+    )
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [OneOf(*STRATEGIES)],
         **_OF_ALL,

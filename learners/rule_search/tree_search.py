@@ -145,7 +145,7 @@ class TreeSearch:
     Args:
         asking: whom to ask.
         allocation: how sharply.
-        constant: C of the UCT score, sqrt 2 by convention.
+        constant: C of the UCT score (equation 1), sqrt 2 by convention; 0 explores nothing.
         seed: the order in which children are tried, and with one more that of the individuals from
             which fresh ones are taken; public.
         part: individuals per question, each question to fresh ones; none asks everybody.

@@ -89,6 +89,30 @@ def local_steps(
     return increment
 
 
+def residuals_on_the_way(
+    design: Centred,
+    target: np.ndarray,
+    dual: np.ndarray,
+    increment: np.ndarray,
+    steps: Steps,
+    logistic: bool,
+) -> np.ndarray:
+    """Any record's residuals at a client's local steps, as whoever knows the increment sees them.
+
+    The client's dual vectors begin at the public ``z_0`` and end at ``z_0`` plus its increment; in
+    between they are taken to lie on a straight line.
+
+    Returns:
+        shape (steps, records).
+    """
+    rows = []
+    for step in range(steps.steps):
+        elapsed = steps.elapsed + steps.client_step * (step + 1)
+        weights = primal(dual + increment * (step / steps.steps), elapsed * steps.penalty)
+        rows.append(residuals(target, design.scores(weights), logistic))
+    return np.array(rows)
+
+
 def stable_step(variances: np.ndarray, logistic: bool) -> float:
     """A step size that cannot diverge on the pooled objective: below two over its curvature.
 

@@ -41,6 +41,7 @@ from privfed.learners.rulefit.queries import (
 )
 from privfed.learners.rulefit.rules import Rule, Terms, union
 from privfed.learners.rulefit.server import Averaging, Estimate, ask_pooled
+from privfed.learners.rulefit.spreads import Spreads
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -62,6 +63,7 @@ class _RuleFit(FederatedLearner):
         Histogram,
         BoostedRules,
         Supports,
+        Spreads,
         Increment,
         Objective,
         *private.QUERIES,
@@ -303,7 +305,10 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         client_step: eta_c; none for one that cannot diverge.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
-            how far dual averaging is from the optimum; the model does not change.
+            how far dual averaging is from the optimum (``gap_``, in units of the objective, at least
+            0 but for the reference's own distance to it); the model does not change, and each round
+            is one more release of everybody's exact gradient. Without such a release there is no gap
+            to tell: it is NaN under ``private``, and with 0 rounds.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """

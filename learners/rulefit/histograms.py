@@ -10,7 +10,7 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.answers import Answers
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rulefit.cutoffs import distribution, inner_edges
+from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges
 from privfed.learners.rulefit.queries import Histogram
 from privfed.learners.rulefit.surrogate import Surrogate
 from privfed.tables.schema import Schema
@@ -32,6 +32,29 @@ class Marginal:
 
     def surrogate(self, schema: Schema, rng: np.random.Generator) -> Surrogate:
         """Make up records from the marginals."""
+        return Surrogate.draw(*self._laws(schema), rng)
+
+    def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of the linear terms over all clients' records together.
+
+        Read off the summed histograms, so that they cost nothing, are the same for every seed of the
+        server's, and are as exact as the bins and their noise.
+
+        Returns:
+            shape (features,) each.
+        """
+        shares, values = self._laws(schema)
+        means, variances = np.zeros(len(values)), np.zeros(len(values))
+        for feature, own in enumerate(values):
+            middle = (cutoffs.lower[feature] + cutoffs.upper[feature]) / 2
+            within = np.clip(own, cutoffs.lower[feature], cutoffs.upper[feature]) - middle
+            terms, law = 0.4 * within / cutoffs.scale[feature], shares[feature, : len(own)]
+            means[feature] = law @ terms
+            variances[feature] = law @ (terms - means[feature]) ** 2
+        return means, variances
+
+    def _laws(self, schema: Schema) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Each covariate's shares by bin, and the value that stands for each bin."""
         shares = np.zeros_like(self.counts, dtype=float)
         values = []
         for feature, column in enumerate(schema.features):
@@ -41,7 +64,7 @@ class Marginal:
             shares[feature, : len(inner) + 1] = np.diff(reached)
             middles = (edges[:-1] + edges[1:]) / 2
             values.append(middles if column.kind == "number" else edges[:-1])
-        return Surrogate.draw(shares, tuple(values), rng)
+        return shares, tuple(values)
 
 
 def ask_marginals(federation: Disclosure, bins: int) -> Marginal | None:

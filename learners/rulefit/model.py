@@ -29,7 +29,11 @@ class RuleEnsemble:
         terms: the base functions.
         weights: coefficients of intercept, rules and linear terms, shape (1 + terms,).
         supports: share of records that satisfy each rule; NaN where nothing was released.
-        deviations: pooled standard deviation of each term's column, shape (terms,).
+        deviations: standard deviation of each term's column, shape (terms,), pooled within clients
+            (paper, Section 2.3, with the variance under the root that is printed as a deviation): a
+            rule's from exact supports, a linear term's from exact sums and sums of squares, or, where
+            those are withheld, that of all records together read off the histograms. `private` takes
+            both from records made up from what was released.
     """
 
     schema: Schema

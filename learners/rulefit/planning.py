@@ -20,13 +20,14 @@ from privfed.learners.rulefit.queries import (
     Supports,
 )
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.spreads import Spreads
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.schema import Schema
 
 
 def published(epsilon: Number) -> Policy:
     """Noise on the histograms alone, epsilon for each covariate; the rest leaves as it is."""
-    kinds = (BoostedRules, Supports, Increment, Objective)
+    kinds = (BoostedRules, Supports, Spreads, Increment, Objective)
     guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
     guards[Histogram.kind] = (Guard.of("laplace", spend=epsilon),)
     return Policy(guards, name="published")
@@ -52,6 +53,7 @@ def schedule(
         Planned(Histogram((0,), bins), len(schema.features)),
         Planned(BoostedRules(terms.cutoffs, boosting), 1),
         Planned(Supports(terms), 1),
+        Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
         Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
         Planned(Objective(terms, zeros, logistic), 2),
         *private.schedule(schema, private.Outcome.of(schema, not logistic)),

@@ -9,15 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses
+from privfed.learners.rulefit.averaging import (
+    Centred,
+    Steps,
+    local_steps,
+    losses,
+    residuals_on_the_way,
+)
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
 from privfed.learners.rulefit.rules import Terms
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
-from privfed.questions.query import Query, View
+from privfed.questions.query import Equations, Query, View
 from privfed.tables.schema import Schema
 
+#: How far a client's path strays from a straight line, as a share of what residuals change on it.
+STRAY = 0.1
 #: How many records times conditions are held at a time, a byte each.
 BLOCK = 2**26
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
@@ -168,7 +176,7 @@ class Increment(_Model):
     """A client's dual increment after G local steps (paper, Algorithm 3).
 
     Sensitivity: none is finite, for the gradients are not clipped and local steps build on one
-    another.
+    another. It tells who was there all the same: see :meth:`equations`.
 
     Args:
         means: public column means, the intercept's zero; shape (1 + terms,).
@@ -202,6 +210,26 @@ class Increment(_Model):
         design = Centred(self._design(view, np.float32), self.means)
         target = unit_target(view, self.logistic)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
+
+    def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
+        """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.
+
+        For the increment is a mean over the client's records of residuals rho times centred columns,
+        and the residuals follow from the public dual and the increment itself: exactly where G = 1, and
+        else by a straight path between them. Its error is taken to be a share :data:`STRAY` of what
+        residuals change on the way, independent over records; first rounds err by more.
+        """
+        increment = np.asarray(answer["increment"], float)
+        if increment.shape != (1 + len(self.terms),) or not len(view.table):
+            return {}
+        matrix = self._design(view, np.float32)
+        design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
+        way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
+        columns = matrix.astype(float) - self.means
+        added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
+        changed = STRAY * self.steps.client_step * self.steps.steps * way.std(axis=0)
+        error = np.sqrt(changed**2 @ columns**2)
+        return {"increment": Equations(added, np.zeros(len(increment)), error)}
 
 
 @dataclass(frozen=True, eq=False)

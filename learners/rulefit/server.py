@@ -13,6 +13,7 @@ from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_st
 from privfed.learners.rulefit.histograms import Marginal
 from privfed.learners.rulefit.queries import Increment, Objective, Supports
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.spreads import ask_spreads
 from privfed.learners.rulefit.surrogate import Surrogate
 
 
@@ -149,14 +150,23 @@ class Pooled:
 def ask_pooled(
     federation: Disclosure, terms: Terms, marginal: Marginal, surrogate: Surrogate
 ) -> Pooled:
-    """Ask for supports and sizes; where they are withheld, guess from the marginals."""
+    """Ask for supports, sizes and the spreads of the linear terms.
+
+    Where spreads are withheld, the histograms tell them; where supports are, the rules' are guessed
+    from records made up from the histograms.
+    """
     means, variances = (moment[1:] for moment in surrogate.moments(terms))
-    rules = len(terms.boxes)
+    rules, linear = len(terms.boxes), list(terms.linear)
+    told = marginal.linear_moments(federation.schema, terms.cutoffs)
+    means[rules:], variances[rules:] = told[0][linear], told[1][linear]
     answers = federation.ask_offered(Supports(terms)).only
     if "counts" not in answers:
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
     sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
     total = max(sum(sizes.values()), 1.0)
+    spreads = ask_spreads(federation, terms.cutoffs, terms.linear, sizes)
+    if spreads is not None:
+        variances[rules:] = spreads
     supports = answers.total("counts") / total
     shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
     within = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]

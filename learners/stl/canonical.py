@@ -34,12 +34,68 @@ def canonical(formula: Formula) -> Formula:
     Raises:
         RuleError: the formula has open parts.
     """
+    if _open(formula):
+        raise RuleError("a template has no canonical form; give a complete rule")
     return _sorted(_inwards(formula, negated=False))
+
+
+def pattern(formula: Formula) -> Formula:
+    """Negations and implications of a template as :func:`canonical` has them; nothing is sorted.
+
+    The opposite of an open part is an open part.
+    """
+    return _inwards(formula, negated=False)
+
+
+def matches(template: Formula, rule: Formula) -> bool:
+    """Whether a complete canonical rule is one of those that a template leaves open.
+
+    Thresholds and intervals are ignored, as are the order and the nesting of operands of ``&`` and
+    ``|``, among which an open part stands for one operand or more.
+
+    Args:
+        template: from :func:`pattern`.
+        rule: canonical.
+    """
+    if isinstance(template, Hole):
+        return True
+    if isinstance(template, Atom):
+        return isinstance(rule, Atom) and (template.variable, template.relation) == (
+            rule.variable,
+            rule.relation,
+        )
+    if isinstance(rule, Atom) or sign(template) != sign(rule):
+        return False
+    if isinstance(template, Connective):
+        return _operands_match(template, rule)
+    return all(map(matches, children(template), children(rule)))
+
+
+def _operands_match(template: Connective, rule: Formula) -> bool:
+    """Each operand that is not open has one of its own, and each open one at least one more."""
+    wanted, held = (_operands(one, template.operator) for one in (template, rule))
+    told: list[Formula] = [one for one in wanted if not isinstance(one, Hole)]
+    spare, holes = len(held) - len(told), len(wanted) - len(told)
+    return (spare >= holes if holes else spare == 0) and _assigned(told, held)
+
+
+def _assigned(told: list[Formula], held: list[Formula]) -> bool:
+    if not told:
+        return True
+    first, *rest = told
+    return any(
+        matches(first, one) and _assigned(rest, held[:place] + held[place + 1 :])
+        for place, one in enumerate(held)
+    )
+
+
+def _open(formula: Formula) -> bool:
+    return isinstance(formula, Hole) or any(_open(child) for child in children(formula))
 
 
 def _inwards(formula: Formula, negated: bool) -> Formula:
     if isinstance(formula, Hole):
-        raise RuleError("a template has no canonical form; give a complete rule")
+        return formula
     if isinstance(formula, Not):
         return _inwards(formula.child, not negated)
     if isinstance(formula, Atom):

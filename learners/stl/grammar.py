@@ -82,12 +82,14 @@ class Grammar:
         cls,
         schema: Schema,
         operators: Sequence[str] = ("&", "|", "U", "F", "G"),
+        *,
+        relations: Sequence[str] = ("<=", ">="),
         most_operators: int = 4,
         horizon: int = 1,
     ) -> Grammar:
         """The grammar over a schema's features."""
         variables = tuple((c.name, float(c.bounds[0]), float(c.bounds[1])) for c in schema.features)
-        return cls(variables, tuple(operators), most_operators=most_operators, horizon=horizon)
+        return cls(variables, tuple(operators), tuple(relations), most_operators, horizon)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -141,7 +143,11 @@ class Grammar:
         try:
             structure = tuple(self._numbers[symbol] for symbol in canonical.symbols(rule))
         except KeyError:
-            raise RuleError("a rule uses a variable or an operator outside the grammar") from None
+            raise RuleError(
+                "a rule uses a variable, an operator or a relation outside the grammar, which has the "
+                f"operators {' '.join(self._used)} and the relations {' '.join(self.relations)}; "
+                "widen its operators or relations"
+            ) from None
         if sum(symbol > self.atoms for symbol in structure) > self.most_operators:
             raise RuleError(f"a rule has more than {self.most_operators} operators")
         return structure

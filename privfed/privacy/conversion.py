@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from scipy.optimize import brentq, minimize_scalar
 
@@ -11,6 +12,7 @@ from privfed.errors import PolicyError
 from privfed.exact import RESOLUTION, round_up
 
 
+@lru_cache(maxsize=1024)  # a hundred owners of one policy spend alike
 def to_epsilon(rho: float, delta: float) -> float:
     """The least epsilon such that rho-zCDP implies (epsilon, delta)-DP, by the CKS bound.
 

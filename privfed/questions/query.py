@@ -70,6 +70,33 @@ class View:
             self.cache["coins"] = coins.record_keys(self.table, self.secret)
         return coins.toss(self.cache["coins"], label)
 
+    @classmethod
+    def of(cls, schema: Schema, x: np.ndarray, y: np.ndarray | None = None) -> Self:
+        """See records that nobody gave: those that an attacker knows of, or makes up.
+
+        Args:
+            schema: the public data dictionary.
+            x: encoded features, shape (records, features); clipped to the schema.
+            y: targets, shape (records,), or none.
+        """
+        return cls(Records(schema, x, y), schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """What one part of an answer says of who was there: ``added``, summed over them, is ``told``.
+
+    Args:
+        added: what each record would add, shape (records, *cells).
+        told: what that must come to before any noise, shape (cells).
+        error: by how much the two may differ all the same, in the same units, shape (cells) or one
+            for all.
+    """
+
+    added: np.ndarray
+    told: np.ndarray
+    error: np.ndarray | float = 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class LocalView(View):
@@ -139,6 +166,27 @@ class Query(ABC):
         return {
             name: np.array([one[name] for one in alone]).reshape(len(alone), *part.shape)
             for name, part in declared.items()
+        }
+
+    def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
+        """Say what an answer tells of who was there, part by part.
+
+        As it stands the contributions of those who were there add up to it. A query whose answer is
+        no such sum, but becomes one to whoever has seen it (a mean, or local steps that start from a
+        public state), overrides this.
+
+        Args:
+            answer: each part as it was released, in whole grid units.
+            view: the records that may have been there.
+
+        Returns:
+            equations of some parts; nothing where the answer is not :attr:`linear`.
+        """
+        added = self.contribution(view)
+        return {
+            name: Equations(added[name], np.asarray(answer[name], float))
+            for name in added
+            if name in answer
         }
 
     @cached_property

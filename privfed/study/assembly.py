@@ -26,7 +26,7 @@ from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.lasting import Lasting
 from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.price import Left, Price
-from privfed.study.rehearsal import rehearse
+from privfed.study.rehearsal import attacks_of, rehearse
 from privfed.study.simulation import AnyPrepared
 from privfed.tables.division import named
 
@@ -94,8 +94,10 @@ def _stamp(study: Study) -> str:
 
 def _attack(prepared: AnyPrepared, output: Output) -> None:
     study = prepared.study
-    for choice in tqdm(study.policies, desc="attacks", unit=" policy", disable=None):
-        found, inapplicable = simulation.attack(prepared, output.transcript(choice.name))
+    for choice in study.policies:
+        heard, count = output.transcript(choice.name), len(attacks_of(study))
+        with tqdm(desc=f"attacks, {choice.name}", total=count, unit="", disable=None) as bar:
+            found, inapplicable = simulation.attack(prepared, heard, bar.update)
         found += simulation.audit(prepared, choice)
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         output.write(choice.name, "findings.json", told)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.engines.named import Engine, local
@@ -342,17 +343,20 @@ def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
     return {name: faults for name, faults in found.items() if faults}
 
 
-def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding], dict[str, str]]:
+def attack(
+    prepared: AnyPrepared, transcript: Transcript, progress: Progress = lambda _: None
+) -> tuple[list[Finding], dict[str, str]]:
     """Put every attack that a study names to a transcript.
 
     Returns:
-        what they found; and by name the question of each attack that does not apply, because it
-        had nothing to work on. Its silence is no pass.
+        what they found, and which kinds of release none of them reads; and by name the question of
+        each attack that does not apply, because it had nothing to work on. Its silence is no pass.
     """
     truth = prepared.truth()
     found: list[Finding] = []
     inapplicable = {}
-    for tried in attacks_of(prepared.study):
+    attacks = attacks_of(prepared.study)
+    for tried in attacks:
         attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
@@ -361,7 +365,8 @@ def attack(prepared: AnyPrepared, transcript: Transcript) -> tuple[list[Finding]
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question
-    return found, inapplicable
+        progress(1)
+    return found + coverage(transcript, attacks) * bool(attacks), inapplicable
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privfed.attacks.membership import Membership, auc, auc_deviation, between_draws, ratios
+from privfed.attacks.expected import discrete
+from privfed.attacks.membership import (
+    Membership,
+    auc,
+    auc_deviation,
+    between_draws,
+    hits,
+    ratios,
+)
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure
@@ -199,6 +207,35 @@ def test_area_under_the_curve() -> None:
     assert auc(np.array([2.0, 3.0]), np.array([1.0, 2.0])) == 0.875
     assert auc(np.array([]), np.array([1.0])) == 0.5
     assert 0 < auc_deviation(0.7, 1000, 1000) < auc_deviation(0.7, 10, 10) < 0.2
+
+
+def test_ties_are_broken_by_a_coin() -> None:
+    """Counts that a record moves by one deviation: a strict bar would find .06 of .083."""
+    rng = np.random.default_rng(0)
+    outside = np.rint(rng.normal(0, 1, 200_000))
+    inside = np.rint(rng.normal(0, 1, 200_000)) + 1
+    expected = discrete("gaussian", 1.0, 1).at(0.01)
+    assert expected == pytest.approx(0.083, abs=0.01)
+    assert hits(inside, outside) / len(inside) == pytest.approx(expected, abs=0.01)
+    assert hits(inside[:0], outside) == hits(inside, outside[:0]) == 0
+
+
+def test_few_draws_convict_nobody() -> None:
+    """Two clients share their draws of noise, so that their interval is held to no bound."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    limits = [
+        Membership().run(released(QUERIES[0], owners, mechanism, spend), owners, SCHEMA)[0].limit
+        for mechanism, spend in (("gaussian", "1"), ("open", None))
+    ]
+    assert limits == ["", "area"]
+
+
+def test_time_that_is_up_is_told() -> None:
+    """Nothing was read, and the finding says so."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    transcript = released(QUERIES[0], owners, "laplace", "1")
+    (found,) = Membership(seconds=1e-9).run(transcript, owners, SCHEMA)
+    assert found.partial.startswith("0 of 2 releases") and found.value == 0.5
 
 
 def test_clients_that_share_nothing_but_chance_are_not_accused() -> None:

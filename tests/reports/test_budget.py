@@ -12,7 +12,7 @@ import pytest
 from privfed.accountants.pld import Figure
 from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Limit
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
@@ -185,6 +185,25 @@ def test_a_broken_claim_is_a_breach(
     assert report.breaches == (told,)
     assert told in page(report)
     assert '<p class="big">Claim broken</p>' in page(report)
+
+
+@pytest.mark.parametrize(
+    ("limit", "low", "beyond"),
+    [
+        ("found at 1 %", 0.21, True),  # the ledger allows 0.2
+        ("found at 1 %", 0.19, False),
+        ("area", 0.83, True),  # an advantage of 0.4 allows 1/2 + 0.4 - 0.08
+        ("area", 0.81, False),
+        ("", 0.99, False),
+    ],
+)
+def test_what_exceeds_the_ledgers_bound_is_a_broken_claim(
+    limit: Limit, low: float, beyond: bool
+) -> None:
+    """However an attack grades itself: its lower limit is held to what was charged."""
+    told = replace(SAFE, of=1.0, value=low, low=low, high=1.0, limit=limit)
+    assert bool(_policy(_client(), (told,)).breaches) == beyond
+    assert _policy(_client(risk=None, unprotected=1), (told,)).breaches == ()
 
 
 def test_what_claims_nothing_cannot_be_broken() -> None:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import Grid
 from privfed.learners.private.outcome import Outcome, Window
-from privfed.learners.private.queries import Correlations, Gradient, Histogram, Masses
+from privfed.learners.private.queries import (
+    Correlations,
+    Gradient,
+    Histogram,
+    Masses,
+    TargetHistogram,
+)
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -132,6 +138,8 @@ EVERY = Grid((*CUTS, (0.5,)))
 QUESTIONS: dict[str, tuple[Query, Schema]] = {
     "histogram": (Histogram(EVERY), BINARY),
     "histogram of one bin": (Histogram(Grid(((),) * 5)), NUMERIC),
+    "target": (TargetHistogram(Grid(((0.5, 2.0),))), CLASSES),
+    "target in one bin": (TargetHistogram(Grid(((),))), NUMERIC),
     "correlations, unclipped": (Correlations(GRID, RANKS, float(P)), BINARY),
     "correlations, clipped": (Correlations(GRID, RANKS, 0.7), BINARY),
     "correlations, the least clip": (Correlations(GRID, RANKS, 2.0**-10), NUMERIC),
@@ -181,7 +189,8 @@ def test_any_rows_keep_to_the_other_bounds(
     base: list[Row], rows: tuple[Row, Row], clip: float
 ) -> None:
     """Histograms, leaves, and products of ranks of any length."""
-    for query in (Histogram(EVERY), Masses(BASIS), Correlations(GRID, RANKS, clip)):
+    target = TargetHistogram(Grid(((0.5,),)))
+    for query in (Histogram(EVERY), target, Masses(BASIS), Correlations(GRID, RANKS, clip)):
         assert keeps(query, base, list(rows), BINARY)
 
 

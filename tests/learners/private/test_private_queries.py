@@ -18,7 +18,13 @@ from privfed.learners.private import queries as queries_module
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import Grid
 from privfed.learners.private.outcome import Outcome, Window
-from privfed.learners.private.queries import Correlations, Gradient, Histogram, Masses
+from privfed.learners.private.queries import (
+    Correlations,
+    Gradient,
+    Histogram,
+    Masses,
+    TargetHistogram,
+)
 from privfed.questions import wire
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -59,6 +65,8 @@ def question(kind: type[Query], rng: np.random.Generator, schema: Schema) -> Que
     basis = basis_of(rng)
     if kind is Histogram:
         return Histogram(Grid((*basis.grid.cuts, (0.5,))))
+    if kind is TargetHistogram:
+        return TargetHistogram(Grid((tuple(np.sort(rng.random(4) * 9).tolist()),)))
     if kind is Correlations:
         ranks = rng.uniform(-1, 1, basis.values.shape)
         return Correlations(basis.grid, ranks, float(rng.uniform(0.1, 3)))
@@ -92,6 +100,12 @@ def twin_histogram(query: Mapping[str, Any], table: Records) -> dict[str, np.nda
     reached = codes(query["grid"]["cuts"], values)
     widest = max(len(own) for own in query["grid"]["cuts"]) + 1
     return {"counts": reached[..., None] == np.arange(widest)}
+
+
+def twin_target(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarray]:
+    """One count in one bin of the target (``private.target``)."""
+    reached = codes(query["grid"]["cuts"], table.target[:, None])
+    return {"counts": reached == np.arange(len(query["grid"]["cuts"][0]) + 1)}
 
 
 def twin_correlations(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarray]:
@@ -170,13 +184,14 @@ def _residuals(
 
 TWINS: dict[type[Query], Callable[[Mapping[str, Any], Records], dict[str, np.ndarray]]] = {
     Histogram: twin_histogram,
+    TargetHistogram: twin_target,
     Correlations: twin_correlations,
     Masses: twin_masses,
     Gradient: twin_gradient,
 }
 
 
-@pytest.mark.parametrize("kind", [Histogram, Correlations, Masses, Gradient])
+@pytest.mark.parametrize("kind", list(TWINS))
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), records=st.integers(0, 12))
@@ -200,7 +215,7 @@ def test_sums_are_those_of_the_records_alone(
         assert np.array_equal(array, sum((one[name] for one in alone), np.zeros_like(array)))
 
 
-@pytest.mark.parametrize("kind", [Histogram, Correlations, Masses, Gradient])
+@pytest.mark.parametrize("kind", list(TWINS))
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
@@ -212,7 +227,13 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
     exact = query.evaluate(View(held, schema))
     assert twin.keys() == exact.keys()
     for name, each in twin.items():
-        far = 0 if kind in (Histogram, Masses) else 9 * 4096 if kind is Correlations else 9
+        far = (
+            0
+            if kind in (Histogram, TargetHistogram, Masses)
+            else 9 * 4096
+            if kind is Correlations
+            else 9
+        )
         assert np.abs(exact[name] - np.asarray(each, float).sum(axis=0)).max(initial=0) <= far
 
 
@@ -322,6 +343,8 @@ def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> N
     "query",
     [
         Histogram(Grid(((), (), ()))),
+        TargetHistogram(Grid(((), ()))),
+        TargetHistogram(Grid(((0.5, 0.5),))),
         Correlations(Grid(((), (), ())), np.zeros((3, 1)), NAN),
         Correlations(Grid(((), (), ())), np.zeros((3, 1)), 9.0),
         Correlations(Grid(((), (), ())), np.full((3, 1), NAN), 1.0),
@@ -340,11 +363,12 @@ def test_a_target_is_needed() -> None:
     """Without one there is nothing to learn."""
     with pytest.raises(QueryError):
         honest().parts(Schema(FEATURES))
-    with pytest.raises(QueryError):
-        Histogram(Grid(((), (), ()))).parts(Schema(FEATURES))
+    for query in (Histogram(Grid(((), (), ()))), TargetHistogram(Grid(((),)))):
+        with pytest.raises(QueryError):
+            query.parts(Schema(FEATURES))
 
 
-@pytest.mark.parametrize("kind", [Histogram, Correlations, Masses, Gradient])
+@pytest.mark.parametrize("kind", list(TWINS))
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_questions_survive_the_wire(kind: type[Query], schema: Schema) -> None:
     """Public values come back as they were, with the same digest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,18 +12,20 @@ from simulated_asking import SimulatedAsking, Truths
 from privfed.errors import InputError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
+from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, deviation, longest, slack_for
+from privfed.learners.rule_search.parameters import ask_parameters
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
     WeightedRule,
     coverage,
     utility,
 )
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, Node, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 
@@ -141,11 +144,32 @@ def test_searches_stop_when_the_budget_refuses() -> None:
 
 def test_questions_cost_less_below_frequent_parents() -> None:
     """The least epsilon about a large share of everybody's rules is far below the finest."""
-    exploration = Exploration(NU)
+    exploration = Exploration(NU, share=0.25)
     asking = SimulatedAsking(TRUTHS, Fraction(1000), 1)
     TreeSearch(asking, Adaptive(exploration), seed=1).run(60)
     spent = [step.epsilon for step in asking.steps]
     assert min(spent) < 0.5 * float(least_epsilon(exploration.finest(BOOK.people)))
+
+
+def test_uct_explores_what_was_visited_least() -> None:
+    """Equation 1 by hand: share of the people plus C sqrt(ln N_parent / n)."""
+    search = TreeSearch(SimulatedAsking(TRUTHS, Fraction(1), 1), Equal(Fraction(1), 1, NU), 0.5)
+    parent, often, seldom = Node(()), Node((1,)), Node((2,))
+    parent.visits, often.visits, seldom.visits = 100, 90, 10
+    often.total, seldom.total = 90 * 600.0, 10 * 300.0
+    scores = [search._score(parent, child) for child in (often, seldom)]
+    assert scores == pytest.approx(
+        [0.2 + 0.5 * math.sqrt(math.log(100) / 90), 0.1 + 0.5 * math.sqrt(math.log(100) / 10)]
+    )
+    assert scores[1] > scores[0]
+
+
+def test_a_share_of_zero_asks_each_question_at_the_finest() -> None:
+    """The nearest to equation 5: one epsilon for all; and it finds more than a share of 1/4."""
+    asking = SimulatedAsking(TRUTHS, Fraction(1000), 1)
+    TreeSearch(asking, Adaptive(Exploration(NU)), seed=1).run()
+    finest = float(least_epsilon(Exploration(NU).finest(BOOK.people)))
+    assert {step.epsilon for step in asking.steps} == {finest}
 
 
 def test_equal_shares_are_equal() -> None:
@@ -180,6 +204,22 @@ def test_parameters_stay_in_their_public_ranges() -> None:
     for weighted, found in zip(model.rules_.rules, model.found_, strict=True):
         assert BOOK.grammar.structure(weighted.rule) == found.structure
     assert 300 < model.spent_ <= 360
+
+
+def test_the_percentile_of_the_parameters_is_the_one_asked_for() -> None:
+    """Thresholds at the tenth and at the ninetieth are those of the holders, within the noise."""
+    frequent = sorted(VALID, key=lambda structure: -VALID[structure])[:3]
+    found = [Found(one, VALID[one] / BOOK.people, 0.0) for one in frequent]
+    policy = RuleSearch("levels").private("300")
+    for percent in (10.0, 90.0):
+        gate = CohortDisclosure.of(BOOK, policy, seed=1)
+        asking = Asking(gate, BOOK.grammar, BOOK.people)
+        told = ask_parameters(asking, found, Fraction(300), percent)
+        for structure, values in zip(frequent, told, strict=True):
+            ranges = np.array(BOOK.grammar.ranges(structure))
+            scaled = (np.array(values) - ranges[:, 0]) / (ranges[:, 1] - ranges[:, 0])
+            held = BOOK.parameters(structure, len(ranges))[:, BOOK.answers(structure)]
+            assert scaled == pytest.approx(np.percentile(held, percent, axis=1), abs=0.05)
 
 
 def test_the_vote_weighs_rules_by_their_shares() -> None:

@@ -73,6 +73,19 @@ def run(
     return primal(dual, elapsed * 0.02)
 
 
+def test_each_local_step_shrinks_by_the_time_that_has_passed() -> None:
+    """Algorithm 3, line 5: the threshold is (eta_s eta_c r G + eta_c g) lambda, g from 1 to G."""
+    matrix, means, target = np.ones((4, 2)), np.zeros(2), np.full(4, 0.75)
+    order = Steps(client_step=0.5, elapsed=2.0, steps=3, penalty=0.1)
+    dual = np.array([0.0, 1.0])
+    own = dual.copy()
+    for threshold in ((2.0 + 0.5) * 0.1, (2.0 + 1.0) * 0.1, (2.0 + 1.5) * 0.1):
+        slope = 0.75 - (own[0] + max(own[1] - threshold, 0.0))
+        own = own + 0.5 * slope
+    moved = local_steps(Centred(matrix, means), target, dual, order, logistic=False)
+    assert moved == pytest.approx(own - dual)
+
+
 def test_dual_averaging_reaches_the_proximal_gradient_optimum() -> None:
     """Two clients, five local steps: the pooled objective is within 0.001 of the optimum."""
     design, target = problem()

@@ -59,6 +59,21 @@ def test_two_leaves_on_average_make_stumps() -> None:
     assert longest[1] >= 2
 
 
+def test_tree_sizes_are_drawn_for_each_tree() -> None:
+    """2 + floor(Exponential(mean L - 2)) leaves: of trees with room, 1 - e^-1/2 are stumps."""
+    codes, target = data(records=400)
+    grow = Boosting(1, 4.0, 0.1, 1.0, 1, True)
+    noisy = np.where(np.random.default_rng(9).random(400) < 0.3, 1 - target, target)
+    sizes = []
+    for seed in range(400):
+        _, often = grow_rules(codes, noisy, SIZES, grow, np.random.default_rng(seed))
+        sizes.append(often.sum() // 2 + 1)  # a tree of k leaves has 2k - 2 nodes but the root
+    drawn = np.bincount(sizes) / len(sizes)
+    law = np.exp(-np.arange(5) / 2) * (1 - np.exp(-1 / 2))
+    assert drawn[:2].sum() == 0
+    assert drawn[2:7] == pytest.approx(law, abs=0.1)  # four deviations
+
+
 @pytest.mark.parametrize("records", [0, 1, 6])
 def test_a_client_with_fewer_records_than_two_leaves_sends_no_rules(records: int) -> None:
     """Nothing to split: an empty set of rules and no error."""

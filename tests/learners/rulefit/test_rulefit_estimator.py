@@ -118,7 +118,7 @@ def test_the_private_way_spends_its_budget_and_nothing_is_unprotected() -> None:
     assert roc_auc_score(frame["died"], model.predict_proba(frame)[:, 1]) > 0.85
     assert np.isfinite(model.model_.supports).all()
     kinds = {entry.kind for entry in federation.transcript()}
-    asked = ("histogram", "correlations", "masses", "gradient")
+    asked = ("histogram", "target", "correlations", "masses", "gradient")
     assert kinds == {f"private.{kind}" for kind in asked}
 
 
@@ -184,6 +184,7 @@ def test_the_papers_settings_can_be_asked_for() -> None:
     model = RuleFitClassifier.paper(rounds=10, random_state=0)
     chosen = model.get_params()
     assert (chosen["penalty"], chosen["client_step"], chosen["rounds"]) == (0.01, 0.01, 10)
+    assert (chosen["min_leaf"], chosen["subsample"], chosen["max_rules"]) == (1, 1, None)
     frame = patients()
     model.fit(gates(frame, model.published()))
     assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
@@ -226,6 +227,23 @@ def test_importances_follow_the_paper() -> None:
     for k, feature in enumerate(ensemble.terms.linear):
         expected[feature] += ensemble.term_importances[len(ensemble.rules) + k]
     assert ensemble.variable_importances == pytest.approx(expected / expected.max())
+
+
+def test_deviations_of_linear_terms_are_those_of_the_records() -> None:
+    """Pooled within clients, exact, and the same for every seed of the server's."""
+    frame = patients()
+    deviations = []
+    for seed in (0, 1):
+        model = RuleFitClassifier(**(QUICK | {"rounds": 1, "random_state": seed}))
+        ensemble = model.fit(gates(frame, model.published())).model_
+        linear = list(ensemble.terms.linear)
+        values = pd.DataFrame(ensemble.terms.cutoffs.linear(model._encode(frame))[:, linear])
+        groups = values.groupby(frame["hospital"].to_numpy())
+        within = sum((own - own.mean()).pow(2).sum() for _, own in groups)
+        expected = np.sqrt(within / (len(frame) - groups.ngroups))
+        deviations.append(ensemble.deviations[len(ensemble.rules) :])
+        assert deviations[-1] == pytest.approx(expected, rel=1e-4)
+    assert deviations[0] == pytest.approx(deviations[1])
 
 
 def test_scikit_learns_manners() -> None:

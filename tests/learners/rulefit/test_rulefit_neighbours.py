@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import Histogram, Supports
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.spreads import Spreads
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -106,6 +107,7 @@ ALL = (0, 1, 2, 3)
 COUNTING: dict[str, Query] = {
     **{f"histogram of {bins} bins": Histogram(ALL, bins) for bins in (2, 1000)},
     **{f"histogram {chosen}": Histogram(chosen, 7) for chosen in ((0,), (1, 3), ALL)},
+    "spreads": Spreads(TERMS.cutoffs, (0, 1)),
     "supports": Supports(TERMS),
     "supports of none": Supports(replace(TERMS, boxes=TERMS.boxes[:0])),
     "supports of one": Supports(replace(TERMS, boxes=TERMS.boxes[:1])),

@@ -75,6 +75,20 @@ def test_the_grammar_of_a_schema_carries_its_bounds() -> None:
     assert grammar.ranges(structure) == [(40.0, 180.0), (0.0, 5.0), (0.0, 5.0), (20.0, 200.0)]
 
 
+def test_the_papers_own_rule_loads() -> None:
+    """DP-RuL, Table 1: an implication with "=" in its conclusion, once "=" is a relation."""
+    schema = Schema(
+        (Column("HbA1c", lower=4, upper=14), Column("Hypoglycemia", "integer", lower=0, upper=1))
+    )
+    rule = canonical(parse("G[0,4](HbA1c <= 7.571 -> Hypoglycemia = 1.0)"))
+    grammar = Grammar.of(schema, relations=("<=", ">=", "="), horizon=10)
+    structure = grammar.structure(rule)
+    assert show(grammar.formula(structure)) == "G[?]((HbA1c >= ?) | (Hypoglycemia = ?))"
+    with pytest.raises(RuleError, match="widen its operators or relations") as caught:
+        Grammar.of(schema, horizon=10).structure(rule)
+    assert "7.571" not in str(caught.value) and "Hypo" not in str(caught.value)
+
+
 def test_a_template_shows_its_open_parts() -> None:
     """A prefix reads as a formula with question marks."""
     structure = SMALL.structure(canonical(parse("a <= 1 & b >= 0.5")))

@@ -57,6 +57,36 @@ def test_intervals_are_tuned_as_well_as_thresholds() -> None:
     assert best.interval == (2, 3)
 
 
+def test_bayesian_optimisation_tunes_thresholds_and_intervals() -> None:
+    """Without a generation of evolution it improves on the drawn parameters."""
+    signals, labels = _classes(60, 6)
+    grammar = Grammar((("a", -3.0, 3.0), ("b", -3.0, 3.0)), ("G",), most_operators=1, horizon=7)
+    scores = []
+    for evaluations in (1, 40):
+        settings = GeneticRules(
+            grammar, seed=1, generations=0, population=3, least=0.001,
+            tuning="bayesian", evaluations=evaluations,
+        )  # fmt: skip
+        found = settings.learn(signals, labels)
+        scores.append(found[0].score)
+    assert scores[1] > scores[0] + 0.1
+
+
+def test_of_rules_that_err_alike_the_wider_gap_wins() -> None:
+    """Nenzi's function, equation 3: mean robustness apart, over the deviations; by either name."""
+    rng, labels = np.random.default_rng(0), np.arange(40) % 2 == 0
+    noise = rng.normal(0, 0.1, (40, 1, 2))
+    for wide in (0, 1):
+        signals = noise + np.where(labels, 0.5, -0.5)[:, None, None]
+        signals[:, :, wide] += np.where(labels, 3.0, -3.0)[:, None]
+        signals[:, :, 1 - wide] = np.where(labels, 1, -1)[:, None] * (0.1 + rng.random((40, 1)))
+        bare = Grammar(GRAMMAR.variables, (), most_operators=0)
+        first, second = GeneticRules(bare, seed=2).learn(signals, labels)[:2]
+        assert isinstance(first.rule, Atom)
+        assert first.rule.variable == "ab"[wide]
+        assert first.score > second.score
+
+
 def test_weak_rules_are_no_rules() -> None:
     """Every rule given back has the least score; a higher one leaves fewer."""
     signals, labels = _classes(20, 5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
+from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
@@ -39,8 +39,9 @@ def thinner(policy: Policy, factor: float) -> Policy:
     [
         (FuzzyTreeRegressor(), NUMERIC),
         (RuleFitClassifier(trees=10, rounds=6, random_state=0), BINARY),
+        (FedForestClassifier(trees=10, random_state=0), BINARY),
     ],
-    ids=["fuzzy tree", "rulefit"],
+    ids=["fuzzy tree", "rulefit", "forest"],
 )
 def test_private_learners_stay_below_their_ledgers(learner: FederatedLearner, schema: Any) -> None:
     """And the same learner with a tenth of the noise does not."""

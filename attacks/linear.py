@@ -1,0 +1,85 @@
+"""What a transcript says of who was there: equations that are linear in the records.
+
+A question says itself what each record adds to its answer (``Query.contribution``,
+``Query.equations``), so that the answers of a learner that nobody here knows are read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
+from privfed.errors import PrivfedError
+from privfed.exchange.transcript import Disclosed
+from privfed.questions.query import Equations, View
+
+#: How far exact numbers are trusted, as a share of the most that a record adds to a cell.
+EXACT = 1e-3
+#: The same where a question states an error of its own.
+STATED = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What one part of one release says, cell by cell; suppressed cells are left out.
+
+    Args:
+        added: what each record adds, in deviations of the cell, shape (records, cells).
+        told: what that comes to, in the same unit, shape (cells,).
+        exact: whether it left without noise.
+    """
+
+    added: np.ndarray
+    told: np.ndarray
+    exact: bool
+
+
+def known_schema(schema: PublicSchema | None, table: Table) -> Any:
+    """The public data dictionary, or the one that some records were encoded to."""
+    return table.schema if schema is None else schema
+
+
+def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
+    """What a release says of records that may have been there; nothing where nobody knows how."""
+    parts = sound_parts(entry)
+    for name, equations in equations_of(entry, view).items():
+        part = parts[name]
+        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+        added = np.asarray(equations.added, float)[:, seen]
+        most = np.abs(added).max(axis=0, initial=0.0)
+        error = np.broadcast_to(equations.error, part.units.shape)[seen]
+        noise = 0.0 if part.noise is None else part.noise.deviation
+        deviation = noise + error + np.where(error > 0, STATED, EXACT) * most
+        counted = most > 0
+        deviation, told = deviation[counted], np.asarray(equations.told, float)[seen][counted]
+        if len(told):
+            yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
+
+
+def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:
+    """A release's equations by part, where the question is known and the answer has its form."""
+    asked, parts = question_of(entry), sound_parts(entry)
+    if asked is None or not parts:
+        return {}
+    try:
+        declared = asked.parts(view.schema)
+    except PrivfedError:  # written for another schema
+        return {}
+    fitting = {
+        name: part.units
+        for name, part in parts.items()
+        if name in declared and _fits(declared[name].shape, part.units.shape)
+    }
+    if len(fitting) < len(declared):
+        fitting = {name: units for name, units in fitting.items() if declared[name].type.adds_up}
+    return dict(asked.equations(fitting, view)) if fitting else {}
+
+
+def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return len(declared) == len(shape) and all(
+        size in (-1, found) for size, found in zip(declared, shape, strict=True)
+    )

@@ -1,0 +1,325 @@
+"""The record that noise hides worst: how far it moves what left, beside what was paid for it.
+
+For Gaussian noise a record's distance is ``mu``, the square root of the sum over all released cells of
+(what it adds / the noise's deviation)^2: the best test of its membership has an area of Phi(mu / sqrt 2)
+and finds it with probability Phi(Phi^-1(alpha) + mu) while accusing alpha of the others (Dong, Roth and
+Su 2022). For Laplace noise it is an epsilon, the sum of |what it adds| / scale, and such rates are
+bounds. Either is exact, and needs no draw of noise: the schema's worst record is searched over the
+public box, and the charge is what the questions' declared sensitivities come to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import (
+    Attack,
+    Clock,
+    PublicColumn,
+    PublicSchema,
+    Truth,
+    question_of,
+    sound_parts,
+)
+from privfed.attacks.expected import gaussian_area, gaussian_found
+from privfed.attacks.finding import Finding, Severity
+from privfed.attacks.linear import equations_of
+from privfed.attacks.membership import readable
+from privfed.errors import PrivfedError
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.query import Query, View
+
+#: Records that are made up at first, and in each round of mutations; rounds; share that survives.
+FIRST, ROUND, ROUNDS, BEST = 2000, 1000, 6, 0.02
+#: Share of a survivor's columns that are drawn anew.
+MUTATED = 0.15
+#: Values tried for each column of the best record, one column after the other; how many times over.
+GRID, POLISHED = 9, 2
+#: Share of the charge below which noise is called larger than it need be.
+LARGE = 0.5
+#: How far a record may seem to exceed the charge by rounding alone.
+ROUNDING = 1e-6
+#: False positives that rates are stated at.
+RATE = 0.01
+
+#: Gives the distance of records, from their features and targets.
+Distance = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Law:
+    """How distances add up under one law of noise.
+
+    Args:
+        name: ``"gaussian"`` or ``"laplace"``.
+        unit: what the distance is called.
+        power: 2 where squares add up, 1 where absolute values do.
+    """
+
+    name: str
+    unit: str
+    power: int
+
+    def added(self, units: np.ndarray, part: ReleasedPart) -> np.ndarray:
+        """What a part adds to the distance's power, shape (records,)."""
+        assert part.noise is not None
+        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+        moved = np.abs(np.asarray(units, float)[:, seen]) / part.noise.parameter
+        return np.asarray((moved**self.power).sum(axis=1))
+
+    def charged(self, asked: Query, name: str, part: ReleasedPart, schema: Any) -> float:
+        """The most that one record may add by the question's declared sensitivity."""
+        assert part.noise is not None
+        sensitivity = asked.parts(schema)[name].sensitivity
+        if sensitivity is None:
+            return math.inf
+        bound = sensitivity.add_or_remove
+        most = bound.l2_squared if self.power == 2 else bound.l1
+        return most / part.noise.parameter**self.power
+
+    def rates(self, distance: float) -> tuple[float, float]:
+        """The best test's area, and what it finds at 1 % false positives; for Laplace at most."""
+        if self.power == 2:
+            return gaussian_area(distance), gaussian_found(distance, RATE)
+        grown = math.exp(min(distance, 700.0))
+        found = min(grown * RATE, 1 - (1 - RATE) / grown)
+        return grown / (1 + grown), found
+
+
+LAWS = (Law("gaussian", "mu", 2), Law("laplace", "epsilon", 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What one client released with noise of one law.
+
+    Args:
+        law: of the noise.
+        entries: its releases.
+        schema: the public data dictionary.
+    """
+
+    law: Law
+    entries: tuple[Disclosed, ...]
+    schema: Any
+
+    def parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+        """The parts of a release whose noise is of the law."""
+        sound = sound_parts(entry)
+        return {
+            name: part
+            for name, part in readable(entry, exact=False).items()
+            if part.noise is not None and part.noise.law == self.law.name and name in sound
+        }
+
+    @property
+    def charge(self) -> float:
+        """The largest distance that was charged for."""
+        total = 0.0
+        for entry in self.entries:
+            asked = question_of(entry)
+            for name, part in self.parts(entry).items():
+                assert asked is not None
+                try:
+                    total += self.law.charged(asked, name, part, self.schema)
+                except PrivfedError:  # written for another schema
+                    continue
+        return float(total ** (1 / self.law.power))
+
+    def distances(self, x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+        """How far each record moves what left, shape (records,)."""
+        view, total = View.of(self.schema, x, y), np.zeros(len(x))
+        for entry in self.entries:
+            parts = self.parts(entry)
+            if parts:
+                for name, told in equations_of(entry, view).items():
+                    if name in parts:
+                        total += self.law.added(told.added, parts[name])
+        return np.asarray(total ** (1 / self.law.power))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Clients that were asked alike have the same worst record."""
+        return tuple(
+            (entry.kind, entry.fields, name, part.noise.parameter, _mask(part))
+            for entry in self.entries
+            for name, part in self.parts(entry).items()
+            if part.noise is not None
+        )
+
+
+def _mask(part: ReleasedPart) -> bytes:
+    return b"" if part.mask is None else part.mask.tobytes()
+
+
+class WorstRecord(Attack):
+    """Searches the schema for the record that noise hides worst, and holds it to what was charged.
+
+    A record beyond the charge shows a sensitivity that is declared too small: a claim is broken.
+    Where none comes to half of it, the noise is larger than it need be. The records themselves,
+    where they are known, only say how far the median and the largest of them come.
+    """
+
+    name: ClassVar[str] = "worst_record"
+    question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
+
+    def reads(self, entry: Disclosed) -> bool:
+        """Whether a part of it adds up over records and has noise of a known law."""
+        return bool(readable(entry, exact=False))
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether anything in it has noise of a known law."""
+        return any(self.reads(entry) for entry in transcript)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: a finding for each law of noise; none without a schema."""
+        tables = list((truth or {}).values())
+        known = schema if schema is not None else tables[0].schema if tables else None
+        if known is None:
+            return []
+        clock = Clock(self.seconds)
+        found = [self._law(law, transcript, truth or {}, known, clock) for law in LAWS]
+        return [finding for both in found for finding in both]
+
+    def _law(
+        self, law: Law, transcript: Transcript, truth: Truth, schema: Any, clock: Clock
+    ) -> list[Finding]:
+        """The worst record of the client for which it comes nearest to the charge."""
+        worst: dict[tuple[Any, ...], float] = {}
+        heard, real, read = [], [], 0
+        for client in transcript.clients:
+            own = Heard(law, transcript.of(client=client).entries, schema)
+            if not own.key or clock.out:
+                continue
+            if own.key not in worst:
+                worst[own.key] = search(own.distances, schema, clock)
+            heard.append((own.charge, worst[own.key], own))
+            if client in truth and len(truth[client].x):
+                real.append(own.distances(truth[client].x, truth[client].y))
+            read += not clock.out
+        if not heard:
+            return []
+        charge, distance, own = max(heard, key=lambda each: (each[1] / each[0], each[1]))
+        partial = clock.partial(read, len(heard), "clients")
+        kinds = sorted({entry.kind for entry in own.entries if own.parts(entry)})
+        everybody = np.concatenate([np.empty(0), *real])
+        told = self._told(law, charge, distance, everybody, kinds, partial)
+        return [told, *self._rate(law, told)]
+
+    def _rate(self, law: Law, told: Finding) -> list[Finding]:
+        """What the best test can expect to find of the worst record; Laplace noise only bounds it."""
+        if law.power == 1:
+            return []
+        _, found = law.rates(told.value)
+        expected = self.finding(
+            "share of draws in which the worst record is found at 1 % false positives, expected",
+            found,
+            of=1.0,
+            low=found,
+            high=1.0,
+            baseline=RATE,
+            releases=told.releases,
+            severity=Severity.SOME,
+            limit="found at 1 %",
+            simulation=told.simulation,
+            partial=told.partial,
+        )
+        return [expected]
+
+    def _told(
+        self,
+        law: Law,
+        charge: float,
+        worst: float,
+        real: np.ndarray,
+        kinds: Sequence[str],
+        partial: str,
+    ) -> Finding:
+        figures = {"the schema's worst": worst, f"the {law.unit} charged": charge}
+        if len(real):
+            figures |= {
+                "median record": float(np.median(real)),
+                "largest record": float(real.max()),
+            }
+            worst = max(worst, float(real.max()))
+        told = "expected" if law.power == 2 else "at most"
+        detail: dict[str, Any] = {
+            name: {law.unit: value, f"area {told}": area, f"found at 1 % {told}": found}
+            for name, value in figures.items()
+            for area, found in (law.rates(value),)
+        }
+        beyond = worst > charge * (1 + ROUNDING)
+        if worst < LARGE * charge:
+            detail["note"] = (
+                "no record comes to half of the charge: noise is larger than it need be"
+            )
+        return self.finding(
+            f"{law.unit} of the worst record that was found, of the {law.unit} charged",
+            worst,
+            of=charge,
+            baseline=0.0,
+            releases=tuple(kinds),
+            severity=Severity.BREACH if beyond else Severity.NONE,
+            detail=detail,
+            simulation=bool(len(real)),
+            partial=partial,
+        )
+
+
+def search(distances: Distance, schema: PublicSchema, clock: Clock) -> float:
+    """The largest distance of any record of the schema that is found.
+
+    Corners and random records first; then rounds of mutations of the best; then each column of the
+    best record in turn.
+    """
+    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
+    rng = np.random.default_rng(0)
+
+    def judged(records: np.ndarray) -> np.ndarray:
+        split = len(schema.features)
+        y = None if schema.target is None else records[:, split]
+        return distances(records[:, :split], y)
+
+    records = drawn(columns, FIRST, rng)
+    values = judged(records)
+    for _ in range(ROUNDS):
+        if clock.out:
+            break
+        best = records[np.argsort(-values)[: max(2, round(BEST * FIRST))]]
+        parents = best[rng.integers(len(best), size=ROUND)]
+        fresh = np.where(rng.random(parents.shape) < MUTATED, drawn(columns, ROUND, rng), parents)
+        records, values = np.concatenate([best, fresh]), judged(np.concatenate([best, fresh]))
+    record, most = records[values.argmax()], float(values.max())
+    for place in list(range(len(columns))) * POLISHED:
+        if clock.out:
+            break
+        tries = np.repeat(record[None], GRID, axis=0)
+        low, high = columns[place].bounds
+        tries[:, place] = whole(columns[place], np.linspace(low, high, GRID))
+        found = judged(tries)
+        if found.max() > most:
+            record, most = tries[found.argmax()], float(found.max())
+    return most
+
+
+def drawn(columns: Sequence[PublicColumn], count: int, rng: np.random.Generator) -> np.ndarray:
+    """Records of the schema, each column at a bound or anywhere between; shape (count, columns)."""
+    made = []
+    for column in columns:
+        low, high = column.bounds
+        inside, edge = rng.uniform(low, high, count), rng.choice([low, high], count)
+        made.append(whole(column, np.where(rng.random(count) < 0.5, edge, inside)))
+    return np.column_stack(made)
+
+
+def whole(column: PublicColumn, values: np.ndarray) -> np.ndarray:
+    """Values that the column can have."""
+    return values if column.kind == "number" else np.rint(values)

@@ -1,0 +1,287 @@
+"""From the benchmarks' raw outputs to the small tables under benchmarks/results.
+
+    python benchmarks/rule_search_curves.py curves --profiles icu --out curves
+    python benchmarks/results_tables.py curves curves            # rule_search_curves.csv
+    python benchmarks/results_tables.py learned learned          # rule_search_learned.py's folder
+    python benchmarks/results_tables.py simulations simulations  # rulefit_simulations.py's folder
+    python benchmarks/results_tables.py trauma trauma            # rulefit_trauma.py's folder
+    python benchmarks/results_tables.py cutoffs cutoffs          # a folder of rulefit_cutoffs.py's tables
+    python benchmarks/results_tables.py genetic genetic          # a folder of the genetic benchmarks' tables
+
+Then `python benchmarks/results_page.py`. The commit is the checkout's, unless it is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import pandas as pd
+from results_page import PAPERS, TABLES
+from rulefit_trauma import SCHEMA, TABLE_1
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a table; none stands for what is not known."""
+
+    paper: str
+    table: str
+    row: str
+    column: str
+    theirs: float | str | None
+    ours: float | str | None
+    spread: float | None = None
+    note: str | None = None
+
+
+def machine() -> str:
+    """What kind of machine this is, without its name."""
+    return f"{platform.machine()}, {os.cpu_count()} processors"
+
+
+def commit() -> str:
+    told = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return told.stdout.strip()
+
+
+def _mean(values: pd.Series) -> tuple[float, float | None]:
+    spread = float(values.std()) if len(values.dropna()) > 1 else None
+    return float(values.mean()), spread
+
+
+# --- DP-RuL ------------------------------------------------------------------------------------
+
+DP_RUL = "DP-RuL"
+PROTOCOLS = {
+    "equal1000": "baseline, Q = 1000",
+    "equal5000": "baseline, Q = 5000",
+    "uct": "paper's adaptive (UCT), C = 0.1",
+    "uct-sqrt2": "paper's adaptive (UCT), C = sqrt 2",
+    "adaptive1000": "ours, best first",
+    "adaptive5000": "ours, best first, wide",
+    "adaptive": "ours, best first",
+    "levels": "ours, by level (unit: one rule)",
+    "all rules": "all valid rules, no noise",
+}
+SIMULATED = "simulated population with the published marginals, number 11; the hospitals' data are not public"
+
+
+def curves(folder: Path) -> Iterator[Row]:
+    """Figures 6, 8 and 9: coverage and precision; Figure 7: epsilon of the questions."""
+    kinds = {
+        "epsilon": ("Figure 6", "epsilon"), "nu": ("Figure 8", "nu"), "theta": ("Figure 9", "theta"),
+    }  # fmt: skip
+    for kind, (table, along) in kinds.items():
+        for file in sorted(folder.glob(f"{kind}-*.csv")):
+            profile = file.stem.removeprefix(f"{kind}-")
+            data = pd.read_csv(file)
+            for (method, at), own in data.groupby(["method", along], sort=False):
+                by_level = ", by level" if method == "levels" else ""
+                note = f"{profile}: {SIMULATED}; {own['run'].nunique()} runs"
+                for score in ("coverage", "precision"):
+                    mean, spread = _mean(own[score])
+                    column = f"{score} at {at:,g}"
+                    yield Row(DP_RUL, f"{table}, {profile}{by_level}", PROTOCOLS[str(method)], column, None,
+                              mean, spread, note)  # fmt: skip
+
+    for file in sorted(folder.glob("queries-*.csv")):
+        profile = file.stem.removeprefix("queries-")
+        note = f"{profile}: one search of 3,000 nats; {SIMULATED}; the paper shows each question as a dot"
+        for method, own in pd.read_csv(file).groupby("method", sort=False):
+            each = own["epsilon"]
+            told = {"questions": float(len(own)), "least epsilon": float(each.min()),
+                    "median epsilon": float(each.median()),
+                    "largest epsilon": float(each.max())}  # fmt: skip
+            for column, value in told.items():
+                yield Row(DP_RUL, f"Figure 7, {profile}", PROTOCOLS[str(method)], column, None,
+                          value, None, note)  # fmt: skip
+
+
+def learned(folder: Path) -> Iterator[Row]:
+    """Figures 6 and 10 to 12 over learned rules."""
+    files = sorted(folder.glob("learned-*.csv"))
+    data = pd.concat([pd.read_csv(file) for file in files]).drop_duplicates()
+    for task, own in data.groupby("task", sort=False):
+        note = (
+            f"{task}: real trajectories, {own['people'].iloc[0]} simulated individuals; a third of "
+            f"the trajectories held out; {own['run'].max() + 1} runs; nu 0.02 unless varied, epsilon "
+            "300 where nu is"
+        )
+        for (protocol, epsilon, nu), part in own.groupby(["protocol", "epsilon", "nu"], sort=False):
+            name = PROTOCOLS[str(protocol)]
+            scores = {"coverage": part["coverage"], "precision": part["precision"],
+                      "balanced accuracy": part["balanced_accuracy"], "F1": part["f1"]}  # fmt: skip
+            if protocol != "all rules" and nu == 0.02:
+                for score, values in scores.items():
+                    figure = "Figure 6" if score in ("coverage", "precision") else "Figure 10"
+                    yield Row(DP_RUL, f"{figure}, learned rules ({task})", name,
+                              f"{score} at {epsilon:,g}", None, *_mean(values), note)  # fmt: skip
+            if protocol == "all rules" or epsilon == 300:
+                for score in ("balanced accuracy", "F1"):
+                    yield Row(DP_RUL, f"Figure 11, learned rules ({task})", name,
+                              f"{score} at nu {nu:g}", None, *_mean(scores[score]), note)  # fmt: skip
+            if protocol == "all rules":
+                yield Row(DP_RUL, f"Figure 12, learned rules ({task})", "valid rules",
+                          f"held by {100 * float(str(nu)):g} %", None, float(part["found"].iloc[0]), None, note)  # fmt: skip
+
+
+# --- RuleFit -----------------------------------------------------------------------------------
+
+RULEFIT = "federated RuleFit"
+METRICS = {"auc": "AUC", "accuracy": "accuracy", "f1": "F1"}
+
+
+def simulations(folder: Path) -> Iterator[Row]:
+    """Figure 2: differences to the centralized twin."""
+    data = pd.read_csv(folder / "scores.csv")
+    for (model, scenario, setting), cell in data.groupby(
+        ["model", "scenario", "setting"], sort=False
+    ):
+        runs = cell["repetition"].nunique()
+        note = (
+            f"medians of {runs} repetitions (the paper: 20); the paper shows differences to the "
+            "federated model in pictures, here they are to centralized RuleFit by the same code; "
+            '"independent" is centralized RuleFit by scikit-learn and liblinear alone'
+        )
+        for metric, name in METRICS.items():
+            table, row = f"Figure 2, Model {model}, {name}", f"{scenario}: {setting}"
+            central = cell.groupby("repetition")[f"central_{metric}"].first()
+            spread = float(central.std()) if runs > 1 else None
+            yield Row(
+                RULEFIT, table, row, "centralized twin", None, float(central.median()), spread, note
+            )
+            for method, own in cell.groupby("method", sort=False):
+                spread = float(own[metric].std()) if runs > 1 else None
+                yield Row(
+                    RULEFIT,
+                    table,
+                    row,
+                    str(method),
+                    None,
+                    float(own[metric].median()),
+                    spread,
+                    note,
+                )
+
+
+def trauma(folder: Path) -> Iterator[Row]:
+    """Table 1, Figures 3 and 4."""
+    own = pd.read_csv(folder / "rules-paper.csv", index_col="rule")
+    note = "the paper's five rules, held against the 371 patients; exp(coef.) and importance are its model's"
+    for text, (coefficient, importance, support) in TABLE_1.items():
+        held = {name: float(str(own.loc[text, name])) for name in ("support", "inside", "outside")}
+        known = {"exp(coef.)": coefficient, "importance": importance, "support": support}
+        for column in ("exp(coef.)", "importance", "support", "inside", "outside"):
+            yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column,
+                      known.get(column), held.get(column, "-"), None, note)  # fmt: skip
+    for kind, name in (("settings", "the paper's settings"), ("defaults", "our defaults")):
+        top = pd.read_csv(folder / f"rules-{kind}.csv", index_col="rule").head(5)
+        note = "all 371 patients, three hospitals; mortality inside and outside is Figure 3's"
+        for text in top.index:
+            for column in map(str, top):
+                yield Row(RULEFIT, f"Table 1 and Figure 3, {name}", str(text), column, None,
+                          float(str(top.loc[text, column])), None, note)  # fmt: skip
+        model = pd.read_csv(folder / f"model-{kind}.csv", header=None, index_col=0)[1]
+        note = "gap: how far the pooled objective is above that of 300 rounds of proximal gradient"
+        for column, value in zip(map(str, model.index), model, strict=True):
+            theirs = 82 if column == "rules" and kind == "settings" else None
+            shown = f"importance of {column}" if column in SCHEMA.names else column
+            yield Row(RULEFIT, "The model of all patients", name, shown, theirs,
+                      float(value), None, note)  # fmt: skip
+    yield from _splits(pd.read_csv(folder / "splits.csv"))
+
+
+def _splits(splits: pd.DataFrame) -> Iterator[Row]:
+    note = (
+        f"{len(splits)} splits, 70/30 in each hospital; seeds 0 to {len(splits) - 1}; importances "
+        "are relative to the largest"
+    )
+    for learner, name in (
+        ("rulefit", "our defaults"),
+        ("paper", "the paper's settings"),
+        ("bfi", "BFI"),
+    ):
+        own = [
+            column
+            for column in map(str, splits)
+            if column == learner or column.startswith(f"{learner} ")
+        ]
+        for column in own:
+            if column == "bfi rules":
+                continue
+            shown = "AUC" if column == learner else column.removeprefix(f"{learner} ")
+            yield Row(RULEFIT, "Figure 4", name, shown, None, *_mean(splits[column]), note)
+
+
+def cutoffs(folder: Path) -> Iterator[Row]:
+    """Appendix B."""
+    data = pd.concat([pd.read_csv(file) for file in sorted(folder.glob("*.csv"))])
+    for (model, bins, levels), own in data.groupby(["model", "bins", "cutoffs"], sort=False):
+        row = f"{bins} bins, {levels} cut-offs" if int(str(bins)) else "no histogram"
+        note = f"means of {len(own)} repetitions; five clients of 200 records; all rules kept; processor seconds"
+        for column in ("auc", "accuracy", "f1", "seconds", "candidates", "rules"):
+            yield Row(
+                RULEFIT, f"Appendix B, Model {model}", row, column, None, *_mean(own[column]), note
+            )
+
+
+# --- FedGA-Tree --------------------------------------------------------------------------------
+
+
+def genetic(folder: Path) -> Iterator[Row]:
+    """Gains over local trees, published and private."""
+    published = pd.read_csv(folder / "published.csv")
+    note = f"{published['split'].nunique()} split(s) of the paper's 10, seed 100; 20 clients; gain in % of the local tree's F1"
+    for (name, learner), own in published.groupby(["set", "learner"], sort=False):
+        for column in ("score", "gain", "share", "nodes"):
+            if own[column].notna().any():
+                yield Row("FedGA-Tree", "Gain over local trees", f"{name}, {learner}", column, None,
+                          *_mean(own[column]), note)  # fmt: skip
+    private = pd.read_csv(folder / "private.csv")
+    note = f"{private['split'].nunique()} split(s), seed 100; {private['rows'].iloc[0]} records, 20 clients"
+    for (name, epsilon, learner), own in private.groupby(["set", "epsilon", "learner"], sort=False):
+        for column in ("gain", "share"):
+            yield Row("FedGA-Tree", "`private`, gain over local trees", f"{name}, {learner}",
+                      f"{column} at epsilon {epsilon:g}", None, *_mean(own[column]), note)  # fmt: skip
+
+
+WHAT: dict[str, tuple[str, Callable[[Path], Iterator[Row]], str]] = {
+    "curves": ("rule_search_curves.csv", curves, "0 up"),
+    "learned": ("rule_search_learned.csv", learned, "1; runs 0 up"),
+    "simulations": ("rulefit_simulations.csv", simulations, "0 up"),
+    "trauma": ("rulefit_trauma.csv", trauma, "0 up"),
+    "cutoffs": ("rulefit_cutoffs.csv", cutoffs, "0 up"),
+    "genetic": ("genetic_tree.csv", genetic, "100"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=sorted(WHAT))
+    parser.add_argument("folder", type=Path, help="what the benchmark wrote")
+    parser.add_argument("--commit", help="at which it ran, if not at the checkout's")
+    chosen = parser.parse_args()
+    name, made, seed = WHAT[chosen.what]
+    table = pd.DataFrame([astuple(row) for row in made(chosen.folder)], columns=PAPERS)
+    source = {"commit": chosen.commit or commit(), "seed": seed, "machine": machine()}
+    TABLES.mkdir(parents=True, exist_ok=True)
+    table.assign(**source).to_csv(TABLES / name, index=False, float_format="%.5g")
+    print(f"{TABLES / name}: {len(table)} figures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Rounds of histograms: where the mass of every column lies, and how much the budget tells."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.errors import NobodyAnswered, Note
+from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.private.grid import Grid
+from privfed.learners.private.marginals import Marginal, Marginals, signal_of, total_of
+from privfed.learners.private.planning import HISTOGRAM_SHARE, HISTOGRAMS, TARGET_SHARE, Purse
+from privfed.learners.private.queries import Histogram, TargetHistogram
+from privfed.learners.private.settings import Settings
+
+#: Fewest records that a noisy total is taken for.
+LEAST_RECORDS = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What the histograms told.
+
+    Args:
+        marginals: where the mass is.
+        settings: the row that goes with how much they tell.
+        purse: what is left of the budget.
+        sizes: each client's records, as the first round has them.
+        unit: noise of a count that would cost the whole budget, in shares of the records.
+        noise: of a count of the target, in shares of the records.
+    """
+
+    marginals: Marginals
+    settings: Settings
+    purse: Purse
+    sizes: Mapping[str, float]
+    unit: float
+    noise: float
+
+    def present(self, answer: Answer) -> float:
+        """The records whose owners answered, beside those that were counted at first."""
+        return _present(self.sizes, answer)
+
+
+def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
+    """Ask all rounds; how much the first tells chooses the settings.
+
+    Args:
+        federation: whom to ask.
+        linear: whether linear terms are wanted.
+        number: whether the target is one to predict.
+
+    Raises:
+        NobodyAnswered: nobody answered the first round.
+    """
+    blank = [Marginal.blank(column) for column in federation.schema.columns]
+    answer = federation.ask(Histogram(_grid(blank))).only
+    own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
+    even = [1.0] * len(blank)
+    sizes = {client: total_of(rows, even)[0] for client, rows in own.items()}
+    unit = _unit_noise(answer, len(blank))
+    looking = _Looking(federation, Purse(_budget_of(answer, len(blank))), sizes, blank)
+    looking.join(looking.told(answer), looking.ask_target(TARGET_SHARE))
+    _warn_if_drowned(looking, stacklevel=5)
+    signal = signal_of(looking.count / max(unit, 1e-9), len(blank) - 1)
+    settings = Settings.for_signal(signal, number=number).with_linear(linear)
+    for _ in range(HISTOGRAMS - 1):
+        looking.closer(settings)
+    features, target = tuple(looking.columns[:-1]), looking.columns[-1]
+    return Look(
+        Marginals(features, target, looking.count, signal),
+        settings,
+        looking.purse,
+        sizes,
+        unit / looking.count,
+        math.sqrt(looking.variance) / looking.count,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """Noisy counts of some columns, by column, and the variance of the noise in each count."""
+
+    rows: list[np.ndarray]
+    variance: float
+
+
+@dataclass(eq=False)
+class _Looking:
+    """What is known between two rounds; the target is the last column."""
+
+    federation: Disclosure
+    purse: Purse
+    sizes: Mapping[str, float]
+    columns: list[Marginal]
+    #: Records, the variance of that figure, and that of the last count of the target.
+    records: float = 0.0
+    uncertain: float = field(default=math.inf)
+    variance: float = field(default=math.inf)
+
+    @property
+    def count(self) -> float:
+        """Records, at least :data:`LEAST_RECORDS`."""
+        return max(LEAST_RECORDS, self.records)
+
+    def closer(self, settings: Settings) -> None:
+        """One more round, on grids that follow what is known so far."""
+        finer = [own.closer(settings.resolution) for own in self.columns]
+        every = None
+        if settings.look:
+            spend = self.purse.part(_share(settings.look))
+            every = self._asked(Histogram(_grid(finer)), finer, spend)
+        before, self.columns = self.columns, finer
+        if every is None:
+            self.columns = [*before[:-1], finer[-1]]
+        self.join(every, self.ask_target(_share(settings.target)))
+
+    def ask_target(self, share: Fraction) -> _Told | None:
+        """Count the target alone."""
+        own = self.columns[-1:]
+        return self._asked(TargetHistogram(_grid(own)), own, self.purse.part(share))
+
+    def _asked(
+        self, query: Histogram | TargetHistogram, columns: list[Marginal], spend: Fraction | None
+    ) -> _Told | None:
+        try:
+            answer = self.federation.ask(query, spend=spend).only
+        except NobodyAnswered:
+            return None
+        return self.told(answer, columns)
+
+    def told(self, answer: Answer, columns: list[Marginal] | None = None) -> _Told:
+        """An answer's counts, as far as its clients stand for all."""
+        present = _present(self.sizes, answer)
+        rows = _rows(answer.total("counts") / present, columns or self.columns)
+        return _Told(rows, (answer.deviation("counts") / present) ** 2)
+
+    def join(self, every: _Told | None, target: _Told | None) -> None:
+        """Join counts with what was expected, each by how well it is known."""
+        rows = [] if every is None else list(every.rows)
+        variances = [] if every is None else [every.variance] * len(rows)
+        if target is not None:
+            row, variance = target.rows[0], target.variance
+            if rows:
+                trust = variances[-1] / max(variances[-1] + variance, 1e-9)
+                row = rows[-1] + trust * (row - rows[-1])
+                rows, variances = rows[:-1], variances[:-1]
+                variance *= trust
+            rows, variances = [*rows, row], [*variances, variance]
+        if not rows:
+            return
+        self._count(rows, variances)
+        told = zip(self.columns[-len(rows) :], rows, variances, strict=True)
+        self.columns[-len(rows) :] = [
+            own.updated(row, variance, self.count) for own, row, variance in told
+        ]
+        self.variance = variances[-1]
+
+    def _count(self, rows: list[np.ndarray], variances: list[float]) -> None:
+        """The records, over all rounds, each by its noise."""
+        records, uncertain = total_of(rows, variances)
+        trust = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + uncertain)
+        self.records += trust * (records - self.records)
+        self.uncertain = trust * uncertain
+
+
+def _present(sizes: Mapping[str, float], answer: Answer) -> float:
+    """The records whose owners answered, beside those that were counted at first."""
+    if set(answer.releases) == set(sizes):
+        return 1.0
+    known = list(sizes.values())
+    usual = max(float(np.mean(known)), 1e-9)
+    here = sum(sizes.get(client, usual) for client in answer.releases)
+    return max(here / sum(known), 1e-3)
+
+
+def _grid(columns: list[Marginal]) -> Grid:
+    return Grid.of([own.cuts for own in columns])
+
+
+def _share(share: float) -> Fraction:
+    return Fraction(share).limit_denominator(1000)
+
+
+def _rows(counts: np.ndarray, columns: list[Marginal]) -> list[np.ndarray]:
+    """Each column's own counts; noise beyond its bins is thrown away."""
+    if counts.ndim == 1:
+        return [np.asarray(counts, float)]
+    return [
+        np.asarray(row[: len(own.cuts) + 1], float)
+        for row, own in zip(counts, columns, strict=True)
+    ]
+
+
+def _unit_noise(answer: Answer, columns: int) -> float:
+    """Deviation of the noise in the count of one thing that cost the whole budget."""
+    return answer.deviation("counts") * math.sqrt(float(HISTOGRAM_SHARE) / columns)
+
+
+def _budget_of(answer: Answer, columns: int) -> float | None:
+    """The whole budget of a client in zCDP, as the cost of the first round tells."""
+    noises = [release.parts["counts"].noise for release in answer.releases.values()]
+    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
+    return columns / (2 * scale**2) / float(HISTOGRAM_SHARE) if scale else None
+
+
+def _warn_if_drowned(looking: _Looking, stacklevel: int) -> None:
+    """Say so where noise could be all that there is."""
+    if looking.records < 2 * math.sqrt(looking.uncertain):
+        warnings.warn(
+            f"the noise in all histograms together could be {looking.records:.0f} records by itself: "
+            "the budget is too small for so few; the model may be no better than a constant",
+            Note,
+            stacklevel=stacklevel + 1,
+        )

@@ -1,0 +1,99 @@
+"""How far the linear terms spread within clients: what their importances need (paper, Section 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.questions.part import GRID, Part, PartType, Sensitivity, on_grid
+from privfed.questions.query import Query, View
+from privfed.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads(Query):
+    """Sums and sums of squares of winsorised covariates, for pooled standard deviations.
+
+    A winsorised value is scaled to [-1, 1] between its public limits, and its square to [0, 1].
+
+    Sensitivity: a record adds at most one in size to each of the m sums and to each of the m sums of
+    squares: L1 = m and squared L2 = m for each part, in whole units. In another's place it moves a
+    sum by at most two and a sum of squares by at most one: 2m and 4m, m and m.
+
+    Args:
+        cutoffs: the shared limits.
+        features: which covariates, rising.
+    """
+
+    cutoffs: Cutoffs
+    features: tuple[int, ...]
+    kind: ClassVar[str] = "rulefit.spreads"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``sums`` and ``squares`` by covariate, in grid units."""
+        self.cutoffs.check(schema)
+        rising = all(a < b for a, b in zip(self.features, self.features[1:], strict=False))
+        known = all(0 <= feature < len(schema.features) for feature in self.features)
+        if not self.features or not rising or not known:
+            raise QueryError("malformed", "spreads need covariates of the schema, rising")
+        if not (self.cutoffs.lower < self.cutoffs.upper)[list(self.features)].all():
+            raise QueryError("malformed", "spreads need limits that lie apart")
+        many, unit = len(self.features), int(1 / GRID)
+        once = Sensitivity.of(many * unit, many * unit**2)
+        squares = Sensitivity(once.add_or_remove, replace_one=once.add_or_remove)
+        return {
+            "sums": Part(PartType.SUMS, ("feature",), (many,), once, GRID),
+            "squares": Part(PartType.SUMS, ("feature",), (many,), squares, GRID),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up whole grid units, so that no rounding can exceed the bound."""
+        return {name: each.sum(axis=0) for name, each in self.contribution(view).items()}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """Each record's scaled values and their squares."""
+        chosen = list(self.features)
+        low, high = self.cutoffs.lower[chosen], self.cutoffs.upper[chosen]
+        share = (np.clip(view.table.x[:, chosen], low, high) - low) / (high - low)
+        scaled = np.clip(2 * share - 1, -1, 1)
+        return {"sums": on_grid(scaled), "squares": on_grid(scaled**2)}
+
+
+def ask_spreads(
+    federation: Disclosure,
+    cutoffs: Cutoffs,
+    linear: tuple[int, ...],
+    sizes: Mapping[str, float],
+) -> np.ndarray | None:
+    """Variances of the linear terms, pooled within clients.
+
+    Args:
+        federation: what is asked.
+        cutoffs: the shared limits and scales.
+        linear: which covariates.
+        sizes: each client's number of records.
+
+    Returns:
+        sum over clients of the squared deviations from the client's mean, over N - K, shape
+        (linear,); none where nobody tells, or there is nothing to ask.
+    """
+    if not linear:
+        return None
+    answer = federation.ask_offered(Spreads(cutoffs, linear)).only
+    if "sums" not in answer or "squares" not in answer:
+        return None
+    squares = answer.each("squares")
+    within, freedom = np.zeros(len(linear)), 0.0
+    for client, sums in answer.each("sums").items():
+        size = max(sizes.get(client, 0.0), 1.0)
+        within += np.maximum(np.asarray(squares[client]) - np.asarray(sums) ** 2 / size, 0.0)
+        freedom += size - 1
+    chosen = list(linear)
+    widths = 0.4 * (cutoffs.upper - cutoffs.lower)[chosen] / 2 / cutoffs.scale[chosen]
+    return np.asarray(widths**2 * within / max(freedom, 1.0))

@@ -1,0 +1,272 @@
+"""A list of candidates: who on it was there comes out of sums, and of noise only what it lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privfed import plugins
+from privfed.attacks.base import Clock
+from privfed.attacks.linear import told_of
+from privfed.attacks.pool import TARGET, Candidates, Pool, System, interval
+from privfed.errors import InputError
+from privfed.exchange.messages import Request
+from privfed.exchange.transcript import Transcript
+from privfed.federation.local import LocalDisclosure
+from privfed.learners import RuleFitClassifier
+from privfed.learners.fuzzy_tree.queries import Level, Scaling
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.part import Part, PartType
+from privfed.questions.query import Equations, Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+from privfed.tables.sources import load
+
+SCHEMA = Schema(
+    (Column("a", lower=0, upper=8), Column("b", lower=-1, upper=1)), Column("y", lower=0, upper=10)
+)
+WIDE = Scaling(400)
+TREE = Level(((),), 9, np.array([0.0, -1.0]), np.array([8.0, 1.0]), (0, 1))
+
+
+def table(count: int, seed: int) -> Records:
+    """Records anywhere in the schema."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform([0, -1], [8, 1], (count, 2))
+    return Records(SCHEMA, x, rng.uniform(0, 10, count))
+
+
+def released(
+    queries: list[Query], owners: Mapping[str, Records], mechanism: str, spend: str | None
+) -> Transcript:
+    """Answers of several clients through one mechanism."""
+    frames = [
+        pd.DataFrame({"a": r.x[:, 0], "b": r.x[:, 1], "y": r.y, "owner": name})
+        for name, r in owners.items()
+    ]
+    kinds = {query.kind: (Guard.of(mechanism, spend=spend),) for query in queries}
+    federation = LocalDisclosure.from_frame(
+        pd.concat(frames),
+        "y",
+        client="owner",
+        schema=SCHEMA,
+        policy=Policy(kinds, accountant="zcdp"),
+        seed=3,
+    )
+    for name, gate in federation.gates.items():
+        for number, query in enumerate(queries):
+            gate.answer(Request.of(f"request {name} {number}", query))
+    return federation.transcript()
+
+
+OWNERS = {f"c{i}": table(20, i) for i in range(4)}
+
+
+def test_exact_sums_tell_the_members() -> None:
+    """Two histograms of 400 bins pick twenty members out of eighty, and the finding says how."""
+    (found,) = Pool(unknown=[""]).run(released([WIDE], OWNERS, "open", None), OWNERS, SCHEMA)
+    assert found.value > 0.9 and found.severity == "breach" and found.limit == ""
+    assert found.low is not None and found.baseline == pytest.approx(0.01)
+    assert found.detail["members"] == 80 and found.detail["outsiders"] == 240
+    assert all(rank > 60 for rank in found.detail["rank of the equations"])
+    assert found.detail["note"].startswith("60 outsiders")
+
+
+def test_wide_noise_tells_nobody() -> None:
+    """The power twin: at rho 0.001 the same equations say nothing."""
+    (found,) = Pool(unknown=[""]).run(released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA)
+    assert found.severity == "none" and found.detail["of these exact"] == 0
+    assert found.detail["rank of the equations"] == [0] * 4
+
+
+def test_exact_and_noisy_numbers_are_weighed_together() -> None:
+    """A loud histogram beside an exact tree tells more than either alone."""
+    exact = released([Scaling(6)], OWNERS, "open", None)
+    noisy = released([TREE], OWNERS, "gaussian", "3")
+    alone = [Pool(unknown=[""]).run(t, OWNERS, SCHEMA)[0] for t in (exact, noisy)]
+    both = Transcript(exact.entries + noisy.entries)
+    (found,) = Pool(unknown=[""]).run(both, OWNERS, SCHEMA)
+    area = "area under the curve"
+    assert found.detail[area] > max(one.detail[area] for one in alone)
+    assert found.releases == ("fuzzy_tree.level", "fuzzy_tree.scaling")
+
+
+def test_an_unknown_target_is_told() -> None:
+    """The level's sums of a target bring it out, and a feature alike; a guess gets a tenth."""
+    small = {name: own.take(np.arange(6)) for name, own in OWNERS.items()}
+    transcript = released([TREE, WIDE], small, "open", None)
+    target, feature = Pool(unknown=[TARGET, "b"], unknowns=200).run(transcript, small, SCHEMA)
+    assert target.detail["median error as a share of the range"] < 0.05
+    assert TARGET in target.metric
+    assert feature.metric.endswith("whose b came out")
+    with pytest.raises(InputError, match="no column 'c'"):
+        Pool(unknown=["c"]).run(transcript, small, SCHEMA)
+
+
+def test_equations_hold_for_the_members() -> None:
+    """What is told of each cell is what the members add to it."""
+    for query in (WIDE, TREE):
+        for entry in released([query], OWNERS, "open", None):
+            view = View(OWNERS[entry.client], SCHEMA)
+            for told in told_of(entry, view):
+                assert told.exact and np.allclose(told.added.sum(axis=0), told.told)
+
+
+def test_rulefit_increments_are_linear_in_records() -> None:
+    """Eight rounds of local steps give every member and every outcome away (breast cancer)."""
+    data = load("breast_cancer")
+    assert data.schema is not None
+    frame = data.frame.iloc[:100]
+    owned = frame.assign(owner=[f"clinic {i % 2}" for i in range(len(frame))])
+    learner = RuleFitClassifier(trees=60, rounds=8, random_state=0)
+    federation = LocalDisclosure.from_frame(
+        owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
+    )
+    learner.fit(federation)
+    truth = {
+        str(name): Records.from_frame(part.drop(columns="owner"), data.schema)
+        for name, part in owned.groupby("owner")
+    }
+    supports = federation.transcript().of("rulefit.supports")
+    increments = federation.transcript().of("rulefit.increment")
+    heard = Transcript(supports.entries + increments.entries)
+    known, unknown = Pool().run(heard, truth, data.schema)
+    assert known.value > 0.99 and unknown.value > 0.98
+    assert known.releases == ("rulefit.increment", "rulefit.supports")
+
+
+def test_the_equations_of_one_local_step_hold_for_the_members() -> None:
+    """No path to guess: what the members add is nothing, to single precision."""
+    data = load("breast_cancer")
+    assert data.schema is not None
+    owned = data.frame.iloc[:120].assign(owner="one")
+    learner = RuleFitClassifier(trees=5, rounds=4, local_steps=1, random_state=0)
+    federation = LocalDisclosure.from_frame(
+        owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
+    )
+    learner.fit(federation)
+    view = View(Records.from_frame(owned.drop(columns="owner"), data.schema), data.schema)
+    for entry in federation.transcript().of("rulefit.increment"):
+        asked = plugins.load("queries", entry.kind).from_fields(entry.fields)
+        answer = {"increment": entry.release.parts["increment"].units}
+        (equations,) = asked.equations(answer, view).values()
+        off = np.abs(equations.added.sum(axis=0) - equations.told)
+        assert (off <= 1e-4 * np.abs(equations.added).sum(axis=0)).all()
+
+
+@dataclass(frozen=True)
+class Mean(Query):
+    """A plugin's question that nobody here has heard of: the mean of a feature's squares."""
+
+    kind: ClassVar[str] = "strange.mean"
+    linear: ClassVar[bool] = False
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One number for each power."""
+        return {"means": Part(PartType.VALUES, ("power",), (60,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """The means."""
+        return {"means": self._powers(view).mean(axis=0)}
+
+    def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
+        """Deviations from a mean sum to zero."""
+        means = np.asarray(answer["means"])
+        return {"means": Equations(self._powers(view) - means, np.zeros(60))}
+
+    def _powers(self, view: View) -> np.ndarray:
+        phases = np.outer(view.table.x[:, 0], np.arange(1, 61)) * np.pi / 8
+        return np.asarray(np.cos(phases))
+
+
+class Installed:
+    """An entry point."""
+
+    def load(self) -> type[Query]:
+        """The class."""
+        return Mean
+
+
+def test_a_plugins_question_is_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own equations are all that the attack needs."""
+    known = plugins.available
+    points = {**known("queries"), Mean.kind: Installed()}
+    monkeypatch.setattr(plugins, "available", lambda g: points if g == "queries" else known(g))
+    (found,) = Pool(unknown=[""]).run(released([Mean()], OWNERS, "open", None), OWNERS, SCHEMA)
+    assert found.value > 0.6 and found.releases == (Mean.kind,)
+
+
+def test_lists_without_members_or_others_are_left_out() -> None:
+    """Nobody to find, or nobody to take for a member: there is no finding and no error."""
+    transcript = released([WIDE], OWNERS, "open", None)
+    nobody = {**OWNERS, "c0": OWNERS["c0"].take(np.arange(0))}
+    (found,) = Pool(unknown=[""]).run(transcript, nobody, SCHEMA)
+    assert found.detail["lists"] == 3
+    assert Pool().run(transcript, {"c0": OWNERS["c0"]}, SCHEMA) == []
+    assert Pool().run(transcript, {}, SCHEMA) == Pool().run(Transcript(), OWNERS, SCHEMA) == []
+    assert Pool(candidates=10).run(transcript, OWNERS, SCHEMA) == []
+
+
+def test_equal_records_are_one_candidate() -> None:
+    """Whoever is alike a member is no outsider, and counts as often as the list names him."""
+    twins = {"c0": OWNERS["c0"], "c1": OWNERS["c0"], "c2": OWNERS["c2"]}
+    listed = Candidates.of(twins, "c0", 100, np.random.default_rng(0))
+    assert len(listed) == 40 and listed.member.sum() == 20 and listed.often.sum() == 60
+    doubled = released([WIDE], twins, "open", None)
+    (found,) = Pool(unknown=[""]).run(doubled, twins, SCHEMA)
+    assert found.value > 0.9
+
+
+def test_time_that_is_up_keeps_what_was_found() -> None:
+    """A partial finding says so; no time at all is bad input."""
+    transcript = released([WIDE], OWNERS, "open", None)
+    assert Pool(seconds=1e-9).run(transcript, OWNERS, SCHEMA) == []
+    assert Clock(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
+    assert Clock(60).partial(5, 5, "clients") == ""
+    with pytest.raises(InputError, match="seconds must be above 0"):
+        Pool(seconds=0)
+    with pytest.raises(InputError, match="2 or more"):
+        Pool(candidates=1)
+
+
+@pytest.mark.parametrize("bad", ["text", "infinite", "shape", "fields"])
+def test_foreign_transcripts_may_hold_anything(bad: str) -> None:
+    """Text, numbers without end, arrays of another shape and fields of no question are passed over."""
+    foreign = []
+    for entry in released([WIDE], OWNERS, "open", None):
+        part = entry.release.parts["counts"]
+        units = {
+            "text": part.units.astype(str),
+            "infinite": np.where(part.units > 0, np.inf, 0.0),
+            "shape": part.units[:, :7],
+        }.get(bad, part.units)
+        parts = {"counts": replace(part, units=units)}
+        fields = b"nonsense" if bad == "fields" else entry.fields
+        foreign.append(replace(entry, fields=fields, release=replace(entry.release, parts=parts)))
+    for name in ("pool", "membership", "worst_record", "verbatim"):
+        attack = plugins.load("attacks", name)()
+        found = attack.run(Transcript(tuple(foreign)), OWNERS, SCHEMA)
+        if name == "pool":
+            assert found == []
+
+
+def test_the_solver_stays_within_its_bounds() -> None:
+    """Nobody was there less than never, or more often than the list names him."""
+    rng = np.random.default_rng(0)
+    system = System(np.array([1.0, 1.0, 2.0]))
+    rows = rng.normal(size=(30, 3)) * 100
+    system.gram, system.right = rows.T @ rows, rows.T @ rows @ np.array([1.5, -0.5, 2.0])
+    found = system.solve(Clock(60))
+    assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
+    assert found[0] == 1.0
+
+
+def test_intervals_are_those_of_clopper_and_pearson() -> None:
+    """By their closed form at the ends."""
+    assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)

@@ -1,0 +1,79 @@
+"""Where the mass is: counts that records explain, and bins that follow tails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfed.learners.private.marginals import Marginal, held, total_of
+from privfed.tables.schema import Column
+
+WIDE = Column("y", "number", 0, 1000)
+
+
+@given(
+    counts=st.lists(st.floats(-100, 100), min_size=1, max_size=12),
+    total=st.floats(1, 200),
+)
+def test_held_counts_are_the_nearest_that_records_explain(
+    counts: list[float], total: float
+) -> None:
+    """None negative, no more than the total together, and no other such counts are nearer."""
+    noisy = np.array(counts)
+    found = held(noisy, total)
+    assert (found >= 0).all() and found.sum() <= total * (1 + 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        other = rng.dirichlet(np.ones(len(noisy))) * total * rng.random()
+        assert ((found - noisy) ** 2).sum() <= ((other - noisy) ** 2).sum() + 1e-6
+
+
+def test_a_mass_in_one_bin_is_not_spread_by_noise() -> None:
+    """2,400 records in the first of 16 bins, noise of 100: the mean stays near the first bin."""
+    rng = np.random.default_rng(0)
+    means = []
+    for _ in range(20):
+        noisy = rng.normal(0, 100, 16)
+        noisy[0] += 2400
+        shares = Marginal.blank(WIDE).updated(noisy, 100.0**2, 2400).shares
+        means.append(float(shares @ (np.arange(16) + 0.5)))
+    assert np.mean(means) < 2.0  # of 16 bins; cut at zero alone, the noise makes it 3.2 and more
+
+
+def test_even_columns_come_out_evener_than_their_noise() -> None:
+    """The power twin of the above: where all bins are alike, half of the noise's square is gone."""
+    rng, left = np.random.default_rng(1), []
+    for _ in range(20):
+        noisy = 150 + rng.normal(0, 100, 16)
+        counts = Marginal.blank(WIDE).updated(noisy, 100.0**2, 2400).counts
+        left.append(((counts - 150) ** 2).sum() / ((noisy - 150) ** 2).sum())
+    assert np.mean(left) < 0.5
+
+
+def test_three_looks_find_the_tail_of_a_heavy_column() -> None:
+    """The 99 % quantile of log-normal values is found within a factor of two, not the bound."""
+    values = np.exp(np.random.default_rng(2).normal(0, 1.5, 5000)).clip(0, 1000)
+    own = Marginal.blank(WIDE)
+    for _ in range(3):
+        counts = np.bincount(np.searchsorted(own.cuts, values, side="right"))
+        padded = np.pad(counts, (0, len(own.cuts) + 1 - len(counts)))
+        known, own = own.updated(padded, 1.0, 5000), own.updated(padded, 1.0, 5000).closer(16)
+    told, true = float(known.quantiles(np.array([0.99]))[0]), float(np.quantile(values, 0.99))
+    assert true / 2 < told < 2 * true
+
+
+def test_vaguer_shares_lie_between_the_counts_and_the_bounds() -> None:
+    """All of it even over the bounds at 1, and unchanged at 0."""
+    own = Marginal.blank(WIDE).updated(np.r_[2400.0, np.zeros(15)], 1.0, 2400)
+    assert own.vaguer(-1).shares == pytest.approx(own.shares)
+    assert own.vaguer(2).shares == pytest.approx(np.full(16, 1 / 16))
+
+
+def test_the_total_weighs_columns_by_their_noise() -> None:
+    """A column of half the variance counts twice, and one of half the bins too."""
+    rows = [np.full(4, 25.0), np.full(2, 60.0)]
+    assert total_of(rows, [1.0, 1.0])[0] == pytest.approx((100 + 2 * 120) / 3)
+    assert total_of(rows, [1.0, 2.0])[0] == pytest.approx(110)
+    assert total_of(rows, [1.0, 2.0])[1] == pytest.approx(2)

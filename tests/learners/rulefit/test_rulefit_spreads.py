@@ -1,0 +1,39 @@
+"""Linear terms: their deviations from exact sums, and from histograms where those are withheld."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privfed.learners import RuleFitClassifier
+from privfed.learners.rulefit.cutoffs import read_cutoffs
+from privfed.learners.rulefit.histograms import Marginal
+from privfed.tables.schema import Column, Schema
+from privfed.testing.hospitals import QUICK, gates, patients
+
+
+def test_moments_of_linear_terms_are_read_off_the_counts() -> None:
+    """Where bins are single values they are the records' own, whatever the server's seed."""
+    values = np.random.default_rng(0).integers(0, 10, 500).astype(float)
+    schema = Schema((Column("n", "integer", 0, 9),), Column("y", "integer", 0, 1))
+    counts = np.bincount(values.astype(int), minlength=10)[None]
+    cutoffs = read_cutoffs(counts, schema, 20, 5)
+    told = Marginal(counts, {"a": 500.0}, 20).linear_moments(schema, cutoffs)
+    terms = cutoffs.linear(values[:, None])[:, 0]
+    assert [one[0] for one in told] == pytest.approx([terms.mean(), terms.var()])
+
+
+def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:
+    """A policy that refuses them gives deviations near the true ones, and still a model."""
+    model = RuleFitClassifier(**(QUICK | {"rounds": 2}))
+    policy = model.published(1000)
+    guards = {kind: own for kind, own in policy.guards.items() if kind != "rulefit.spreads"}
+    told = model.fit(gates(patients(), replace(policy, guards=guards))).model_
+    exact = RuleFitClassifier(**(QUICK | {"rounds": 2}))
+    exact.fit(gates(patients(), exact.published(1000)))
+    linear = slice(len(told.rules), None)
+    true = exact.model_.deviations[linear]
+    assert told.deviations[linear] == pytest.approx(true, rel=0.05)
+    assert not np.array_equal(told.deviations[linear], true)
