@@ -6,28 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_trials import Hospital, batch_of, gate_of
+from engine_trials import QUICK, BadLine, Hospital, batch_of, gate_of, question
+from ledger_trials import SMALL
 
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.doors import Door
 from privfed.engines.owner_side import OwnerSide
 
-flwr = pytest.importorskip("flwr")
+pytest.importorskip("flwr")
 
 
 def ask(door: object, batch: bytes) -> Any:
     """What a node's app replies to a message."""
-    from flwr.app import ConfigRecord, Context, Message, RecordDict
-    from flwr.supercore.task_identity import TaskIdentity
+    from flower_grid import become_a_task, deliver
+    from flwr.app import ConfigRecord, Message, RecordDict
 
     from privfed.engines.flower import client_app, node_door
 
-    # What Flower sets in a process that it starts.
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
-    config = {} if door is None else {"door": str(door)}
-    content = RecordDict({"privfed": ConfigRecord({"batch": batch})})
-    message = Message(content, 1, "query.ask")
-    return client_app(node_door)(message, Context(1, 1, config, RecordDict(), {}))
+    become_a_task()
+    message = Message(RecordDict({"privfed": ConfigRecord({"batch": batch})}), 1, "query.ask")
+    return deliver(client_app(node_door), message, {} if door is None else {"door": str(door)})
 
 
 def test_a_nodes_app_passes_bytes_through_its_owners_door(tmp_path: Path) -> None:
@@ -37,6 +35,25 @@ def test_a_nodes_app_passes_bytes_through_its_owners_door(tmp_path: Path) -> Non
     with Door(hospital.door, lambda data: side.answer(data, "server")):
         reply = ask(hospital.door, batch_of())
     assert reply.content["privfed"]["batch"] == side.answer(batch_of(), "server")
+
+
+def test_over_a_bad_line_flower_s_nodes_are_charged_once_for_each_question(tmp_path: Path) -> None:
+    """Lost, late, doubled, swapped and garbled messages between its two apps and their owners."""
+    from flower_grid import InProcess
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("abc")]
+    grid = InProcess({number: hospital.door for number, hospital in enumerate(hospitals, 1)})
+    asking = FlowerDisclosure(grid, SMALL, [each.name for each in hospitals], patience=QUICK)
+    line = BadLine(asking._carry, seed=5)
+    asking._carry = line
+    for number in range(20):
+        assert len(asking.ask(question(number)).only.releases) == 3
+    for hospital in hospitals:
+        hospital.kill()
+        assert hospital.charges() == 20
+    assert sum(line.counts.values()) > 10 and min(line.counts.values()) > 0
 
 
 def test_whatever_goes_wrong_at_a_node_is_silence(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,37 +37,13 @@ LEARNERS: Mapping[str, tuple[Callable[[], FederatedLearner], Any]] = {
 def in_process() -> Engine:
     """Flower's apps on a grid of this process: no other process, and no wait."""
     pytest.importorskip("flwr")
-    from flwr.app import Context, RecordDict
-    from flwr.serverapp import Grid
-    from flwr.supercore.task_identity import TaskIdentity
+    from flower_grid import InProcess
 
-    from privfed.engines.flower import FlowerDisclosure, client_app, node_door
-
-    class Inside(Grid):  # type: ignore[misc]
-        """Delivers each message by a call."""
-
-        def __init__(self, doors: Mapping[int, Path]) -> None:
-            self._doors, self._app = doors, client_app(node_door)
-
-        def get_node_ids(self) -> Iterable[int]:
-            return list(self._doors)
-
-        def send_and_receive(self, messages: Any, *, timeout: Any = None) -> Iterable[Any]:
-            for message in messages:
-                node = message.metadata.dst_node_id
-                config = {"door": str(self._doors[node])}
-                yield self._app(message, Context(1, node, config, RecordDict(), {}))
-
-    for name in getattr(Grid, "__abstractmethods__", ()):
-        if name not in vars(Inside):
-            setattr(Inside, name, None)
-    Inside.__abstractmethods__ = frozenset()
+    from privfed.engines.flower import FlowerDisclosure
 
     def run(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], Any]) -> Any:
-        # What Flower sets in a process that it starts.
-        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         with behind_doors(federation) as paths:
-            grid = Inside(dict(enumerate(paths.values(), 1)))
+            grid = InProcess(dict(enumerate(paths.values(), 1)))
             return job(asked_over(federation, partial(FlowerDisclosure, grid)))
 
     return run
