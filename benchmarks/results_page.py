@@ -2,7 +2,8 @@
 
 Three layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
 table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, and
-`learner,setting,value,sets,seeds,note` a setting that was chosen by measurement. Columns `commit`,
+`learner,setting,value,sets,seeds,note` a setting that was chosen by measurement; any other table is
+shown as it is. Columns `commit`,
 `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
 and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures.
 """
@@ -36,8 +37,10 @@ SECTIONS = {
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
 PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
+#: Columns that say where figures come from.
+SOURCES = ("commit", "seed", "machine", "note")
 #: Of these scores less is better.
-LOWER = ("rmse", "loss", "brier", "mse", "error", "seconds")
+LOWER = ("rmse", "time", "loss", "brier", "mse", "error", "seconds")
 INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
@@ -79,11 +82,8 @@ def _joined(files: Sequence[Path]) -> Iterable[pd.DataFrame]:
     for file in files:
         data = pd.read_csv(file, dtype={"seed": str, "seeds": str, "commit": str})
         layouts = [own for own in (PAPERS, PRIVATE, SETTINGS) if set(own) <= set(data)]
-        if not layouts:
-            raise SystemExit(
-                f"{file.name}: a table with the heading {', '.join(map(str, data))} has none of the known layouts"
-            )
-        frames.setdefault(tuple(layouts[0]), []).append(data)
+        own = layouts[0] if layouts else list(map(str, data))
+        frames.setdefault(tuple(own), []).append(data)
     return [pd.concat(own, ignore_index=True) for own in frames.values()]
 
 
@@ -98,9 +98,15 @@ def _tables(data: pd.DataFrame) -> Iterable[str]:
             yield f"### {metric}, {'lower' if _lower(str(metric)) else 'higher'} is better\n"
             yield _private_table(own, _lower(str(metric)))
             yield _told(own)
-    else:
+    elif set(SETTINGS) <= set(data):
         yield "### Settings that were chosen by measurement\n"
         yield _markdown(SETTINGS, data[SETTINGS].fillna("").astype(str).to_numpy().tolist())
+    else:
+        shown = data[[name for name in data if name not in SOURCES]]
+        yield f"### {shown.columns[0]} by {shown.columns[1]}\n"
+        lines = [[_number(value) for value in line] for line in shown.to_numpy().tolist()]
+        yield _markdown(list(map(str, shown)), lines)
+        yield _told(data)
 
 
 # --- a paper's table ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
 from privfed.exact import text
@@ -34,6 +34,13 @@ _SEVERITIES = ("none", "some", "breach")
 def _largest(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return max(known) if len(known) == len(values) and known else None
+
+
+class Attacks(NamedTuple):
+    """How many attacks were tried, and how many of them beat their blind guess."""
+
+    tried: int
+    beat: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,14 @@ class PolicyReport:
         """The findings that broke through, gravest first."""
         grave = [finding for finding in self.findings if finding.severity != "none"]
         return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
+
+    @property
+    def attacks(self) -> Attacks:
+        """How many attacks were tried, each counted once, and how many found more than a guess."""
+        return Attacks(
+            len({finding.attack for finding in self.findings}),
+            len({finding.attack for finding in self.broken}),
+        )
 
     @property
     def handed_over(self) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ SUBJECTS: Mapping[Unit, Subject] = {
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
+#: How the measure of a finding begins that is a share of something.
+SHARE = "share of "
 #: What a guarantee is called.
 GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
@@ -57,6 +59,7 @@ def page(report: Report) -> str:
         "subject": subject,
         "answered": answered,
         "verdict": verdict,
+        "figure_of": figure_of,
         "share": share,
         "cost": cost,
         "claim": claim,
@@ -227,8 +230,22 @@ def score_names(report: Report) -> list[tuple[str, str]]:
 
 def verdict(found: Finding) -> str:
     """What an attack achieved, in one sentence."""
-    if found.of is None or found.metric.startswith(("probability", "share")):
+    if is_share(found):
+        return f"{percent(found.value)} of {found.metric.removeprefix(SHARE)}"
+    if found.of is None or found.metric.startswith(("probability", SHARE)):
         return f"{found.metric}: {number(found.value)}"
     if found.metric.startswith("epsilon"):
         return f"{found.metric}: {number(found.value)} of {number(found.of)} claimed"
     return f"{number(found.value)} of {number(found.of)} {found.metric}"
+
+
+def is_share(found: Finding) -> bool:
+    """Whether its figures are shares, which people read as per cent."""
+    return found.metric.startswith(SHARE) and 0 <= found.value <= 1
+
+
+def figure_of(found: Finding, value: float | None) -> str:
+    """A figure in the finding's own measure: what a guesser gets, or an end of its interval."""
+    if value is None:
+        return "none"
+    return percent(value) if is_share(found) else number(value)

@@ -78,10 +78,12 @@ def _score(score: Score) -> str:
 
 
 def _attacked(policy: PolicyReport) -> str:
-    tried, idle = len(policy.findings), ", ".join(policy.inapplicable)
+    attacks, idle = policy.attacks, ", ".join(policy.inapplicable)
     if policy.handed_over:
         idle = ""  # whoever has the records needs no attack
-    beaten = f"; {len(policy.broken)} of {tried} attacks beat their guess" if tried else ""
+    beaten = (
+        f"; {attacks.beat} of {attacks.tried} attacks beat their guess" if attacks.tried else ""
+    )
     return beaten + (f"; not applicable: {idle}" if idle else "")
 
 

@@ -154,20 +154,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _names_assertions(item: pytest.Item) -> bool:
-    """Whether the test takes the fixture, or its module holds something of ``privfed.testing``."""
+    """Whether the test takes the fixture, or its module holds one of the assertions."""
     if "leakcheck" in getattr(item, "fixturenames", ()):
         return True
-    module = getattr(item, "module", None)
-    return (
-        any(
-            str(getattr(value, "__module__", None) or getattr(value, "__name__", "")).startswith(
-                "privfed.testing"
-            )
-            for value in vars(module).values()
-        )
-        if module
-        else False
-    )
+    held = vars(module).values() if (module := getattr(item, "module", None)) else ()
+    return any(_is_of_assertions(value) for value in held)
+
+
+def _is_of_assertions(value: object) -> bool:
+    home = getattr(value, "__module__", None)
+    if isinstance(home, str) and home.startswith("privfed.testing.assertions"):
+        return True
+    return getattr(value, "__name__", None) == "privfed.testing"
 
 
 def _suite_alpha(config: pytest.Config) -> float:

@@ -18,7 +18,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, Step
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.reports.page import cost, number, page, percent, size, verdict
+from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
 from privfed.study import Study
 
@@ -299,3 +299,11 @@ def test_nearly_all_is_never_called_all() -> None:
     assert percent(1.0) == "100 %"
     assert (size(999), size(2048), size(3_000_000)) == ("999 bytes", "2.0 kB", "3.0 MB")
     assert verdict(replace(SCARE, of=None)) == "records recovered: 7"
+
+
+def test_shares_are_read_as_per_cent() -> None:
+    """What an attack got and what a guesser gets, in one measure."""
+    found = replace(SCARE, metric="share of members found", value=0.5801, of=1.0, baseline=0.01)
+    assert verdict(found) == "58.0 % of members found"
+    assert figure_of(found, found.baseline) == "1.0 %"
+    assert figure_of(SCARE, None) == "none"

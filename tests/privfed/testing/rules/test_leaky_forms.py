@@ -162,7 +162,7 @@ def test_moments_are_caught_in_any_unit() -> None:
     seconds = moment.timestamp()
     for left in (moment, seconds, round(seconds * 1000), str(moment), {"at": moment.isoformat()}):
         with pytest.raises(RawValueLeft):
-            assert_no_raw(left, table)
+            assert_no_raw(left, table, alpha=1e-4)
 
 
 def test_days_and_halves_collide_without_an_alarm() -> None:
