@@ -12,9 +12,9 @@ import os
 import socket
 import socketserver
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from types import TracebackType
@@ -29,6 +29,8 @@ log = logging.getLogger("privfed.owner")
 STALL = 60.0
 #: Most askers that are waited on at once.
 CROWD = 32
+#: Longest address of a socket that every system takes, in bytes; where Linux shows open folders.
+LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")
 
 
@@ -48,7 +50,8 @@ class Door:
         _make_way(self.path)
         before = os.umask(0o117)  # the owner and the group: the rest is the folder's permissions
         try:
-            self._server = _Server(str(self.path), _Visit)
+            with _address(self.path) as address:
+                self._server = _Server(address, _Visit)
         except OSError as error:
             why = str(error.args[-1]).lower()  # too long a path has no errno
             raise InputError(f"door {path}: cannot be made ({why}); name another file") from None
@@ -92,7 +95,8 @@ def knock(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(max(seconds, 0.001))
-            link.connect(str(path))
+            with _address(Path(path)) as address:
+                link.connect(address)
             link.sendall(_SIZE.pack(len(data)) + data)
             return _received(link)
     except OSError:
@@ -165,13 +169,27 @@ def _exactly(link: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """A socket's address; where it would be too long, by way of its folder's descriptor (Linux)."""
+    if len(os.fsencode(path)) <= LONGEST or not DESCRIPTORS.is_dir():
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield str(DESCRIPTORS / str(folder) / path.name)
+    finally:
+        os.close(folder)
+
+
 def _make_way(path: Path) -> None:
     """Remove a door that nobody stands behind any more."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         try:
-            link.connect(str(path))
+            with _address(path) as address:
+                link.connect(address)
         except OSError:
             path.unlink(missing_ok=True)
             return
