@@ -62,8 +62,8 @@ def changes(ask: Callable[[], Any]) -> list[tuple[str, str, str]]:
 
 def _file(frame: FrameType) -> str:
     """The module of privfed that a frame runs in, or none: one file each, wherever it is installed."""
-    name = str(frame.f_globals.get("__name__"))
-    return name if name.startswith("privfed.") else ""
+    name, written = str(frame.f_globals.get("__name__")), frame.f_code.co_filename[:1] != "<"
+    return name if written and name.startswith("privfed.") else ""
 
 
 def main() -> None:
