@@ -159,7 +159,7 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
             why = (
                 f"must be one of {', '.join(map(str, get_args(named[key])))}"
                 if listed
-                else _told(error)
+                else in_words_of_toml(error)
             )
             raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
@@ -167,9 +167,10 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
     return typed
 
 
-def _told(error: msgspec.ValidationError) -> str:
-    text = str(error).replace("`", "").lower()
-    return text + unquoted(text)
+def in_words_of_toml(error: msgspec.ValidationError) -> str:
+    """What a type should have been, as whoever writes TOML calls it."""
+    told = str(error).replace("`", "").lower()
+    return told.replace("object", "table").replace("array", "list") + unquoted(told)
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:

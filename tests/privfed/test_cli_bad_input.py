@@ -137,7 +137,7 @@ STUDIES = {
     "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number from 2 to 99"),
     "text for a number": (
         ("sets = 2", 'sets = "two"'),
-        "params: sets expected int .*got str; write a whole number, without",
+        r"params: sets expected int \| table \| list, got str; write a whole number, without",
     ),
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (
