@@ -303,14 +303,28 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return Records(Schema(schema.features), array).x
 
 
+def check_numeric_target(schema: Schema, *, learner: str) -> None:
+    """Hold a schema's target to numbers.
+
+    Raises:
+        InputError: it has none, or its target is a category.
+    """
+    if schema.target is None:
+        raise InputError(f"{learner} needs a schema with a numeric target; name one")
+    if not schema.target.numeric:
+        raise InputError(
+            f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a "
+            "category; take a classifier, or another target"
+        )
+
+
 class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc]
     """A learner that predicts a number."""
 
     def check(self, schema: Schema) -> None:
         """Hold the parameters to their ranges and the target to numbers."""
         super().check(schema)
-        if schema.target is None or not schema.target.numeric:
-            raise InputError(f"{type(self).__name__} needs a schema with a numeric target")
+        check_numeric_target(schema, learner=type(self).__name__)
 
     def score(
         self,

@@ -16,6 +16,8 @@ from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner
 from privfed.tables.toml_file import naming
 
+#: What messages say is a model.
+_WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
 #: Largest file that is read, in bytes.
 LARGEST = 2**30
 #: A list without lists or tables in it, over several lines; no text in JSON holds a line break.
@@ -55,11 +57,11 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
         if Path(path).stat().st_size > LARGEST:
             raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"model file {path}: {type(error).__name__}; give a model.json of a study, or what "
-            "privfed.learners.save wrote"
-        ) from None
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"model file {path}: cannot be read ({why}); {_WANTED}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"model file {path}: is no JSON; {_WANTED}") from None
     with naming(f"model file {path}"):
         return from_dict(data) if learner is None else learner.from_dict(data)
 
@@ -67,7 +69,7 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
 def from_dict(data: Mapping[str, Any]) -> FederatedLearner:
     """Make a fitted model of any installed learner from what its ``to_dict`` gave."""
     if not isinstance(data, Mapping) or not isinstance(data.get("learner"), str):
-        raise InputError("no model: it names no learner")
+        raise InputError(f"no model: it names no learner; {_WANTED}")
     return _class(data["learner"]).from_dict(data)
 
 

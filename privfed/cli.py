@@ -109,7 +109,13 @@ def report(folder: Path) -> int:
 @commands.command()
 @study_argument
 @click.option("--epsilon", default="0.5,1,2,4,8", show_default=True, help="Budgets, by commas.")
-@click.option("--seeds", default=10, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--seeds",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Runs for each budget, each of its own division, held-out part and noise.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("sweep"), show_default=True)
 @overwrite_option
 def sweep(study: Path | None, epsilon: str, seeds: int, out: Path, overwrite: bool) -> int:
@@ -217,9 +223,11 @@ def plugins() -> int:
     from privfed import plugins as installed
 
     for group in installed.GROUPS:
+        names = sorted(installed.available(group))
+        width = max(map(len, names), default=0)
         click.echo(group)
-        for name in sorted(installed.available(group)):
-            click.echo(f"  {name:24} {installed.version(group, name)}")
+        for name in names:
+            click.echo(f"  {name:{width}} {installed.version(group, name)}")
     return FINE
 
 
@@ -255,8 +263,9 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
     """Show every row: when, what, of which kind, and at what cost."""
     from privfed.reports.text import ROWS, row
 
-    click.echo(ROWS)
-    for name, owner, one in _ledgers(folder, policy, client):
+    for number, (name, owner, one) in enumerate(_ledgers(folder, policy, client)):
+        if not number:
+            click.echo(ROWS)
         for entry in one.entries():
             click.echo(f"{name:12} {owner:16} {row(entry)}")
     return FINE
@@ -439,8 +448,7 @@ def _verified(where: str, path: Path | None, head: Any) -> int:
 def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
     from privfed.study import ledger_commands
 
-    if path.suffix != ".db" and not ledger_commands.is_database(path):
-        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+    ledger_commands.check_ledger_file(path)
     try:
         click.echo(ledger_commands.verified(path, heads, public))
     except LedgerError as error:

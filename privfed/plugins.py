@@ -47,18 +47,17 @@ def check(group: str, name: str) -> None:
     """Hold a name to what is installed, without importing it.
 
     Raises:
-        PluginError: there is none of that name; the known ones are listed.
+        PluginError: there is none of that name; the one that was meant is told, or else all.
     """
     points = available(group)
     if name not in points:
-        raise PluginError(
-            f"no {GROUPS[group]} called {name!r}; installed are {', '.join(sorted(points)) or 'none'}"
-            + did_you_mean(name, points)
-        )
+        listed = f"; installed are {', '.join(sorted(points)) or 'none'}"
+        hint = did_you_mean(name, points) or listed
+        raise PluginError(f"no {GROUPS[group]} called {name!r}{hint}")
 
 
 def load(group: str, name: str) -> Any:
-    """Import what a name stands for; an unknown name's error lists the known ones."""
+    """Import what a name stands for; an unknown name's error says which there are."""
     check(group, name)
     points = available(group)
     try:

@@ -99,11 +99,12 @@ def spending(policy: str, client: str, line: Line) -> str:
     bounded = line.epsilon is not None and line.unprotected == 0
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
+    delta = f"{float(line.delta):.0e}" if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
-        f"{spent:>9} {ceiling:>8} {float(line.delta):>8.0e}{mark}"
+        f"{spent:>9} {ceiling:>8} {delta:>8}{mark}"
     )
 
 

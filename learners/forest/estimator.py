@@ -21,6 +21,7 @@ from privfed.learners.base import (
     FederatedLearner,
     FederatedRegressor,
     Planned,
+    check_numeric_target,
     check_round,
 )
 from privfed.learners.forest import export, private_way, rules
@@ -535,8 +536,7 @@ class FedForestRegressor(_FedForest, FederatedRegressor):
         )
 
     def _check_target(self, schema: Schema) -> None:
-        if schema.target is None or not schema.target.numeric:
-            raise InputError("FedForestRegressor needs a schema with a numeric target")
+        check_numeric_target(schema, learner="FedForestRegressor")
 
     def _classes(self, schema: Schema) -> int:
         return 0

@@ -25,6 +25,16 @@ def is_database(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
+def check_ledger_file(path: Path) -> None:
+    """Refuse a file that neither is called a ledger nor is a database.
+
+    Raises:
+        InputError: it is something else.
+    """
+    if path.suffix != ".db" and not is_database(path):
+        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+
+
 def is_plain(path: Path) -> bool:
     """Whether a path is one ledger's file, or a folder of them rather than a study's output."""
     return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
@@ -37,6 +47,7 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
         InputError: no ledger there, or none of that client.
     """
     if path.is_file():
+        check_ledger_file(path)
         return {path.stem: path}
     files = files_in(path)
     if not files:

@@ -13,7 +13,9 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
 from privfed.owner.shelf import Shelf
 from privfed.study.output import write_text
+from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
+from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming
 
 
@@ -43,6 +45,7 @@ def predict(
         frame = read_table(table)
         if frame.empty:
             raise InputError("holds no records; give at least one")
+        check_table(frame, Schema(learnt.schema_.features))
         return _predicted(learnt, frame, client)
 
 

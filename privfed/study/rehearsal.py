@@ -5,7 +5,7 @@ Nothing here reads a record, so that every slip is told before anything is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from privfed import plugins
-from privfed.errors import Faults, PolicyError, StudyError
+from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
@@ -23,6 +23,7 @@ from privfed.privacy.policy_objects import kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.lasting import Lasting
 from privfed.study.price import Price, price
+from privfed.study.study import unquoted
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 
@@ -127,14 +128,20 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     try:
         made: FederatedLearner = build(**params)
     except TypeError:
-        known = ", ".join(sorted(build().get_params())) or "none"
-        raise StudyError(
-            f"learner {choice.name!r} does not take all of the parameters "
-            f"{', '.join(params)}; it takes {known}"
-        ) from None
+        raise StudyError(*_strangers(choice.name, params, build().get_params())) from None
     if "random_state" in made.get_params() and "random_state" not in params:
         made.set_params(random_state=seed)
     return made
+
+
+def _strangers(name: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
+    """A fault for each parameter that a learner does not have, with the one that was meant."""
+    listed = f"; it takes {', '.join(sorted(known)) or 'none'}"
+    return [
+        f"learner {name!r} has no parameter {one!r}{did_you_mean(one, known) or listed}"
+        for one in params
+        if one not in known
+    ] or [f"learner {name!r} cannot be built of these params{listed}"]
 
 
 def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
@@ -163,7 +170,7 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
 def in_words_of_toml(error: msgspec.ValidationError) -> str:
     """What a type should have been, as whoever writes TOML calls it."""
     told = str(error).replace("`", "").lower()
-    return told.replace("object", "table").replace("array", "list")
+    return told.replace("object", "table").replace("array", "list") + unquoted(told)
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:

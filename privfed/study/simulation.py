@@ -242,8 +242,8 @@ def _check_owners(study: Study, schema: Schema) -> None:
     """Owners are named by a column of their own: a feature's values are nobody's names."""
     if study.clients.column in schema.names:
         raise StudyError(
-            f"[clients]: column {study.clients.column!r} is a feature of the schema; name the column "
-            "that says who owns each record"
+            f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "
+            "the schema, or name another column that says who owns each record"
         )
 
 

@@ -374,9 +374,20 @@ def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, 
             text = text if " at " in text else f"{text} at {key}"
             known = ", ".join(map(str, get_args(hints[key])))
             text += f"; write one of {known}" if "enum" in text else ""
+            text += unquoted(text)
             faults.add(StudyError(f"{where}: {text[0].lower()}{text[1:]}"))
     faults.tell(StudyError)
     return made
+
+
+def unquoted(text: str) -> str:
+    """What to write where text stands for a number or a truth value; empty where it does not."""
+    wanted = {"expected int": "a whole number", "expected float": "a number"}
+    wanted["expected bool"] = "true or false"
+    meant = [
+        word for start, word in wanted.items() if start in text.lower() and text.count("got str")
+    ]
+    return f"; write {meant[0]}, without quotes" if meant else ""
 
 
 def _section(plain: Any, type_: type[T], where: str) -> T:

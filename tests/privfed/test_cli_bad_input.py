@@ -89,7 +89,7 @@ POLICIES = {
     "an unknown query": (('"fuzzy_tree.level"', '"fuzzy_tree.levle"'), "not installed"),
     "an unknown mechanism": (
         ('"laplace"', '"laplaec"'),
-        "no mechanism called 'laplaec'; installed",
+        "no mechanism called 'laplaec'; did you mean 'laplace'",
     ),
     "epsilon 0": (('epsilon = "1"', 'epsilon = "0"'), "epsilon must be greater than 0"),
     "a negative epsilon": (('epsilon = "1"', 'epsilon = "-1"'), "epsilon must be greater than 0"),
@@ -125,11 +125,19 @@ STUDIES = {
         ('"FuzzyTreeRegressor"', '"FuzzyTree"'),
         "no learner called 'FuzzyTree'",
     ),
-    "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
+    "a misspelt parameter": (
+        ("max_depth", "max_detph"),
+        "has no parameter 'max_detph'; did you mean 'max_depth'",
+    ),
+    "a parameter of another learner": (
+        ("max_depth", "gamma"),
+        "no parameter 'gamma'; it takes .*sets",
+    ),
+    "text for a seed": (("seed = 1", 'seed = "one"'), "at seed; write a whole number, without"),
     "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number from 2 to 99"),
     "text for a number": (
         ("sets = 2", 'sets = "two"'),
-        r"sets expected int \| table \| list, got str",
+        r"params: sets expected int \| table \| list, got str; write a whole number, without",
     ),
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (
@@ -157,7 +165,7 @@ STUDIES = {
     ),
     "a feature for the owners": (
         ('column = "site"', 'column = "age"'),
-        "column 'age' is a feature of the schema",
+        "column 'age' is a feature of the schema; take it out",
     ),
     "a cap on records of a record": (
         ('epsilon = "4"', 'epsilon = "4"\ncap = 2'),

@@ -208,6 +208,9 @@ def test_plugins_lists_every_group(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert all(group in printed for group in plugins.GROUPS)
     assert re.search(r"laplace +privfed", printed)
+    for block in re.split(r"^\w+$", printed, flags=re.MULTILINE)[1:]:
+        starts = {line.index("privfed ") for line in block.splitlines() if " privfed " in line}
+        assert len(starts) == 1, "one column"
 
 
 def test_what_a_library_warns_of_inside_a_gate_stays_there(

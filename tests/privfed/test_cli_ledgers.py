@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from privfed.attacks.finding import Finding
-from privfed.cli import BREACH, FINE, status
+from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.study import simulation
 
 
@@ -30,9 +30,22 @@ def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFix
     assert status(["ledger", "export", str(finished), "--format", "csv"]) == FINE
     assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
     assert status(["ledger", "budget", str(finished)]) == FINE
-    assert re.search(r"private +north +everything +\d+ +0 +4 +4", capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    assert re.search(r"private +north +everything +\d+ +0 +4 +4 +1e-05", printed)
+    assert re.search(r"published +north +everything.* no bound +- +- ", printed)
     assert status(["ledger", "budget", str(finished), "--by", "kind"]) == FINE
     assert "fuzzy_tree.leaves" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["show", "budget", "export", "verify"])
+def test_a_file_that_is_no_ledger(
+    command: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says so, whichever command is given it, and nothing is printed besides."""
+    capsys.readouterr()
+    assert status(["ledger", command, str(finished / "report.html")]) == BAD_INPUT
+    told = capsys.readouterr()
+    assert told.out == "" and "report.html: is no ledger; give a ledger's .db file" in told.err
 
 
 def test_a_rewritten_ledger_is_a_breach(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,11 +36,11 @@ def test_the_core_is_installed() -> None:
 
 
 def test_unknown_names() -> None:
-    """An unknown name or group says which there are."""
-    with pytest.raises(
-        PluginError, match=r"no mechanism called 'lapalce'; installed are .*laplace"
-    ):
+    """The name that was meant is told, or else all that there are; a group's likewise."""
+    with pytest.raises(PluginError, match=r"called 'lapalce'; did you mean 'laplace'\?$"):
         plugins.load("mechanisms", "lapalce")
+    with pytest.raises(PluginError, match=r"no mechanism called 'zzz'; installed are .*laplace"):
+        plugins.load("mechanisms", "zzz")
     with pytest.raises(PluginError, match="no plugin group 'engines'"):
         plugins.available("engines")
     assert plugins.version("mechanisms", "lapalce") == ""

@@ -137,7 +137,10 @@ def test_refusals_are_equal_for_neighbours(make_gate: MakeGate, records: Records
     ("guards", "says"),
     [
         ({"no.such": (Guard.of("open"),)}, r"not installed: no query called 'no\.such'"),
-        ({HALVES.kind: (Guard.of("lapalce"),)}, "no mechanism called 'lapalce'; installed are"),
+        (
+            {HALVES.kind: (Guard.of("lapalce"),)},
+            "no mechanism called 'lapalce'; did you mean 'laplace'",
+        ),
         ({HALVES.kind: (Guard.of("laplace"),)}, r'needs spend = "\.\.\." \(in epsilon\)'),
         ({HALVES.kind: (Guard.of("open", wide=1),)}, "does not take the options wide"),
     ],

@@ -65,21 +65,40 @@ def bad(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files that are not there, other columns, text among numbers, strangers, an own file."""
     table = tmp_path / "table.csv"
-    assert "no.json: FileNotFoundError; give a model.json" in bad(
+    assert "no.json: cannot be read (no such file or directory); give a model.json" in bad(
         capsys, tmp_path / "no.json", table
     )
+    assert "is a directory" in bad(capsys, tmp_path, table)
     assert "no.csv: cannot be read" in bad(capsys, model, tmp_path / "no.csv")
-    assert "model file" in bad(capsys, table, table)
+    assert "is no JSON; give a model.json" in bad(capsys, table, table)
     FRAME.drop(columns="GCS").to_csv(tmp_path / "less.csv", index=False)
     assert "less.csv: no column 'GCS' in the table" in bad(capsys, model, tmp_path / "less.csv")
     FRAME.assign(age="old").to_csv(tmp_path / "text.csv", index=False)
-    assert "'age' is numeric but 200 of its cells" in bad(capsys, model, tmp_path / "text.csv")
+    assert (
+        "'age' is numeric but 200 of its cells hold text (rows 2, 3, 4, 5, 6 and 195 more)"
+        in bad(capsys, model, tmp_path / "text.csv")
+    )
     FRAME[:0].to_csv(tmp_path / "empty.csv", index=False)
     assert "holds no records" in bad(capsys, model, tmp_path / "empty.csv")
     assert "no client 'D' took part" in bad(capsys, model, table, "--client", "D")
     assert "is there already" in bad(capsys, model, table, "--out", table)
     assert pd.read_csv(table).shape == FRAME.shape
     assert status(["predict", str(model), str(table), "--out", str(table), "--overwrite"]) == FINE
+
+
+def test_all_that_a_table_lacks_is_told_at_once(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each missing column, one for the gap with its row, and no prediction."""
+    FRAME.assign(noise=FRAME["noise"].where(FRAME.index != 3)).drop(columns=["GCS", "age"]).to_csv(
+        tmp_path / "less.csv", index=False
+    )
+    capsys.readouterr()
+    assert status(["predict", str(model), str(tmp_path / "less.csv")]) == BAD_INPUT
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("privfed: 3 faults")
+    assert "no column 'GCS'" in told.err and "no column 'age'" in told.err
+    assert "'noise' has 1 missing values (row 5)" in told.err
 
 
 def test_a_model_of_trajectories_reads_no_table(
