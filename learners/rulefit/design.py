@@ -187,8 +187,8 @@ class Design:
         """Linear predictor of a block's records, shape (records,)."""
         rules = self._grids.members.shape[0]
         by_cell = self._grids.shares @ weights[1 : 1 + rules]
-        scores: np.ndarray = block.leaves @ by_cell + block.linear @ weights[1 + rules :]
-        return scores + weights[0]
+        scores = block.leaves @ by_cell + block.linear @ weights[1 + rules :]
+        return np.asarray(scores + weights[0])
 
     def slope(self, block: Block, residual: np.ndarray) -> np.ndarray:
         """Sum over a block's records of residual times column, shape (1 + terms,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.rulefit import design as module
@@ -26,12 +26,14 @@ def drawn(seed: int, rules: int) -> tuple[Terms, np.ndarray]:
     return Terms(cutoffs, boxes, (0, 2)), rng.uniform(size=(rng.integers(0, 60), 3))
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(0, 40), st.sampled_from([1, 7, 512]))
 def test_scores_and_slopes_are_those_of_the_design_matrix(seed: int, rules: int, most: int) -> None:
     """Whatever the rules, the size of their grids, and the blocks of records."""
     terms, x = drawn(seed, rules)
     rng, matrix = np.random.default_rng(seed), terms.design(x)
-    weights, residual = rng.normal(size=matrix.shape[1]), rng.normal(size=len(x))
+    weights = np.asarray(rng.normal(size=matrix.shape[1]))
+    residual = np.asarray(rng.normal(size=len(x)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CELLS", most)
         patch.setattr(module, "BLOCK", 40)
