@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit
+
+
+class Slopes(Protocol):
+    """Centred columns over one client's records, however they are held."""
+
+    def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
+        """Sum over records of residual times centred column, shape (1 + terms,)."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,10 @@ class Centred:
         own = residual.astype(self.matrix.dtype)
         plain = (own @ self.matrix).astype(float)
         return np.asarray(plain - self.means * float(own.sum(dtype=float)))
+
+    def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
+        """See :class:`Slopes`."""
+        return self.slope(residuals(target, self.scores(weights), logistic))
 
 
 def residuals(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndarray:
@@ -76,15 +88,14 @@ class Steps:
 
 
 def local_steps(
-    design: Centred, target: np.ndarray, dual: np.ndarray, steps: Steps, logistic: bool
+    design: Slopes, target: np.ndarray, dual: np.ndarray, steps: Steps, logistic: bool
 ) -> np.ndarray:
     """A client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
     own = dual.copy()
     for step in range(steps.steps):
         elapsed = steps.elapsed + steps.client_step * (step + 1)
         weights = primal(own, elapsed * steps.penalty)
-        residual = residuals(target, design.scores(weights), logistic)
-        own += steps.client_step * design.slope(residual) / len(target)
+        own += steps.client_step * design.gradient(target, weights, logistic) / len(target)
     increment: np.ndarray = own - dual
     return increment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from privfed.learners.rulefit.averaging import (
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
+from privfed.learners.rulefit.design import CentredDesign, Design
 from privfed.learners.rulefit.rules import Terms
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -125,13 +126,13 @@ class _Model(Query):
             raise QueryError("malformed", f"at most {MOST_RULES} rules can be asked about")
         self.terms.check(schema)
 
-    def _design(self, view: View, dtype: type[np.floating[Any]]) -> np.ndarray:
-        """The design matrix, kept for the next question about the same terms."""
-        key = (wire.digest(wire.encode(self.terms)), dtype)
+    def _design(self, view: View) -> Design:
+        """The terms over the records, kept for the next question about the same terms."""
+        key = wire.digest(wire.encode(self.terms))
         if view.cache.get("rulefit.key") != key:
             view.cache["rulefit.key"] = key
-            view.cache["rulefit.design"] = self.terms.design(view.table.x, dtype)
-        design: np.ndarray = view.cache["rulefit.design"]
+            view.cache["rulefit.design"] = Design(self.terms, view.table.x)
+        design: Design = view.cache["rulefit.design"]
         return design
 
 
@@ -207,7 +208,7 @@ class Increment(_Model):
         """Take the local steps; a client without records moves nothing."""
         if not len(view.table):
             return {"increment": np.zeros(1 + len(self.terms))}
-        design = Centred(self._design(view, np.float32), self.means)
+        design = CentredDesign(self._design(view), self.means)
         target = unit_target(view, self.logistic)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
 
@@ -222,10 +223,10 @@ class Increment(_Model):
         increment = np.asarray(answer["increment"], float)
         if increment.shape != (1 + len(self.terms),) or not len(view.table):
             return {}
-        matrix = self._design(view, np.float32)
+        matrix = self.terms.design(view.table.x)
         design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
         way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
-        columns = matrix.astype(float) - self.means
+        columns = matrix - self.means
         added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
         changed = STRAY * self.steps.client_step * self.steps.steps * way.std(axis=0)
         error = np.sqrt(changed**2 @ columns**2)
@@ -253,10 +254,13 @@ class Objective(_Model):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up."""
-        scores = self._design(view, np.float32) @ self.weights.astype(np.float32)
-        each = losses(unit_target(view, self.logistic), scores.astype(float), self.logistic)
-        return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
+        """Add up, block by block."""
+        design, target = self._design(view), unit_target(view, self.logistic)
+        each = [
+            losses(target[block.rows], design.scores(block, self.weights), self.logistic).sum()
+            for block in design.blocks()
+        ]
+        return {"loss": np.array([sum(each, 0.0)]), "size": np.array([float(len(target))])}
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

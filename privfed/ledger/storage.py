@@ -150,7 +150,12 @@ class ChainFile:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Forget what was remembered of the state where another process has appended."""
+        """Forget what was remembered of the state where another process has appended.
+
+        A ledger in memory has one connection: nobody else can have appended to it.
+        """
+        if self.path is None and self._last[0]:
+            return
         last = self._db.execute(_LAST).fetchone() or _NO_ROWS
         if last[:2] != self._last[:2]:
             self._check_grown(last[0])

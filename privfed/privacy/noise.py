@@ -11,6 +11,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -47,17 +49,27 @@ class SecureNoise(Noise):
 
     def laplace(self, size: int, scale: float) -> np.ndarray:
         """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
-        space = (_INTEGERS, dp.l1_distance(T="i64"))
-        return np.array(dp.m.make_laplace(*space, scale=scale)([0] * size), dtype=np.int64)
+        return np.array(_laplace(scale)(np.zeros(size, np.int64)), dtype=np.int64)
 
     def gaussian(self, size: int, scale: float) -> np.ndarray:
         """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
-        space = (_INTEGERS, dp.l2_distance(T="f64"))
-        return np.array(dp.m.make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)
+        return np.array(_gaussian(scale)(np.zeros(size, np.int64)), dtype=np.int64)
 
     def bits(self, size: int, probability: Fraction) -> np.ndarray:
         """See :class:`Noise`."""
         return _dyadic(size, probability, os.urandom)
+
+
+@lru_cache(maxsize=64)
+def _laplace(scale: float) -> Any:
+    """OpenDP's sampler at a scale, made once: many questions to many clients share one."""
+    return dp.m.make_laplace(_INTEGERS, dp.l1_distance(T="i64"), scale=scale)
+
+
+@lru_cache(maxsize=64)
+def _gaussian(scale: float) -> Any:
+    """See :func:`_laplace`."""
+    return dp.m.make_gaussian(_INTEGERS, dp.l2_distance(T="f64"), scale=scale)
 
 
 class TestNoise(Noise):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
@@ -20,6 +20,7 @@ from privfed.learners.rulefit.queries import (
     Increment,
     Objective,
     Supports,
+    unit_target,
 )
 from privfed.learners.rulefit.rules import Terms
 from privfed.questions.part import Bound
@@ -166,25 +167,62 @@ def test_questions_survive_the_wire(query: Query) -> None:
         assert np.array_equal(units(again, rows)[name], array)
 
 
+def many() -> tuple[Terms, View]:
+    """Four thousand rules over three thousand records."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (a, int(n), int(a > 0.4))
+        for a, n in zip(rng.uniform(size=3000), rng.integers(0, 9, 3000), strict=True)
+    ]
+    boxes = BOXES[rng.integers(0, len(BOXES), 4000)]
+    return Terms(CUTOFFS, boxes, (0, 1)), View(records(rows), SCHEMA)
+
+
+def peak_of(query: Query, view: View) -> tuple[int, dict[str, np.ndarray]]:
+    """The most bytes held while a question is evaluated with an empty cache, and the answer."""
+    alone = replace(view, cache={})
+    tracemalloc.start()
+    answer = query.evaluate(alone)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak, dict(answer)
+
+
 def test_supports_are_counted_in_memory_that_no_rules_times_records_fill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Twelve million cells in blocks of a quarter of a million: a failure could tell a table's size."""
-    rng = np.random.default_rng(0)
-    rows = [
-        (a, int(n), 0)
-        for a, n in zip(rng.uniform(size=3000), rng.integers(0, 9, 3000), strict=True)
-    ]
-    boxes = BOXES[rng.integers(0, len(BOXES), 4000)]
-    query, view = Supports(Terms(CUTOFFS, boxes, ())), View(records(rows), SCHEMA)
+    terms, view = many()
+    query = Supports(terms)
     whole = query.evaluate(view)
     monkeypatch.setattr("privfed.learners.rulefit.queries.BLOCK", 2**18)
-    tracemalloc.start()
-    counted = query.evaluate(view)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    peak, counted = peak_of(query, view)
     assert peak < 2_000_000
     held = query.terms.rules(view.table.x)
     for answer in (whole, counted):
         np.testing.assert_array_equal(answer["counts"], held.sum(axis=0))
         assert answer["size"] == [3000]
+
+
+@pytest.mark.parametrize("logistic", [True, False])
+def test_increments_and_losses_need_memory_that_no_rules_times_records_fill(
+    monkeypatch: pytest.MonkeyPatch, logistic: bool
+) -> None:
+    """Twelve million cells, 2 MB: sums by leaf in blocks are those of the whole design matrix."""
+    terms, view = many()
+    rng = np.random.default_rng(1)
+    means = np.concatenate([[0.0], terms.design(view.table.x)[:, 1:].mean(axis=0)])
+    dual, steps = rng.normal(size=1 + len(terms)) / 1000, Steps(0.001, 0.0, 3, 0.1)
+    increment = Increment(terms, means, dual, steps, logistic)
+    objective = Objective(terms, dual, logistic)
+    increment.evaluate(view)  # rules are put together once, for all clients
+    monkeypatch.setattr("privfed.learners.rulefit.design.BLOCK", 2**12)
+    monkeypatch.setattr("privfed.learners.rulefit.design.KEPT", 2**13)
+    peaks, told = zip(*(peak_of(query, view) for query in (increment, objective)), strict=True)
+    assert max(peaks) < 2_000_000
+    matrix, target = terms.design(view.table.x), unit_target(view, logistic)
+    wanted = local_steps(Centred(matrix, means), target, dual, steps, logistic)
+    assert told[0]["increment"] == pytest.approx(wanted, abs=1e-12)
+    loss = losses(target, matrix @ dual, logistic).sum()
+    assert told[1]["loss"] == pytest.approx(loss)
+    assert told[1]["size"] == [3000]
