@@ -285,10 +285,10 @@ def shifts(given: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
     """
     compared = ("scikit-learn", "FedForest", "FedForest, H", "AvgImp", "AvgImp, H")
     for name in ("disjoint", "overlapping"):
-        for depth in (3, 10):
+        for depth, distances in ((3, (0.0, 1.0, 2.5, 5.0)), (10, (5.0,))):
             made = methods(False, client_splits=True, network=False, depth=depth)
             made = {way: made[way] for way in compared}
-            for shift in (0.0, 1.0, 2.5, 5.0):
+            for shift in distances:
                 for seed in range(given.seeds):
                     train, test = (pair(name, shift, seed + add) for add in (0, 1000))
                     setting = f"{name}, depth {depth}, shift {shift:g}"
