@@ -57,7 +57,8 @@ def shares(
             yield metric, 0.0, 0.0
         return
     for found in attack.run(transcript, truth, schema):
-        yield found.metric, found.value / found.of, found.baseline / found.of
+        assert found.of and found.baseline is not None
+        yield found.metric, float(found.value / found.of), float(found.baseline / found.of)
 
 
 def main() -> None:
