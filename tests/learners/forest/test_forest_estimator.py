@@ -439,3 +439,31 @@ def test_the_private_way(schema: Schema) -> None:
     data["state"]["private"]["weights"]["values"][0] = {"number": "nan"}
     with pytest.raises(InputError, match="damaged"):
         kind.from_dict(data)
+
+
+def apart(seed: int) -> pd.DataFrame:
+    """Two clients on either side of a step in the first of eight features, which alone matters."""
+    rng = np.random.default_rng(seed)
+    client = np.repeat([0, 1], 200)
+    frame = pd.DataFrame(rng.normal(size=(400, 8)), columns=list("abcdefgh"))
+    frame["a"] += np.where(client == 0, -5, 5)
+    frame["y"] = 2.0 * (frame["a"] > 0) + rng.normal(0, 0.5, 400)
+    return frame.assign(client=client.astype(str))
+
+
+def test_averaged_gains_miss_a_split_between_supports() -> None:
+    """No client sees both sides: the exact gain does, and so do averaged ones with the client's."""
+    train, test = apart(0), apart(1)
+    columns = tuple(Column(name, "number", -12, 12) for name in "abcdefgh")
+    federation = UngatedDisclosure.from_frame(
+        train, Schema(columns, Column("y", "number", -9, 9)), "client"
+    )
+    rows = test.drop(columns=["y", "client"])
+
+    def error(known: list[str] | None = None, **ways: Any) -> float:
+        model = FedForestRegressor(trees=20, max_depth=3, random_state=0, **ways).fit(federation)
+        return float(np.mean((model.predict(rows, client=known) - test["y"]) ** 2))
+
+    assert error() < 0.32
+    assert error(evaluation="average") > 0.6
+    assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
