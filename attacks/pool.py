@@ -20,7 +20,8 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 from scipy.stats import beta
 
-from privfed.attacks.base import SECONDS, Attack, Clock, PublicSchema, Truth, question_of
+from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
+from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import known_schema, told_of
@@ -138,7 +139,7 @@ class System:
             rest = aim - factor[:, full] @ self.often[full]
             found[~full] = _not_below_zero(factor[:, ~full], rest)
             over = ~full & (found > self.often * (1 + 1e-6))
-            if not over.any() or clock.out:
+            if not over.any() or clock.over:
                 return np.asarray(np.minimum(found, self.often))
             full |= over
 
@@ -254,14 +255,14 @@ class Pool(Attack):
         outcomes: list[Outcome] = []
         read = 0
         for client in clients:
-            if clock.out:
+            if clock.over:
                 break
             entries = [entry for entry in transcript.of(client=client) if self.reads(entry)]
             known = known_schema(schema, truth[client])
             column = Unknown.of(unknown, known)
             if entries and column is not None:
                 outcomes += self._at(client, entries, column, truth, known, clock)
-            read += not clock.out
+            read += not clock.over
         partial = clock.partial(read, len(clients), "clients")
         return self._told(unknown, outcomes, partial) if outcomes else None
 
@@ -284,7 +285,7 @@ class Pool(Attack):
         x, y = column.filled(listed, values)
         view, system = View.of(schema, x, y), System(np.repeat(listed.often, len(values)))
         for entry in entries:
-            if clock.out:
+            if clock.over:
                 break
             system.read(entry, view)
         if system.equations:

@@ -6,10 +6,6 @@ finding says of how much it speaks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from time import monotonic
-
 import numpy as np
 
 from privfed.attacks.base import question_of
@@ -37,32 +33,3 @@ def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
     if hidden.shape != values.shape or not np.isfinite(values[~hidden]).all():
         return None
     return np.where(hidden, np.nan, values)
-
-
-@dataclass
-class Clock:
-    """A bound on the time that an attack takes; what it has by then is its finding.
-
-    Args:
-        seconds: after which nothing new is begun.
-    """
-
-    seconds: float
-    begun: float = field(default_factory=monotonic)
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return monotonic() - self.begun >= self.seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, a tenth at least: a solver needs some."""
-        return max(self.begun + self.seconds - monotonic(), 0.1)
-
-    def timely(self, number: int) -> Iterator[int]:
-        """The numbers from 0 on, as many as asked for, until the time is up."""
-        for each in range(number):
-            if self.over:
-                return
-            yield each

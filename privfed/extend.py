@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privfed.attacks.base import Truth as Truth
     from privfed.attacks.base import exact_parts as exact_parts
     from privfed.attacks.base import question_of as question_of
+    from privfed.attacks.clock import Clock as Clock
     from privfed.attacks.finding import Finding as Finding
     from privfed.attacks.finding import Severity as Severity
     from privfed.errors import InputError as InputError
@@ -125,6 +126,7 @@ _HOMES = {
     "exact": "exact",
     # an attack
     "Attack": "attacks.base",
+    "Clock": "attacks.clock",
     "Disclosed": "exchange.transcript",
     "Finding": "attacks.finding",
     "PublicSchema": "attacks.base",

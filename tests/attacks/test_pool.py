@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
-from privfed.attacks.base import Clock
+from privfed.attacks.clock import Clock
 from privfed.attacks.linear import told_of
 from privfed.attacks.pool import TARGET, Candidates, Pool, System, interval
 from privfed.errors import InputError
