@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
+from privfed.attacks.reading import well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
 from privfed.exchange.transcript import Transcript
 
@@ -134,6 +135,7 @@ class PiecedRecords(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: records pieced together; without the truth how many are claimed."""
+        transcript = well_formed(transcript, schema, truth)
         clock, read, clients = Clock(self.seconds), 0, transcript.clients
         claims = {}
         for place in clock.timely(len(clients)):

@@ -31,6 +31,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
+from privfed.attacks.reading import well_formed
 from privfed.exchange.transcript import Disclosed, Transcript
 
 #: Most vectors of a domain that are enumerated.
@@ -59,7 +60,7 @@ class Recovery(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: one finding, ``records recovered exactly``, over all clients."""
-        entries = [entry for entry in transcript if entry.kind == LEAVES]
+        entries = well_formed(transcript, schema, truth).of(LEAVES).entries
         if not entries:
             return []
         clock, read = Clock(self.seconds), 0

@@ -19,6 +19,7 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
+from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -138,6 +139,7 @@ class SketchedValues(Attack):
 
         Without the truth there are none.
         """
+        transcript = well_formed(transcript, schema, truth)
         if truth is None or not self.attackable(transcript):
             return []
         clients = [client for client in transcript.clients if client in truth]

@@ -27,6 +27,7 @@ from privfed.attacks.fuzzy import (
     weight,
 )
 from privfed.attacks.identities import Equation, System, groups_of
+from privfed.attacks.reading import well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -104,6 +105,7 @@ class Subtraction(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: withheld cells recovered, and targets of single records read."""
+        transcript = well_formed(transcript, schema, truth)
         if not self.attackable(transcript):
             return []
         clock, read, clients = Clock(self.seconds), 0, transcript.clients

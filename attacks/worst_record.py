@@ -76,7 +76,10 @@ class Law:
     def charged(self, asked: Query, name: str, part: ReleasedPart, schema: Any) -> float:
         """The most that one record may add by the question's declared sensitivity."""
         assert part.noise is not None
-        sensitivity = asked.parts(schema)[name].sensitivity
+        declared = asked.parts(schema).get(name)
+        if declared is None:  # a foreign part, which nothing can be added to
+            return 0.0
+        sensitivity = declared.sensitivity
         if sensitivity is None:
             return math.inf
         bound = sensitivity.add_or_remove
@@ -197,7 +200,7 @@ class WorstRecord(Attack):
         heard, real, read = [], [], 0
         for client in transcript.clients:
             own = Heard(law, transcript.of(client=client).entries, schema)
-            if not own.key or clock.over:
+            if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
                 worst[own.key] = search(own.distances, schema, clock)
