@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privfed.exact import Number as Number
     from privfed.exact import exact as exact
     from privfed.exchange.disclosure import Disclosure as Disclosure
+    from privfed.exchange.messages import ReleasedPart as ReleasedPart
     from privfed.exchange.transcript import Disclosed as Disclosed
     from privfed.exchange.transcript import Transcript as Transcript
     from privfed.learners.base import FederatedClassifier as FederatedClassifier
@@ -130,6 +131,7 @@ _HOMES = {
     "Disclosed": "exchange.transcript",
     "Finding": "attacks.finding",
     "PublicSchema": "attacks.base",
+    "ReleasedPart": "exchange.messages",
     "Severity": "attacks.finding",
     "Transcript": "exchange.transcript",
     "Truth": "attacks.base",

@@ -26,6 +26,8 @@ from privfed.tables.schema import Schema
 
 #: How far a client's path strays from a straight line, as a share of what residuals change on it.
 STRAY = 0.1
+#: How far a sum of losses may be off, their scores being 32-bit floats.
+SINGLE = 1e-5
 #: How many records times conditions are held at a time, a byte each.
 BLOCK = 2**26
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
@@ -254,9 +256,23 @@ class Objective(_Model):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up."""
-        scores = self._design(view, np.float32) @ self.weights.astype(np.float32)
-        each = losses(unit_target(view, self.logistic), scores.astype(float), self.logistic)
+        each = self._losses(view)
         return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
+
+    def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
+        """The records' losses add up to ``loss``, and ones to ``size``; losses are of 32-bit scores."""
+        each = self._losses(view)[:, None]
+        added = {"loss": (each, SINGLE), "size": (np.ones_like(each), 0.0)}
+        return {
+            name: Equations(added[name][0], np.asarray(told, float), added[name][1])
+            for name, told in answer.items()
+            if name in added
+        }
+
+    def _losses(self, view: View) -> np.ndarray:
+        """Each record's loss, shape (records,)."""
+        scores = self._design(view, np.float32) @ self.weights.astype(np.float32)
+        return losses(unit_target(view, self.logistic), scores.astype(float), self.logistic)
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:
