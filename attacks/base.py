@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from time import monotonic
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from privfed import plugins
+from privfed.attacks.clock import SECONDS
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
@@ -64,28 +64,6 @@ class PublicSchema(Protocol):
 
 #: The raw records by client.
 Truth = Mapping[str, Table]
-#: How long an attack may take unless told otherwise.
-SECONDS = 120.0
-
-
-class Clock:
-    """Time that an attack may take, from now on.
-
-    Args:
-        seconds: how long.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._end = seconds, monotonic() + seconds
-
-    @property
-    def out(self) -> bool:
-        """Whether it is used up."""
-        return monotonic() >= self._end
-
-    def partial(self, done: int, all_: int, what: str) -> str:
-        """How far an attack got before its time was up; empty where it got to the end."""
-        return "" if done >= all_ else f"{done} of {all_} {what} in {self.seconds:g} seconds"
 
 
 class Attack(ABC):
@@ -140,6 +118,15 @@ class Attack(ABC):
         Returns:
             one finding for each metric; an empty list where there is nothing to work on.
         """
+
+    def unfinished(self) -> Finding:
+        """What to say of an attack whose time was up before it found anything: that is no pass."""
+        return self.finding(
+            "findings before the time was up",
+            0,
+            partial=f"none in {self.seconds:g} seconds",
+            simulation=False,
+        )
 
     def finding(self, metric: str, value: float, **figures: Any) -> Finding:
         """Build a finding of this attack."""

@@ -16,8 +16,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.reading import Clock
+from privfed.attacks.reading import well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
 from privfed.exchange.transcript import Transcript
 
@@ -123,24 +124,25 @@ class PiecedRecords(Attack):
     raw record; the baseline shuffles each column of the claims.
 
     Args:
-        seconds: for each client, after which no further sketch is read.
+        seconds: after which no further sketch is read.
     """
 
     name: ClassVar[str] = "pieced_records"
     question: ClassVar[str] = "Which whole records follow from the sketches of many trees?"
     kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
 
-    def __init__(self, *, seconds: float = 60.0) -> None:
-        self.seconds = seconds
-
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: records pieced together; without the truth how many are claimed."""
+        transcript = well_formed(transcript, schema, truth)
+        clock, read, clients = Clock(self.seconds), 0, transcript.clients
         claims = {}
-        for client in transcript.clients:
-            nodes = told_nodes(transcript.of(client=client), Clock(self.seconds))
-            claims[client] = _claims(nodes)
+        for place in clock.timely(len(clients)):
+            nodes = told_nodes(transcript.of(client=clients[place]), clock)
+            claims[clients[place]] = _claims(nodes)
+            read += not clock.over
+        partial = clock.partial(read, len(clients), "clients")
         claimed = sum(map(len, claims.values()))
         if not claimed or not any(client in (truth or claims) for client in claims):
             return []
@@ -152,6 +154,7 @@ class PiecedRecords(Attack):
                     releases=(SKETCHES,),
                     severity="some",
                     simulation=False,
+                    partial=partial,
                 )
             ]
         rng = np.random.default_rng(0)
@@ -169,6 +172,7 @@ class PiecedRecords(Attack):
                 releases=(SKETCHES,),
                 severity=grade,
                 detail={"claimed": claimed, "values of a claim": values / max(claimed, 1)},
+                partial=partial,
             )
         ]
 

@@ -14,6 +14,7 @@ All hold up to the truncation to the grid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
+from privfed.attacks.clock import Clock
 from privfed.attacks.fuzzy import Cell
 
 #: Systems of more unknowns than this are left to substitution alone.
@@ -83,7 +85,12 @@ class System:
     error: float = 1e-6
 
     def solve(
-        self, wanted: Iterable[Cell], zero: set[Cell], groups: list[Group] | None = None
+        self,
+        wanted: Iterable[Cell],
+        zero: set[Cell],
+        groups: list[Group] | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> dict[Cell, float]:
         """Find what can be found of the wanted cells: by substitution, then by linear algebra.
 
@@ -92,17 +99,19 @@ class System:
             zero: cells known to hold no weight, and so nothing at all; those found on the way are
                 added to it.
             groups: identities of the first kind, where several sums share them.
+            clock: after which no further equations are solved.
         """
         hidden = set(wanted) - set(self.known)
         waiting = groups_of(hidden | set(self.known), self.sets) if groups is None else groups
         equations, empty = list(self.moments), -1
-        while len(zero) > empty:
+        clock = clock or Clock(math.inf)
+        while len(zero) > empty and not clock.over:
             empty, inside = len(zero), Inside(zero)
             self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
             ready, waiting = _sorted_out(waiting, inside)
             equations += ready
             self._substitute(equations, zero)
-        self._eliminate(equations)
+        self._eliminate(equations, clock)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
@@ -146,7 +155,7 @@ class System:
                 unknown[cell] = coefficient
         return unknown, rest
 
-    def _eliminate(self, equations: list[Equation]) -> None:
+    def _eliminate(self, equations: list[Equation], clock: Clock) -> None:
         """Solve what several equations determine together, one connected system at a time."""
         reduced = [self._reduced(equation) for equation in equations]
         left = [(unknown, rest) for unknown, rest in reduced if unknown]
@@ -160,6 +169,8 @@ class System:
         right = np.array([rest for _, rest in left])
         cells = list(index)
         for mine in _components(matrix):
+            if clock.over:
+                return
             if len(mine) <= LARGEST:
                 self._determine(matrix, right, mine, cells)
 

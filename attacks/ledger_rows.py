@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from privfed.attacks.base import PublicSchema, Table
-from privfed.attacks.reading import Clock, finite_numbers, known_question
+from privfed.attacks.clock import Clock
+from privfed.attacks.reading import finite_numbers, known_question
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
+from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.transcript import Disclosed
 from privfed.questions.query import Equations, View
@@ -72,14 +73,8 @@ def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:
     fitting = {
         name: part.units
         for name, part in parts.items()
-        if name in declared and _fits(declared[name].shape, part.units.shape)
+        if name in declared and fits(declared[name].shape, part.units.shape)
     }
     if len(fitting) < len(declared):
         fitting = {name: units for name, units in fitting.items() if declared[name].type.adds_up}
     return dict(asked.equations(fitting, view)) if fitting else {}
-
-
-def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    return len(declared) == len(shape) and all(
-        size in (-1, found) for size, found in zip(declared, shape, strict=True)
-    )

@@ -17,10 +17,11 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.bounds import clopper_pearson
+from privfed.attacks.clock import Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
-from privfed.attacks.reading import Clock, known_question
+from privfed.attacks.reading import known_question
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
@@ -55,9 +56,6 @@ class Linkage(Attack):
     )
     kinds: ClassVar[tuple[str, ...]] = ("rule_search.templates", "rule_search.sampled")
 
-    def __init__(self, *, seconds: float = 120.0) -> None:
-        self.seconds = seconds
-
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some individuals answered in bits."""
         return any(
@@ -73,14 +71,18 @@ class Linkage(Attack):
         books: Mapping[str, Any] = truth or {}
         control = [held for owner, held in books.items() if owner not in transcript.clients]
         found: list[Finding] = []
+        clock = Clock(self.seconds)
         for client in (client for client in transcript.clients if client in books):
-            found += self._cohort(transcript.of(client=client), books[client], control)
+            found += self._cohort(transcript.of(client=client), books[client], control, clock)
         return found
 
-    def _cohort(self, transcript: Transcript, records: Any, control: list[Any]) -> list[Finding]:
+    def _cohort(
+        self, transcript: Transcript, records: Any, control: list[Any], clock: Clock
+    ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
-        evidence, clock = Evidence(records, control), Clock(self.seconds)
+        evidence, read = Evidence(records, control), 0
         for place in clock.timely(len(entries)):
+            read += 1
             heard = hear(entries[place], records)
             if heard is not None:
                 evidence.add(heard)
@@ -88,17 +90,15 @@ class Linkage(Attack):
             return []
         kinds = tuple(sorted({entry.kind for entry in entries}))
         detail = {**evidence.losses(), "questions left out": len(entries) - evidence.read}
+        partial = clock.partial(read, len(entries), "questions")
+        told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
-        found = [
-            self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), kinds=kinds, detail=detail)
-        ]
+        found = [self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), **told)]
         if evidence.bits:
             bits = SingleBits.joined(evidence.bits)
             if bits.holders.any() and bits.others.any():
                 guess, held = bits.curve(answered=False).at(RATE), int(bits.holders.sum())
-                found.append(
-                    self._rate(BITS, bits.curve(), guess, held, kinds=kinds, detail=detail)
-                )
+                found.append(self._rate(BITS, bits.curve(), guess, held, **told))
         return found
 
     def _rate(
@@ -110,6 +110,7 @@ class Linkage(Attack):
         *,
         kinds: tuple[str, ...],
         detail: Mapping[str, Any],
+        partial: str,
     ) -> Finding:
         found = curve.at(RATE)
         low, high = interval(found, number)
@@ -123,6 +124,7 @@ class Linkage(Attack):
             releases=kinds,
             severity="some" if low > guess else "none",
             detail={"area under the curve": curve.area, **detail},
+            partial=partial,
         )
 
 

@@ -18,7 +18,6 @@ from scipy.stats import rankdata
 
 from privfed.attacks.base import (
     Attack,
-    Clock,
     PublicSchema,
     Table,
     Truth,
@@ -26,6 +25,7 @@ from privfed.attacks.base import (
     question_of,
     sound_parts,
 )
+from privfed.attacks.clock import Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.errors import PrivfedError
@@ -220,7 +220,7 @@ class Scores:
             groups.setdefault((entry.kind, entry.fields), []).append(entry)
         read = 0
         for entries in groups.values():
-            if clock is not None and clock.out:
+            if clock is not None and clock.over:
                 break
             self._question([entry for entry in entries if entry.client in self._truth])
             read += len(entries)

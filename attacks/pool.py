@@ -20,7 +20,8 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 from scipy.stats import beta
 
-from privfed.attacks.base import SECONDS, Attack, Clock, PublicSchema, Truth, question_of
+from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
+from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import known_schema, told_of
@@ -138,7 +139,7 @@ class System:
             rest = aim - factor[:, full] @ self.often[full]
             found[~full] = _not_below_zero(factor[:, ~full], rest)
             over = ~full & (found > self.often * (1 + 1e-6))
-            if not over.any() or clock.out:
+            if not over.any() or clock.over:
                 return np.asarray(np.minimum(found, self.often))
             full |= over
 
@@ -193,7 +194,7 @@ class Pool(Attack):
         seconds: when to stop and report what was found so far.
         unknown: what the list leaves out, a round of the attack for each: nothing (``""``), the
             target (``"target"``), or a feature by its name.
-        candidates: most people on a list.
+        candidates: most people on a list; a client with more records is left out, and told so.
         unknowns: most unknowns where a column is left out: candidates times the values that are
             tried; more tell numbers more finely, and take longer (with their third power).
     """
@@ -252,44 +253,58 @@ class Pool(Attack):
         """One list for each client, with one column left out."""
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[Outcome] = []
-        read = 0
+        read, large = 0, 0
         for client in clients:
-            if clock.out:
+            if clock.over:
                 break
             entries = [entry for entry in transcript.of(client=client) if self.reads(entry)]
             known = known_schema(schema, truth[client])
             column = Unknown.of(unknown, known)
             if entries and column is not None:
-                outcomes += self._at(client, entries, column, truth, known, clock)
-            read += not clock.out
-        partial = clock.partial(read, len(clients), "clients")
-        return self._told(unknown, outcomes, partial) if outcomes else None
+                listed, values = self._listed(client, column, truth)
+                if listed is None:
+                    large += 1
+                elif listed.usable and (column.place is not None or listed.y is not None):
+                    outcomes += self._at(entries, column, listed, values, known, clock)
+            read += not clock.over
+        partial = _partial(clock.partial(read, len(clients), "clients"), large, len(clients))
+        if outcomes:
+            return self._told(unknown, outcomes, partial)
+        return self._nobody(unknown, partial) if large else None
+
+    def _listed(
+        self, client: str, column: Unknown, truth: Truth
+    ) -> tuple[Candidates | None, np.ndarray]:
+        """The client's list, and what is tried of an unknown column; none where it would be too long."""
+        values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
+        most = self.candidates if column.place is None else self.unknowns // len(values)
+        most = min(self.candidates, most)
+        listed = Candidates.of(truth, client, most, np.random.default_rng(0))
+        return (listed if len(listed) <= most else None), values
 
     def _at(
         self,
-        client: str,
         entries: Sequence[Disclosed],
         column: Unknown,
-        truth: Truth,
+        listed: Candidates,
+        values: np.ndarray,
         schema: Any,
         clock: Clock,
     ) -> Iterator[Outcome]:
-        """The outcome at one client; none where its list has only members, or only others."""
-        values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
-        most = min(self.candidates, self.unknowns // len(values))
-        most = self.candidates if column.place is None else most
-        listed = Candidates.of(truth, client, most, np.random.default_rng(0))
-        if not listed.usable or len(listed) > most or (column.place is None and listed.y is None):
-            return
+        """The outcome at one client; none where nothing that it said could be read."""
         x, y = column.filled(listed, values)
         view, system = View.of(schema, x, y), System(np.repeat(listed.often, len(values)))
         for entry in entries:
-            if clock.out:
+            if clock.over:
                 break
             system.read(entry, view)
         if system.equations:
             weights = system.solve(clock).reshape(len(listed), len(values))
             yield column.scored(listed, values, weights, system)
+
+    def _nobody(self, unknown: str, partial: str) -> Finding:
+        """Nobody was attacked, and that is no pass."""
+        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
 
     def _told(self, unknown: str, outcomes: Sequence[Outcome], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
@@ -301,9 +316,8 @@ class Pool(Attack):
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
-        what = f"whose {unknown} came out" if unknown else "found at 1 % false positives"
         return self.finding(
-            f"share of members on a list of candidates {what}",
+            _metric(unknown),
             share,
             of=1.0,
             low=low,
@@ -314,6 +328,17 @@ class Pool(Attack):
             detail=_detail(unknown, outcomes),
             partial=partial,
         )
+
+
+def _metric(unknown: str) -> str:
+    what = f"whose {unknown} came out" if unknown else "found at 1 % false positives"
+    return f"share of members on a list of candidates {what}"
+
+
+def _partial(late: str, large: int, clients: int) -> str:
+    """Why clients were left out: no time, or more records than a list holds."""
+    long = f"{large} of {clients} clients have more records than a list takes" if large else ""
+    return "; ".join(filter(None, (late, long)))
 
 
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:

@@ -6,16 +6,15 @@ finding says of how much it speaks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from time import monotonic
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import question_of
+from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed
+from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query
 
 
@@ -39,30 +38,43 @@ def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
     return np.where(hidden, np.nan, values)
 
 
-@dataclass
-class Clock:
-    """A bound on the time that an attack takes; what it has by then is its finding.
+def well_formed(
+    transcript: Transcript, schema: PublicSchema | None, truth: Truth | None = None
+) -> Transcript:
+    """What a transcript holds of readable questions: their parts of finite numbers, in declared shapes.
 
     Args:
-        seconds: after which nothing new is begun.
+        transcript: anybody's.
+        schema: the public data dictionary; that of the truth's records where there is none.
+        truth: the raw records by client, if known.
     """
+    known = schema if schema is not None else next((t.schema for t in (truth or {}).values()), None)
+    kept = (_well_formed(entry, known) for entry in transcript)
+    return Transcript(tuple(entry for entry in kept if entry is not None))
 
-    seconds: float
-    begun: float = field(default_factory=monotonic)
 
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return monotonic() - self.begun >= self.seconds
+def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
+    asked, parts = known_question(entry), sound_parts(entry)
+    if asked is None:
+        return None
+    parts = {n: p for n, p in parts.items() if p.mask is None or p.mask.shape == p.units.shape}
+    if schema is not None:
+        try:
+            declared = asked.parts(schema)
+        except PrivfedError:  # written for another schema
+            return None
+        parts = {
+            name: part
+            for name, part in parts.items()
+            if name in declared and fits(declared[name].shape, part.units.shape)
+        }
+    if len(parts) == len(entry.release.parts):
+        return entry
+    return replace(entry, release=replace(entry.release, parts=parts))
 
-    @property
-    def left(self) -> float:
-        """Seconds that are left, a tenth at least: a solver needs some."""
-        return max(self.begun + self.seconds - monotonic(), 0.1)
 
-    def timely(self, number: int) -> Iterator[int]:
-        """The numbers from 0 on, as many as asked for, until the time is up."""
-        for each in range(number):
-            if self.over:
-                return
-            yield each
+def fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a shape is the declared one, in which -1 is any length."""
+    return len(declared) == len(shape) and all(
+        size in (-1, found) for size, found in zip(declared, shape, strict=True)
+    )

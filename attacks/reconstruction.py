@@ -16,6 +16,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
 from privfed.attacks.bounds import clopper_pearson
+from privfed.attacks.clock import Clock
 from privfed.attacks.combining import combined, nested
 from privfed.attacks.contingency import ranges
 from privfed.attacks.finding import Finding
@@ -29,7 +30,6 @@ from privfed.attacks.ledger_rows import (
     whole_domain,
 )
 from privfed.attacks.power_sums import small_group
-from privfed.attacks.reading import Clock
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
 
@@ -81,9 +81,6 @@ class Reconstruction(Attack):
         "What follows from all releases together that none of them tells by itself?"
     )
 
-    def __init__(self, *, seconds: float = 120.0) -> None:
-        self.seconds = seconds
-
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
@@ -97,18 +94,19 @@ class Reconstruction(Attack):
         known: PublicSchema = schema or truth[clients[0]].schema
         tallies: dict[str, Tally] = {}
         clock = Clock(self.seconds)
-        for client in clients:
+        read = 0
+        for place in clock.timely(len(clients)):
+            client = clients[place]
             own = transcript.of(client=client)
             for metric, tally in _ways(own, truth[client], truth, known, clock):
                 if tally is not None:
                     tallies.setdefault(metric, Tally()).add(tally)
+            read += not clock.over
         kinds = tuple(sorted({entry.kind for entry in transcript}))
-        partial = {"note": "the time was up; partial"} if clock.over else {}
+        partial = clock.partial(read, len(clients), "clients")
         return [self._told(metric, tally, kinds, partial) for metric, tally in tallies.items()]
 
-    def _told(
-        self, metric: str, tally: Tally, kinds: tuple[str, ...], partial: dict[str, str]
-    ) -> Finding:
+    def _told(self, metric: str, tally: Tally, kinds: tuple[str, ...], partial: str) -> Finding:
         told = tally.found > tally.chance
         if metric == OUTCOMES and tally.claimed:
             low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
@@ -120,7 +118,7 @@ class Reconstruction(Attack):
             baseline=tally.chance,
             releases=kinds,
             severity="some" if told else "none",
-            detail=dict(partial),
+            partial=partial,
         )
 
 

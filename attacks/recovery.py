@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.clock import Clock
 from privfed.attacks.equations import (
     PRECISION,
     Claim,
@@ -30,6 +31,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
+from privfed.attacks.reading import well_formed
 from privfed.exchange.transcript import Disclosed, Transcript
 
 #: Most vectors of a domain that are enumerated.
@@ -58,31 +60,39 @@ class Recovery(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: one finding, ``records recovered exactly``, over all clients."""
-        entries = [entry for entry in transcript if entry.kind == LEAVES]
+        entries = well_formed(transcript, schema, truth).of(LEAVES).entries
         if not entries:
             return []
-        claims = {entry: self.claims(entry, schema) for entry in entries}
+        clock, read = Clock(self.seconds), 0
+        claims = {}
+        for place in clock.timely(len(entries)):
+            claims[entries[place]] = self.claims(entries[place], schema, clock=clock)
+            read += not clock.over
+        partial = clock.partial(read, len(entries), "releases")
         if truth is None:
-            return [self._unscored(claims)]
-        return [self._scored(claims, truth, schema)]
+            return [self._unscored(claims, partial)]
+        return [self._scored(claims, truth, schema, partial)]
 
-    def claims(self, entry: Disclosed, schema: PublicSchema | None = None) -> list[Claim]:
-        """The records that one client's leaf equations give away."""
+    def claims(
+        self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
+    ) -> list[Claim]:
+        """The records that one client's leaf equations give away, in the attack's time or a clock's."""
+        clock = clock or Clock(self.seconds)
         equations = read(entry)
         if equations is None:
             return []
         paths = [entry.query["nodes"][number] for number in _heard(entry)]
-        claims, equations = _peel(equations, paths)
+        claims, equations = _peel(equations, paths, clock)
         enumerated = _domain(equations, schema, entry.query["features"])
         if enumerated is not None:
-            for leaf in range(len(equations)):
+            for leaf in clock.timely(len(equations)):
                 more = known_domain(equations, leaf, enumerated)
                 claims += more
                 for claim in more:
                     equations = equations.without(claim)
         return claims
 
-    def _unscored(self, claims: dict[Disclosed, list[Claim]]) -> Finding:
+    def _unscored(self, claims: dict[Disclosed, list[Claim]], partial: str) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
             "records claimed",
@@ -91,10 +101,15 @@ class Recovery(Attack):
             severity="breach" if found else "none",
             detail=_methods(claims),
             simulation=False,
+            partial=partial,
         )
 
     def _scored(
-        self, claims: dict[Disclosed, list[Claim]], truth: Truth, schema: PublicSchema | None
+        self,
+        claims: dict[Disclosed, list[Claim]],
+        truth: Truth,
+        schema: PublicSchema | None,
+        partial: str,
     ) -> Finding:
         right, chance = 0, 0.0
         for entry, of in claims.items():
@@ -114,6 +129,7 @@ class Recovery(Attack):
             releases=(LEAVES,),
             severity="breach" if right > chance else "none",
             detail={**detail, "precision": PRECISION},
+            partial=partial,
         )
 
 
@@ -158,13 +174,13 @@ def _heard(entry: Disclosed) -> list[int]:
 
 
 def _peel(
-    equations: NormalEquations, paths: list[list[list[int]]]
+    equations: NormalEquations, paths: list[list[list[int]]], clock: Clock
 ) -> tuple[list[Claim], NormalEquations]:
     """Claim records and take them out, until nothing more is found."""
     nodes = sorted(prefixes(paths).values(), key=len)
     claims: list[Claim] = []
-    for _ in range(ROUNDS):
-        more = single_records(equations) or _small_group(equations, nodes)
+    for _ in clock.timely(ROUNDS):
+        more = single_records(equations) or _small_group(equations, nodes, clock)
         if not more:
             break
         claims += more
@@ -173,9 +189,10 @@ def _peel(
     return claims, equations
 
 
-def _small_group(equations: NormalEquations, nodes: list[list[int]]) -> list[Claim]:
+def _small_group(equations: NormalEquations, nodes: list[list[int]], clock: Clock) -> list[Claim]:
     """The records of all groups of leaves that give any away."""
-    return distinct(few_records(equations, group) for group in small_groups(equations, nodes))
+    groups = small_groups(equations, nodes)
+    return distinct(few_records(equations, groups[at]) for at in clock.timely(len(groups)))
 
 
 def _domain(

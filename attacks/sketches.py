@@ -17,7 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
+from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -41,11 +43,13 @@ class Heard:
     solved: Mapping[int, np.ndarray]
 
 
-def listen(transcript: Transcript) -> Heard:
-    """Read one client's transcript."""
+def listen(transcript: Transcript, clock: Clock) -> Heard:
+    """Read one client's transcript, until the time is up."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
     for sketch, bins in in_turn(transcript):
+        if clock.over:
+            break
         features, knots, shown = pairs_of(sketch)
         for feature in np.unique(features):
             own = features == feature
@@ -135,14 +139,23 @@ class SketchedValues(Attack):
 
         Without the truth there are none.
         """
+        transcript = well_formed(transcript, schema, truth)
         if truth is None or not self.attackable(transcript):
             return []
-        heard = {c: listen(transcript.of(client=c)) for c in transcript.clients if c in truth}
+        clients = [client for client in transcript.clients if client in truth]
+        clock, read, heard = Clock(self.seconds), 0, {}
+        for place in clock.timely(len(clients)):
+            client = clients[place]
+            heard[client] = listen(transcript.of(client=client), clock)
+            read += not clock.over
+        partial = clock.partial(read, len(clients), "clients")
+        ways: tuple[tuple[str, Callable[[Heard], Mapping[int, np.ndarray]], float], ...] = (
+            ("cells that stand in the sketches", lambda h: h.told, 0.0),
+            ("cells recovered with least squares", lambda h: h.solved, NEAR),
+        )
         return [
-            self._scored("cells that stand in the sketches", truth, heard, lambda h: h.told, 0.0),
-            self._scored(
-                "cells recovered with least squares", truth, heard, lambda h: h.solved, NEAR
-            ),
+            self._scored(metric, truth, heard, values, near, partial)
+            for metric, values, near in ways
         ]
 
     def _scored(
@@ -152,6 +165,7 @@ class SketchedValues(Attack):
         heard: Mapping[str, Heard],
         values: Callable[[Heard], Mapping[int, np.ndarray]],
         near: float,
+        partial: str,
     ) -> Finding:
         rng = np.random.default_rng(0)
         found, cells, chance = 0, 0, np.zeros(DRAWS)
@@ -166,7 +180,7 @@ class SketchedValues(Attack):
                 others = [table.x[:, feature] for name, table in truth.items() if name != client]
                 for draw in range(DRAWS):
                     chance[draw] += matches(known, _drawn(column, others, rng), reach)
-        told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean())}
+        told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
         grade = severity(found, chance, 0)
         return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)
 

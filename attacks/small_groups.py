@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import InputError
@@ -111,6 +112,7 @@ class SmallGroups(Attack):
     A noisy count hides both and is not read. A group counts once for each release that tells of it.
 
     Args:
+        seconds: after which no further release is read.
         smallest: the least number of records that is no small group.
     """
 
@@ -119,7 +121,8 @@ class SmallGroups(Attack):
         "Which released groups hold so few records, or so much the same, that they tell of one?"
     )
 
-    def __init__(self, *, smallest: int = SMALLEST) -> None:
+    def __init__(self, *, seconds: float = SECONDS, smallest: int = SMALLEST) -> None:
+        super().__init__(seconds=seconds)
         if not smallest > 1:
             raise InputError("smallest must be 2 at least: no group is smaller than one record")
         self.smallest = smallest
@@ -132,8 +135,10 @@ class SmallGroups(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
-        whole, kinds, skipped = Groups(0, 0, None), set(), 0
-        for entry in transcript:
+        whole, kinds, skipped, read = Groups(0, 0, None), set(), 0, 0
+        clock, entries = Clock(self.seconds), transcript.entries
+        for place in clock.timely(len(entries)):
+            entry, read = entries[place], read + 1
             for part in _counts(entry):
                 values = finite_numbers(part)
                 if values is None or (np.nan_to_num(values) < 0).any():
@@ -142,9 +147,12 @@ class SmallGroups(Attack):
                 kinds.add(entry.kind)
                 whole += groups_of(_table(values, part.axes), self.smallest)
         detail = {"parts that could not be read": skipped} if skipped else {}
-        return self.told(whole, tuple(sorted(kinds)), detail) if whole.groups else []
+        partial = clock.partial(read, len(entries), "releases")
+        return self.told(whole, tuple(sorted(kinds)), detail, partial) if whole.groups else []
 
-    def told(self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any]) -> list[Finding]:
+    def told(
+        self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any], partial: str = ""
+    ) -> list[Finding]:
         """Findings of what was counted."""
         metrics = [(f"groups of fewer than {self.smallest} records", found.small)]
         if found.alike is not None:
@@ -159,6 +167,7 @@ class SmallGroups(Attack):
                 severity="some" if number else "none",
                 simulation=False,
                 detail=dict(detail),
+                partial=partial,
             )
             for metric, number in metrics
         ]

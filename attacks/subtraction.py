@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
+from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.fuzzy import (
     ACTIVATION,
@@ -26,6 +27,7 @@ from privfed.attacks.fuzzy import (
     weight,
 )
 from privfed.attacks.identities import Equation, System, groups_of
+from privfed.attacks.reading import well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -103,16 +105,26 @@ class Subtraction(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: withheld cells recovered, and targets of single records read."""
+        transcript = well_formed(transcript, schema, truth)
         if not self.attackable(transcript):
             return []
-        worked = {client: work_out(transcript.of(client=client)) for client in transcript.clients}
-        found = {client: one for client, one in worked.items() if one is not None}
+        clock, read, clients = Clock(self.seconds), 0, transcript.clients
+        found: dict[str, Worked] = {}
+        for place in clock.timely(len(clients)):
+            worked = work_out(transcript.of(client=clients[place]), clock)
+            if worked is not None:
+                found[clients[place]] = worked
+            read += not clock.over
+        partial = clock.partial(read, len(clients), "clients")
         if truth is None:
-            return [self._unscored(found)]
+            return [self._unscored(found, partial)]
         tables = {client: truth[client] for client in found if client in truth}
-        return [self._cells(found, tables), self._targets(found, tables, schema)]
+        return [
+            self._cells(found, tables, partial),
+            self._targets(found, tables, schema, partial),
+        ]
 
-    def _unscored(self, found: Mapping[str, Worked]) -> Finding:
+    def _unscored(self, found: Mapping[str, Worked], partial: str) -> Finding:
         filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())
         return self.finding(
             "withheld cells worked out that are not empty",
@@ -121,9 +133,12 @@ class Subtraction(Attack):
             severity="breach" if filled else "none",
             detail={"withheld": sum(len(one.heard.hidden) for one in found.values())},
             simulation=False,
+            partial=partial,
         )
 
-    def _cells(self, found: Mapping[str, Worked], tables: Mapping[str, Table]) -> Finding:
+    def _cells(
+        self, found: Mapping[str, Worked], tables: Mapping[str, Table], partial: str
+    ) -> Finding:
         tally = {name: 0 for name in ("withheld", "filled", "right", "wrong", "shuffled")}
         for client, table in tables.items():
             for name, count in _score_cells(found[client], table).items():
@@ -136,6 +151,7 @@ class Subtraction(Attack):
             releases=self.kinds,
             severity="breach" if tally["right"] > tally["shuffled"] else "none",
             detail={**tally, "precision": PRECISION},
+            partial=partial,
         )
 
     def _targets(
@@ -143,6 +159,7 @@ class Subtraction(Attack):
         found: Mapping[str, Worked],
         tables: Mapping[str, Table],
         schema: PublicSchema | None,
+        partial: str,
     ) -> Finding:
         right = alone = chance = 0
         for client, table in tables.items():
@@ -158,6 +175,7 @@ class Subtraction(Attack):
             releases=self.kinds,
             severity="breach" if right > chance else "none",
             detail={"precision": TARGET},
+            partial=partial,
         )
 
 
@@ -173,8 +191,8 @@ def listen(transcript: Transcript) -> Heard | None:
     return heard
 
 
-def work_out(transcript: Transcript) -> Worked | None:
-    """Run the attack on one client's releases."""
+def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
+    """Run the attack on one client's releases; once the time is up, only what was told outright is found."""
     heard = listen(transcript)
     if heard is None:
         return None
@@ -182,10 +200,11 @@ def work_out(transcript: Transcript) -> Worked | None:
     groups = groups_of(heard.hidden.union(*heard.known.values()), heard.geometry.sets)
     found = {}
     for name in SUMS:
+        late = clock is not None and clock.over
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
         system = System(heard.geometry.sets, name == "linear", known, heard.moments[name])
         empty = zero if name == "weights" else set(zero)
-        solved = system.solve(heard.hidden, empty, groups)
+        solved = {} if late else system.solve(heard.hidden, empty, groups, clock=clock)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
         found[name] = {**again, **solved}
     return Worked(heard, found)

@@ -13,13 +13,13 @@ import numpy as np
 
 from privfed.attacks.base import (
     Attack,
-    Clock,
     PublicSchema,
     Table,
     Truth,
     exact_parts,
     sound_parts,
 )
+from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
@@ -144,7 +144,7 @@ class Verbatim(Attack):
         tally, rng, read = Tally(), np.random.default_rng(0), 0
         clients = [client for client in transcript.clients if client in truth]
         for client in clients:
-            if clock.out:
+            if clock.over:
                 break
             read += 1
             heard = transcript.of(client=client)

@@ -20,13 +20,13 @@ import numpy as np
 
 from privfed.attacks.base import (
     Attack,
-    Clock,
     PublicColumn,
     PublicSchema,
     Truth,
     question_of,
     sound_parts,
 )
+from privfed.attacks.clock import Clock
 from privfed.attacks.expected import gaussian_area, gaussian_found
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import equations_of
@@ -237,7 +237,7 @@ class WorstRecord(Attack):
         heard, read = [], 0
         for client in transcript.clients:
             own = Heard(law, transcript.of(client=client).entries, schema)
-            if not own.key or clock.out:
+            if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
                 worst[own.key] = search(own.distances, schema, clock)
@@ -245,7 +245,7 @@ class WorstRecord(Attack):
             if client in truth and len(truth[client].x):
                 real = own.distances(truth[client].x, truth[client].y)
             heard.append(Moved(own, worst[own.key], real))
-            read += not clock.out
+            read += not clock.over
         if not heard:
             return []
         partial = clock.partial(read, len(heard), "clients")
@@ -323,7 +323,7 @@ def search(distances: Distance, schema: PublicSchema, clock: Clock) -> float:
     records = drawn(columns, FIRST, rng)
     values = judged(records)
     for _ in range(ROUNDS):
-        if clock.out:
+        if clock.over:
             break
         best = records[np.argsort(-values)[: max(2, round(BEST * FIRST))]]
         parents = best[rng.integers(len(best), size=ROUND)]
@@ -331,7 +331,7 @@ def search(distances: Distance, schema: PublicSchema, clock: Clock) -> float:
         records, values = np.concatenate([best, fresh]), judged(np.concatenate([best, fresh]))
     record, most = records[values.argmax()], float(values.max())
     for place in list(range(len(columns))) * POLISHED:
-        if clock.out:
+        if clock.over:
             break
         tries = np.repeat(record[None], GRID, axis=0)
         low, high = columns[place].bounds

@@ -43,6 +43,11 @@ engine_option = click.option(
     "--engine", default="local", show_default=True, help="local, doors, flower or flare."
 )
 policy_option = click.option("--policy", help="Only this policy.")
+seconds_option = click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time for each attack; it reports what it found by then.",
+)
 client_option = click.option("--client", help="Only this client.")
 
 
@@ -56,14 +61,15 @@ def commands() -> None:
 @study_argument
 @out_option
 @overwrite_option
-def audit(study: Path | None, out: Path, overwrite: bool) -> int:
+@seconds_option
+def audit(study: Path | None, out: Path, overwrite: bool, seconds: float | None) -> int:
     """Learn under each policy, attack what was released, write the budget report.
 
     STUDY is a .toml file; without it, the built-in one: five clinics and 442 diabetes patients.
     """
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=True)
+    report = assembly.run(_study(study), out, overwrite, attacked=True, seconds=seconds)
     _summary(report, out)
     return _verdict(report)
 
@@ -84,12 +90,13 @@ def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
 
 @commands.command()
 @folder_argument
-def attack(folder: Path) -> int:
+@seconds_option
+def attack(folder: Path, seconds: float | None) -> int:
     """Attack what a finished study in FOLDER released, and report anew."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    report = assembly.attack(Output.opened(folder))
+    report = assembly.attack(Output.opened(folder), seconds=seconds)
     _summary(report, folder)
     return _verdict(report)
 

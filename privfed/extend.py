@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privfed.attacks.base import Truth as Truth
     from privfed.attacks.base import exact_parts as exact_parts
     from privfed.attacks.base import question_of as question_of
+    from privfed.attacks.clock import Clock as Clock
     from privfed.attacks.finding import Finding as Finding
     from privfed.attacks.finding import Severity as Severity
     from privfed.errors import InputError as InputError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from privfed.exact import Number as Number
     from privfed.exact import exact as exact
     from privfed.exchange.disclosure import Disclosure as Disclosure
+    from privfed.exchange.messages import ReleasedPart as ReleasedPart
     from privfed.exchange.transcript import Disclosed as Disclosed
     from privfed.exchange.transcript import Transcript as Transcript
     from privfed.learners.base import FederatedClassifier as FederatedClassifier
@@ -125,9 +127,11 @@ _HOMES = {
     "exact": "exact",
     # an attack
     "Attack": "attacks.base",
+    "Clock": "attacks.clock",
     "Disclosed": "exchange.transcript",
     "Finding": "attacks.finding",
     "PublicSchema": "attacks.base",
+    "ReleasedPart": "exchange.messages",
     "Severity": "attacks.finding",
     "Transcript": "exchange.transcript",
     "Truth": "attacks.base",

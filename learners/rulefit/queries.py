@@ -27,6 +27,8 @@ from privfed.tables.schema import Schema
 
 #: How far a client's path strays from a straight line, as a share of what residuals change on it.
 STRAY = 0.1
+#: How far a sum of losses may be off by rounding.
+ROUNDED = 1e-6
 #: How many records times conditions are held at a time, a byte each.
 BLOCK = 2**26
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
@@ -254,13 +256,28 @@ class Objective(_Model):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up, block by block."""
+        """Add up, evaluated block by block."""
+        each = self._losses(view)
+        return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
+
+    def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
+        """The records' losses add up to ``loss``, and ones to ``size``."""
+        each = self._losses(view)[:, None]
+        added = {"loss": (each, ROUNDED), "size": (np.ones_like(each), 0.0)}
+        return {
+            name: Equations(added[name][0], np.asarray(told, float), added[name][1])
+            for name, told in answer.items()
+            if name in added
+        }
+
+    def _losses(self, view: View) -> np.ndarray:
+        """Each record's loss, shape (records,)."""
         design, target = self._design(view), unit_target(view, self.logistic)
         each = [
-            losses(target[block.rows], design.scores(block, self.weights), self.logistic).sum()
+            losses(target[block.rows], design.scores(block, self.weights), self.logistic)
             for block in design.blocks()
         ]
-        return {"loss": np.array([sum(each, 0.0)]), "size": np.array([float(len(target))])}
+        return np.concatenate([np.empty(0), *each])
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

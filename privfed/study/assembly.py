@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 STAMP = "data.stamp"
 
 
-def run(study: Study, out: Path, overwrite: bool, attacked: bool, engine: str = "local") -> Report:
+def run(
+    study: Study,
+    out: Path,
+    overwrite: bool,
+    attacked: bool,
+    engine: str = "local",
+    *,
+    seconds: float | None = None,
+) -> Report:
     """Carry a study out and write its whole output folder, report included.
 
     Args:
@@ -47,6 +55,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool, engine: str = 
         overwrite: whether an earlier output there may be replaced.
         attacked: whether to run the attacks as well.
         engine: what carries the questions, by its name.
+        seconds: for each attack; as the study says unless given.
     """
     carried_by = engine_of(engine)
     lasting = Lasting.of(study)
@@ -64,12 +73,16 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool, engine: str = 
             with _bar(study, choice) as bar:
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
-            _attack(prepared, output)
+            _attack(prepared, output, seconds)
         return write_report(output)
 
 
-def attack(output: Output) -> Report:
+def attack(output: Output, *, seconds: float | None = None) -> Report:
     """Attack what a finished study released, and write its findings and report anew.
+
+    Args:
+        output: the finished study's.
+        seconds: for each attack; as the study says unless given.
 
     Raises:
         InputError: the data have changed since, so that what attacks found would be scored wrongly.
@@ -80,7 +93,7 @@ def attack(output: Output) -> Report:
             f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
             "against what it ran on, so run it anew"
         )
-    _attack(simulation.prepare(output.study), output)
+    _attack(simulation.prepare(output.study), output, seconds)
     return write_report(output)
 
 
@@ -92,12 +105,12 @@ def _stamp(study: Study) -> str:
     return f"{len(files)} files, the newest of {newest} ns\n"
 
 
-def _attack(prepared: AnyPrepared, output: Output) -> None:
+def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> None:
     study = prepared.study
     for choice in study.policies:
         heard, count = output.transcript(choice.name), len(attacks_of(study))
         with tqdm(desc=f"attacks, {choice.name}", total=count, unit="", disable=None) as bar:
-            found, inapplicable = simulation.attack(prepared, heard, bar.update)
+            found, inapplicable = simulation.attack(prepared, heard, bar.update, seconds=seconds)
         found += simulation.audit(prepared, choice)
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         output.write(choice.name, "findings.json", told)

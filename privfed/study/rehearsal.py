@@ -272,6 +272,8 @@ def attacks_of(study: Study) -> list[Any]:
     faults, built = Faults(), []
     for name in names:
         with faults.collected():
-            built.append(plugins.load("attacks", name)())
+            attack = plugins.load("attacks", name)()
+            attack.seconds = study.attack_seconds or attack.seconds
+            built.append(attack)
     faults.tell(StudyError)
     return built

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.clock import Clock
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
@@ -344,24 +345,38 @@ def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
 
 
 def attack(
-    prepared: AnyPrepared, transcript: Transcript, progress: Progress = lambda _: None
+    prepared: AnyPrepared,
+    transcript: Transcript,
+    progress: Progress = lambda _: None,
+    *,
+    seconds: float | None = None,
 ) -> tuple[list[Finding], dict[str, str]]:
     """Put every attack that a study names to a transcript.
 
+    Args:
+        prepared: the study, and its records to score by.
+        transcript: what left.
+        progress: told of each attack that is done.
+        seconds: for each attack; as the study says unless given.
+
     Returns:
-        what they found, and which kinds of release none of them reads; and by name the question of
-        each attack that does not apply, because it had nothing to work on. Its silence is no pass.
+        what they found, or that their time was up before; which kinds of release none of them reads;
+        and by name the question of each attack that does not apply, because it had nothing to work
+        on. Its silence is no pass.
     """
     truth = prepared.truth()
     found: list[Finding] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)
     for tried in attacks:
-        attackable = tried.attackable(transcript)
+        tried.seconds = seconds or tried.seconds
+        attackable, clock = tried.attackable(transcript), Clock(tried.seconds)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         told = tried.run(transcript, known, prepared.schema) if attackable else []
+        if attackable and not told and clock.over:
+            told = [tried.unfinished()]
         found.extend(told)
         if not told:
             inapplicable[tried.name] = tried.question

@@ -176,6 +176,8 @@ class Study:
         learner: what learns.
         policies: what it learns under, one run each.
         attacks: plugins' names; ``"*"`` is every installed one that finds something to work on.
+        attack_seconds: after which each attack stops and reports what it found so far; each one's own
+            bound unless given.
         seed: decides partition, held-out part and the learner's own chance; never the noise.
         noise: ``secure``, or ``test`` for repeatable noise that protects nobody and is marked so.
         together: whether all its policies count as carried out on the same records, so that only
@@ -190,6 +192,7 @@ class Study:
     learner: LearnerChoice
     policies: tuple[PolicyChoice, ...]
     attacks: tuple[str, ...] = ("*",)
+    attack_seconds: float | None = None
     seed: int = 0
     noise: Literal["secure", "test"] = "secure"
     together: bool = False
@@ -258,6 +261,7 @@ class Study:
             schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
         )
         policies = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
+        limit = self.attack_seconds
         return {
             "name": self.name,
             "seed": self.seed,
@@ -265,6 +269,7 @@ class Study:
             "together": self.together,
             "runs": self.runs,
             "attacks": list(self.attacks),
+            **({} if limit is None else {"attack_seconds": limit}),
             "data": _plain(data),
             "clients": _plain(clients),
             "learner": _plain(self.learner),
@@ -326,6 +331,7 @@ class Study:
 class _Top:
     name: str = ""
     attacks: tuple[str, ...] = ("*",)
+    attack_seconds: float | None = None
     seed: int = 0
     noise: Literal["secure", "test"] = "secure"
     together: bool = False
@@ -470,6 +476,10 @@ def _check_top(study: Study, where: str) -> None:
         raise StudyError(f"{where}: seed must be at least 0, not {study.seed}")
     if study.runs < 1:
         raise StudyError(f"{where}: runs must be at least 1, not {study.runs}")
+    if study.attack_seconds is not None and not study.attack_seconds > 0:
+        raise StudyError(
+            f"{where}: attack_seconds must be above 0, not {study.attack_seconds:g}; write attack_seconds = 60"
+        )
 
 
 def _check_data(study: Study, where: str) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
-from privfed.attacks.base import Clock
+from privfed.attacks.clock import Clock
 from privfed.attacks.linear import told_of
 from privfed.attacks.pool import TARGET, Candidates, Pool, System, interval
 from privfed.errors import InputError
@@ -209,7 +209,6 @@ def test_lists_without_members_or_others_are_left_out() -> None:
     assert found.detail["lists"] == 3
     assert Pool().run(transcript, {"c0": OWNERS["c0"]}, SCHEMA) == []
     assert Pool().run(transcript, {}, SCHEMA) == Pool().run(Transcript(), OWNERS, SCHEMA) == []
-    assert Pool(candidates=10).run(transcript, OWNERS, SCHEMA) == []
 
 
 def test_equal_records_are_one_candidate() -> None:
@@ -232,6 +231,17 @@ def test_time_that_is_up_keeps_what_was_found() -> None:
         Pool(seconds=0)
     with pytest.raises(InputError, match="2 or more"):
         Pool(candidates=1)
+
+
+def test_clients_of_too_many_records_are_told() -> None:
+    """Whoever holds more records than a list takes is left out, and the finding says so."""
+    owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
+    transcript = released([WIDE], owners, "open", None)
+    (found,) = Pool(unknown=[""], candidates=50).run(transcript, owners, SCHEMA)
+    assert found.partial == "1 of 3 clients have more records than a list takes"
+    assert found.detail["lists"] == 2
+    (nobody,) = Pool(unknown=[""], candidates=10).run(transcript, owners, SCHEMA)
+    assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")
 
 
 @pytest.mark.parametrize("bad", ["text", "infinite", "shape", "fields"])

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from privfed import plugins
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.attacks.base import Clock
+from privfed.attacks.clock import Clock
 from privfed.attacks.worst_record import WorstRecord, search
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript

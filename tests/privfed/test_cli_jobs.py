@@ -166,6 +166,9 @@ def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
     told = json.loads((finished / "private" / "findings.json").read_text())
     attacks = {finding["attack"] for finding in told["findings"]} | set(told["inapplicable"])
     assert attacks >= set(plugins.available("attacks"))
+    assert status(["attack", str(finished), "--seconds", "1e-9"]) == FINE
+    told = json.loads((finished / "private" / "findings.json").read_text())
+    assert any("in 1e-09 seconds" in finding["partial"] for finding in told["findings"])
     assert (finished / "private" / "heads.json").read_bytes() == before
     assert status(["ledger", "verify", str(finished)]) == FINE
 

@@ -226,3 +226,19 @@ def test_increments_and_losses_need_memory_that_no_rules_times_records_fill(
     loss = losses(target, matrix @ dual, logistic).sum()
     assert told[1]["loss"] == pytest.approx(loss)
     assert told[1]["size"] == [3000]
+
+
+@pytest.mark.parametrize("logistic", [True, False])
+def test_losses_are_equations_in_who_was_there(logistic: bool) -> None:
+    """What each record would add comes to the objective and to the number of records."""
+    rng = np.random.default_rng(0)
+    own = records([(rng.uniform(), int(rng.integers(10)), int(rng.integers(2))) for _ in range(40)])
+    asked, view = Objective(TERMS, rng.normal(size=1 + len(TERMS)), logistic), View(own, SCHEMA)
+    answer = dict(asked.evaluate(view))
+    told = asked.equations(answer, view)
+    assert set(told) == {"loss", "size"}
+    for each in told.values():
+        assert each.added.sum(axis=0) == pytest.approx(each.told, abs=1e-5)
+    fewer = View(records([(0.5, 1, 1)]), SCHEMA)
+    short = asked.equations(answer, fewer)["loss"]
+    assert short.added.sum() != pytest.approx(float(short.told[0]), abs=1e-2)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
+from privfed.errors import StudyError
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study, simulation
@@ -99,6 +100,32 @@ def test_an_attack_that_reads_nothing_is_written_down(study: Study) -> None:
     assert found == []
     assert set(inapplicable) == set(plugins.available("attacks"))
     assert all(question.endswith("?") for question in inapplicable.values())
+
+
+def test_attacks_that_ran_out_of_time_say_so(study: Study, tmp_path: Path) -> None:
+    """Without time no attack passes in silence: whatever applies has a partial finding."""
+    output = Output(tmp_path)
+    choice = study.policies[0]
+    simulation.run(prepare(study), choice, output)
+    heard = output.transcript(choice.name)
+    for told in (
+        simulation.attack(prepare(replace(study, attack_seconds=1e-9)), heard),
+        simulation.attack(prepare(study), heard, seconds=1e-9),
+    ):
+        found, inapplicable = told
+        tried = {each.attack for each in found} - {"coverage"}
+        assert {"pool", "recovery", "subtraction", "small_groups", "verbatim"} <= tried
+        assert tried | set(inapplicable) == set(plugins.available("attacks"))
+        assert all(each.partial for each in found if each.attack != "coverage")
+
+
+def test_a_study_s_bound_on_time_is_above_nothing(study: Study) -> None:
+    """It goes into the study's file and comes back; nought is refused with what to write."""
+    bounded = replace(study, attack_seconds=30.0).to_dict()
+    assert Study.from_dict(bounded).attack_seconds == 30
+    assert "attack_seconds" not in study.to_dict()
+    with pytest.raises(StudyError, match="write attack_seconds = 60"):
+        Study.from_dict({**bounded, "attack_seconds": 0})
 
 
 def test_a_policy_is_run_again_with_fresh_noise(study: Study, tmp_path: Path) -> None:

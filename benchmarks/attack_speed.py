@@ -1,0 +1,55 @@
+"""Processor time of the scan for raw values: python benchmarks/attack_speed.py [rows] [attacks...]
+
+Five clients share made-up records of twelve columns, in a fuzzy tree's `published` policy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+
+from privfed import plugins
+from privfed.federation.local import LocalDisclosure
+from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+
+CLIENTS, FEATURES = 5, 12
+
+
+def made_up(rows: int) -> tuple[pd.DataFrame, Schema]:
+    rng = np.random.default_rng(0)
+    x = np.round(rng.normal(50, 15, (rows, FEATURES)).clip(0, 100), 2)
+    y = (x[:, 0] * x[:, 1] / 50 + x[:, 2] + rng.normal(0, 5, rows)).round(1).clip(0, 300)
+    columns = tuple(Column(f"x{i}", lower=0, upper=100) for i in range(FEATURES))
+    frame = pd.DataFrame(x, columns=[column.name for column in columns]).assign(y=y)
+    return frame, Schema(columns, Column("y", lower=0, upper=300))
+
+
+def main(rows: int, names: list[str]) -> None:
+    frame, schema = made_up(rows)
+    owned = frame.assign(owner=[f"clinic {i % CLIENTS}" for i in range(rows)])
+    learner = FuzzyTreeRegressor()
+    federation = LocalDisclosure.from_frame(
+        owned, "y", client="owner", schema=schema, policy=learner.published(), seed=0
+    )
+    learner.fit(federation)
+    truth = {
+        str(owner): Records.from_frame(part.drop(columns="owner"), schema)
+        for owner, part in owned.groupby("owner")
+    }
+    transcript = federation.transcript()
+    print(f"{rows} rows, {len(transcript)} releases, {learner.n_leaves_} leaves", flush=True)
+    for name in names:
+        begun = time.process_time()
+        found = plugins.load("attacks", name)().run(transcript, truth, schema)
+        spent = time.process_time() - begun
+        told = [f"{each.metric}: {each.value:g} {each.severity} {each.partial}" for each in found]
+        print(f"{name}: {spent:.1f} s; {'; '.join(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8000, sys.argv[2:] or ["verbatim"])
