@@ -94,9 +94,9 @@ def proven_share(steepness: Callable[[float], float], gain: float, doubt: float)
     A loss along the departure g, kept to the share s, is L(s) = A(s) - s B: A is convex and known
     from public values and marginals (for squares s^2 |g|^2 / 2, for classes the log-partition), B =
     sum of g (target - constant) is released with noise. The departure leans on that noise, by which
-    B is too large in expectation (Stein 1981, Theorem 1); taken off B, with :data:`CAUTION` times
-    what noise explains, the least L(s) has A'(s) = B - doubt. With squares and one direction that is
-    the garrote again. The loss that is expected under the known noise does not rise from 0 to there.
+    B is too large in expectation (Stein 1981, Theorem 1) by the doubt; the least L(s) has A'(s) = B -
+    doubt. With squares and one direction that is the garrote again. The estimated loss does not rise
+    from 0 to there.
 
     Args:
         steepness: A', never falling, 0 at 0.

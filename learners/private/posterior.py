@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 
-from privfed.learners.known_noise import CAUTION, proven_share
+from privfed.learners.known_noise import proven_share
 from privfed.learners.private.outcome import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
@@ -242,7 +242,7 @@ class Posterior:
             )
             return float((heavy * departure * (moved - mean)).sum())
 
-        doubt = CAUTION * sums.variance * self._freedom(weights, sums.variance, sampling)
+        doubt = sums.variance * self._freedom(weights, sums.variance, sampling)
         share = proven_share(steepness, gain, doubt)
         return share, self._level(share * departure, mean) - share * middle
 
