@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfed import __version__
+from privfed import __version__, cli_serving
 from privfed.errors import InputError, LedgerError, Note, PrivfedError, unknown
 from privfed.privacy.limit import ASPECTS
 from privfed.study import Study
@@ -38,6 +38,9 @@ overwrite_option = click.option(
     "--overwrite",
     is_flag=True,
     help="Replace an earlier output in --out, its throw-away ledgers included.",
+)
+engine_option = click.option(
+    "--engine", default="local", show_default=True, help="local, doors, flower or flare."
 )
 policy_option = click.option("--policy", help="Only this policy.")
 client_option = click.option("--client", help="Only this client.")
@@ -69,11 +72,12 @@ def audit(study: Path | None, out: Path, overwrite: bool) -> int:
 @study_argument
 @out_option
 @overwrite_option
-def run(study: Path | None, out: Path, overwrite: bool) -> int:
+@engine_option
+def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
     """Learn under each policy and report, without attacks."""
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=False)
+    report = assembly.run(_study(study), out, overwrite, attacked=False, engine=engine)
     _summary(report, out)
     return _verdict(report)
 
@@ -311,6 +315,10 @@ def amend(folder: Path, epsilon: str, delta: str | None, client: str | None) -> 
     for path in ledger_commands.chosen(folder, client).values():
         click.echo(ledger_commands.amended(path, epsilon, delta))
     return FINE
+
+
+for command in cli_serving.ALL:
+    commands.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

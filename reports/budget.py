@@ -285,8 +285,15 @@ class Report:
         return composed([policy.account for policy in self.policies])
 
     @property
+    def simulated(self) -> bool:
+        """Whether one process held all the data, and knew the truth."""
+        return any(policy.metrics.get("simulation", True) for policy in self.policies)
+
+    @property
     def kept(self) -> str:
         """Whether the ledgers last, in one sentence: throw-away ones hold no budget for long."""
+        if not self.simulated:
+            return "copies, as the data owners gave them; the owners' own files go on"
         if self.study.ledgers is None:
             return (
                 "throw-away: they lie in this output, go with it, and no other run counts what was spent "
@@ -312,7 +319,7 @@ class Report:
         return {
             "study": self.study.to_dict(),
             "privfed": self.version,
-            "simulation": True,
+            "simulation": self.simulated,
             "breaches": list(self.breaches),
             "together": self.study.together,
             "ledgers": self.kept,

@@ -20,9 +20,10 @@ def summary(report: Report) -> str:
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
+        simulated = " (simulation)" if policy.metrics.get("simulation", True) else ""
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {_worth(policy)} (simulation){_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_worth(policy)}{simulated}{_attacked(policy)}"
         )
         others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
         lines += [f"  {'':12} {'; '.join(others)} (simulation)"] if others else []

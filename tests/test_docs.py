@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from runpy import run_path
@@ -19,8 +21,12 @@ import pytest
 
 from privfed import Policy, Schema, plugins
 from privfed.cli import FINE, commands, status
+from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.doors import Doors
+from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError
 from privfed.study import Study
+from privfed.study.deployed import Deployment
 from privfed.tables.sources import bundled
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,6 +151,49 @@ def test_the_readme_s_python_prints_rules_and_a_finite_budget(
     assert "inf" not in printed
 
 
+def test_the_walk_through_engines_goes_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command that is ours or the shell's, in order; only the engine between is left out."""
+    monkeypatch.chdir(tmp_path)
+    page = PAGES["engines"].partition("## Two hospitals")[2].partition("## On FLARE")[0]
+    for block in re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        path = tmp_path / str(file_named(block))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block, encoding="utf-8")
+    before, made, rest = re.split(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    asked, _, after = rest.partition("flwr run server/study-app study --stream\n")
+    type_out(before)
+    (tmp_path / "reader.py").write_text(made, encoding="utf-8")
+    run_path("reader.py")
+    type_out(asked)
+    with ExitStack() as opened:
+        paths: dict[str, Path] = {}
+        for folder in ("ashford", "birch"):
+            owner = OwnerFile.from_toml(f"{folder}/owner.toml")
+            side = owner.opened()
+            opened.callback(side.gate.ledger.close)
+            for door in owner.open_doors(side):
+                paths[owner.client] = opened.enter_context(door).path
+        chosen = Deployment.of(Study.from_toml("server/study.toml"), "server/out")
+        chosen.run(partial(CarriedDisclosure, carry=Doors(paths)))
+    type_out(after)
+    printed = capsys.readouterr().out
+    assert printed.count("intact private") == 2 and "epsilon 4" in printed
+    assert "IF " in chosen.replay().describe()
+
+
+def type_out(text: str) -> None:
+    """Run the lines of a page that are for privfed, or copy files and make folders."""
+    typed = re.findall(r"^    ((?:privfed|mkdir|cp) .*)$", text, re.MULTILINE)
+    for line in (line for line in typed if "serve-client" not in line and "/node.pub" not in line):
+        words = shlex.split(line)
+        if words[0] == "privfed":
+            assert status(words[1:]) == FINE, line
+        else:
+            subprocess.run(words, check=True)
+
+
 def test_the_plugins_pass_their_kits(tmp_path: Path) -> None:
     """The page's module and its test file, run by pytest as a reader would."""
     python = blocks("plugins", "python")
@@ -252,7 +301,9 @@ def shown() -> list[str]:
 def test_every_command_exists() -> None:
     """Each ``privfed WORD``, and each ``privfed ledger WORD``."""
     found = {
-        pair for line in shown() for pair in re.findall(r"\bprivfed ([a-z]+)(?: (\w+))?", line)
+        pair
+        for line in shown()
+        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w+))?", line)
     }
     assert {"audit", "price", "ledger", "plugins"} <= {name for name, _ in found}
     for name, second in found:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Plain values, errors and the door for plugins: every room may speak of them.
 WORDS = {"errors", "exact", "__version__"}
 #: The core's rooms, from the ground up: a room may import those before it.
-FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "federation")
+FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "federation", "engines")
 #: The rooms beside the core, and which others each may import.
 BESIDE = {
     "mechanisms": {"questions", "privacy"},
@@ -114,6 +114,8 @@ def test_every_room_has_its_rule() -> None:
         ("study", "from privfed.testing import queries"),
         ("questions", "from privfed.privacy.policy import Policy"),
         ("owner", "from privfed.federation.local import LocalDisclosure"),
+        ("federation", "from privfed.engines.doors import Door"),
+        ("learners", "from privfed.engines.carried import CarriedDisclosure"),
         ("exchange", "from privfed.plugins import load"),
     ],
 )
@@ -176,7 +178,7 @@ def test_a_learner_drags_no_gate_along(statement: str) -> None:
     loaded = loaded_by(statement)
     assert "privfed" in loaded
     rooms = {name.split(".")[1] for name in loaded if "." in name}
-    assert not rooms & {"owner", "ledger", "federation", "study", "cli", "testing"}
+    assert not rooms & {"owner", "ledger", "federation", "engines", "study", "cli", "testing"}
 
 
 def test_the_package_is_lazy() -> None:

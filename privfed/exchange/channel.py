@@ -98,6 +98,8 @@ class ChannelDisclosure(Disclosure):
             others. In turn, a call that hangs is waited for.
         heads: what was seen of each client's ledger in earlier runs, and will be in this one: a
             ledger that does not pass through it answers nothing.
+        session: begins every request's id; chance unless given. The same questions asked again in
+            the same session get the bytes that left before, uncharged.
 
     Raises:
         LedgerError: by :meth:`ask`, a client's published head went back, contradicts an earlier
@@ -114,6 +116,7 @@ class ChannelDisclosure(Disclosure):
         keys: Mapping[str, Identity] | None = None,
         parallel: bool = False,
         heads: HeadBook | None = None,
+        session: str = "",
     ) -> None:
         self.schema = schema
         self.clients = tuple(channels)
@@ -124,7 +127,7 @@ class ChannelDisclosure(Disclosure):
         self._channels = dict(channels)
         self._patience = patience or Patience()
         #: What the ids of all its requests begin with.
-        self.session = secrets.token_hex(8)
+        self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
         self._asked = self._round = 0
 
@@ -150,9 +153,17 @@ class ChannelDisclosure(Disclosure):
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[str]:
-        inquiry = wire.encode(Inquiry(self._request(query, spend)))
-        said = self._reach({client: [inquiry] for client in clients})
-        return [client for client, (opened,) in said.items() if _offered(opened)]
+        return self._all_offers([query], clients, spend)[0]
+
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Sequence[str]]:
+        inquiries = [wire.encode(Inquiry(self._request(query, spend))) for query in queries]
+        said = self._reach(dict.fromkeys(clients, inquiries))
+        return [
+            [client for client in clients if _offered(said[client][number])]
+            for number in range(len(queries))
+        ]
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
         """A question of the round to come, under an id of its own."""
@@ -195,23 +206,36 @@ class ChannelDisclosure(Disclosure):
         reply, envelope = opened
         if isinstance(reply, Offer) or reply.request not in (request, ""):
             return Absent(client, request)
-        if client in self._keys and not isinstance(reply, Refusal):
-            self._keys[client].check(envelope)
+        self._check_signed(client, opened)
         if envelope.head is not None:
             self._check(client, envelope.head)
         return reply
 
+    def _check_signed(self, client: str, opened: Opened) -> None:
+        """Hold what a client released against its owner's key, where that is known."""
+        reply, envelope = opened
+        if client in self._keys and not isinstance(reply, Refusal | Offer):
+            self._keys[client].check(envelope)
+
     def _check(self, client: str, head: Head) -> None:
-        """A client's ledger only grows, and every question is asked and answered in turn."""
         last = self.heads.get(client)
-        if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
-            raise LedgerError(
-                f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
-                "ask its owner to verify it against both"
-            )
+        check_follows(client, last, head)
         if head != last:
             self.heads[client] = head
             self._earlier.pop(client, None)
+
+
+def check_follows(client: str, last: Head | None, head: Head) -> None:
+    """A client's ledger only grows, and every question is asked and answered in turn.
+
+    Raises:
+        LedgerError: the head went back behind the last one, or contradicts it.
+    """
+    if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
+        raise LedgerError(
+            f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
+            "ask its owner to verify it against both"
+        )
 
 
 def _offered(opened: Opened | None) -> bool:

@@ -107,10 +107,11 @@ class Disclosure(ABC):
             one answer for each query, in their order; an answer that nobody offered, or that did
             not come, has no releases, and that is no error.
         """
-        willing = [frozenset(self.offers(query, clients, spend=spend)) for query in queries]
+        whom = self._known(self.clients if clients is None else clients)
+        willing = [frozenset(offered) for offered in self._all_offers(queries, whom, spend)]
         own = {
             client: [q for q, offered in zip(queries, willing, strict=True) if client in offered]
-            for client in (self.clients if clients is None else clients)
+            for client in whom
         }
         answers = self._answers({client: asked for client, asked in own.items() if asked}, spend)
         return answers.of(queries)
@@ -153,6 +154,12 @@ class Disclosure(ABC):
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Iterable[str]:
         """Give the clients that would answer; see :meth:`offers`."""
+
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Iterable[str]]:
+        """Give the clients that would answer each of several questions, together where that helps."""
+        return [self._offers(query, clients, spend) for query in queries]
 
 
 def _silence(answers: Answers) -> str:

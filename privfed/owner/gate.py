@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -133,9 +134,15 @@ class Gate:
         """Whether the noise is; test noise protects nobody."""
         return self._noise.secure
 
-    def serve(self, data: bytes) -> bytes:
-        """Answer an encoded request with an encoded envelope; never raises, never leaks a text."""
-        message = _read(data)
+    def serve(self, data: bytes, *, principal: str = "", round: str = "") -> bytes:
+        """Answer an encoded request with an encoded envelope; never raises, never leaks a text.
+
+        Args:
+            data: a request or an inquiry.
+            principal: who asks, as the owner's own channel knows; instead of what the request says.
+            round: the round that it counts in, as the owner counts; instead of what it says.
+        """
+        message = _known_to_come_from(_read(data), principal, round)
         if message is None:
             return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
         if isinstance(message, Inquiry):
@@ -426,6 +433,19 @@ def _read(data: bytes) -> Request | Inquiry | None:
         except WireError:
             continue
     return None
+
+
+def _known_to_come_from(
+    message: Request | Inquiry | None, principal: str, round: str
+) -> Request | Inquiry | None:
+    """The message with what the owner knows of its asker in the place of the asker's own word."""
+    if isinstance(message, Inquiry):
+        return Inquiry(_from(message.about, principal, round))
+    return None if message is None else _from(message, principal, round)
+
+
+def _from(request: Request, principal: str, round: str) -> Request:
+    return replace(request, principal=principal or request.principal, round=round or request.round)
 
 
 def _check_names(request: Request) -> None:

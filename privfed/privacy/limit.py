@@ -24,8 +24,8 @@ class Limit:
     ``Limit(("study", "round"), budget)`` holds every round of every study to the budget;
     ``Limit(("month",), budget, {"study": "pilot"})`` every month of the pilot.
 
-    A request names its own round and principal: unless the owner's channel tells principals apart,
-    limits per round or principal stop mistakes, not a dishonest asker.
+    A request names its own round and principal: unless the owner's channel tells principals apart, and
+    counts rounds itself, limits per round or principal stop mistakes, not a dishonest asker.
 
     Args:
         per: aspects; each combination of their values has the budget for itself.

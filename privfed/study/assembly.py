@@ -14,6 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import __version__
+from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError, StudyError
 from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 STAMP = "data.stamp"
 
 
-def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
+def run(study: Study, out: Path, overwrite: bool, attacked: bool, engine: str = "local") -> Report:
     """Carry a study out and write its whole output folder, report included.
 
     Args:
@@ -45,7 +46,9 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
         out: the folder, which appears only when all went well.
         overwrite: whether an earlier output there may be replaced.
         attacked: whether to run the attacks as well.
+        engine: what carries the questions, by its name.
     """
+    carried_by = engine_of(engine)
     lasting = Lasting.of(study)
     if lasting is not None:
         lasting.check_outside(out)
@@ -59,7 +62,7 @@ def run(study: Study, out: Path, overwrite: bool, attacked: bool) -> Report:
         write_text(folder / STAMP, stamp)
         for choice in study.policies:
             with _bar(study, choice) as bar:
-                simulation.run(prepared, choice, output, bar.update)
+                simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
             _attack(prepared, output)
         return write_report(output)

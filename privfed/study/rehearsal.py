@@ -152,12 +152,18 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
             why = (
                 f"must be one of {', '.join(map(str, get_args(named[key])))}"
                 if listed
-                else str(error).replace("`", "").lower()
+                else in_words_of_toml(error)
             )
             raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed
+
+
+def in_words_of_toml(error: msgspec.ValidationError) -> str:
+    """What a type should have been, as whoever writes TOML calls it."""
+    told = str(error).replace("`", "").lower()
+    return told.replace("object", "table").replace("array", "list")
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:

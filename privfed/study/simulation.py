@@ -7,7 +7,7 @@ is publishable for real data; what it writes says so.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,8 +22,10 @@ import pandas as pd
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
+from privfed.engines.named import Engine, local
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
+from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Reply
@@ -248,9 +250,10 @@ def _check_owners(study: Study, schema: Schema) -> None:
 class Watched(Disclosure):
     """A federation that reports how many questions it was asked, for a progress bar."""
 
-    def __init__(self, inner: LocalDisclosure, progress: Progress) -> None:
-        self.clients, self.schema = inner.clients, inner.schema
-        self.people = inner.people if isinstance(inner, CohortDisclosure) else None
+    def __init__(
+        self, inner: ChannelDisclosure, progress: Progress, people: int | None = None
+    ) -> None:
+        self.clients, self.schema, self.people = inner.clients, inner.schema, people
         self.asked = self.rounds = 0
         self._inner, self._progress = inner, progress
 
@@ -268,9 +271,18 @@ class Watched(Disclosure):
     ) -> Sequence[str]:
         return self._inner.offers(query, clients, spend=spend)
 
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Iterable[str]]:
+        return self._inner._all_offers(queries, clients, spend)
+
 
 def run(
-    prepared: AnyPrepared, choice: PolicyChoice, output: Output, progress: Progress = lambda _: None
+    prepared: AnyPrepared,
+    choice: PolicyChoice,
+    output: Output,
+    progress: Progress = lambda _: None,
+    engine: Engine = local,
 ) -> None:
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
@@ -284,7 +296,7 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
-            metrics = _learn(prepared, model, federation, progress)
+            metrics = _learn(prepared, model, federation, progress, engine)
         metrics["faults"] = _faults(federation)
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
@@ -295,7 +307,7 @@ def run(
     finally:
         federation.close()
     if study.runs > 1:
-        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress)])
+        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress, engine)])
     if lasting is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
@@ -305,7 +317,11 @@ def run(
 
 
 def _again(
-    prepared: AnyPrepared, choice: PolicyChoice, adopted: Policy, progress: Progress
+    prepared: AnyPrepared,
+    choice: PolicyChoice,
+    adopted: Policy,
+    progress: Progress,
+    engine: Engine,
 ) -> list[dict[str, Any]]:
     """Learn as often again as the study says, with fresh noise and books that are thrown away."""
     study, found = prepared.study, []
@@ -315,7 +331,7 @@ def _again(
             warnings.simplefilter("ignore", Note)
             federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
             try:
-                found.append(_learn(prepared, learner(study, choice), federation, progress))
+                found.append(_learn(prepared, learner(study, choice), federation, progress, engine))
             finally:
                 federation.close()
     return found
@@ -367,13 +383,29 @@ def _learn(
     model: FederatedLearner,
     gates: LocalDisclosure,
     progress: Progress,
+    engine: Engine = local,
 ) -> dict[str, Any]:
-    before, federation = perf_counter(), Watched(gates, progress)
+    """Learn over an engine, and score what was learnt."""
+    people = gates.people if isinstance(gates, CohortDisclosure) else None
+
+    def learn(asked: ChannelDisclosure) -> dict[str, Any]:
+        return _learnt(prepared, model, Watched(asked, progress, people), gates.shelves)
+
+    return engine(gates, learn)
+
+
+def _learnt(
+    prepared: AnyPrepared,
+    model: FederatedLearner,
+    federation: Watched,
+    shelves: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    before = perf_counter()
     metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
     try:
         model.fit(federation)
         if isinstance(model, PersonalLearner):
-            for client, shelf in gates.shelves.items():
+            for client, shelf in shelves.items():
                 with suppress(InputError):  # a client that keeps no model is told of in the metrics
                     model.take_home(client, shelf)
         metrics |= prepared.score(model, federation.schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,7 +50,7 @@ def test_a_share_is_where_the_loss_is_least() -> None:
     assert proven_share(lambda share: 4 * share, 1.0, 2.0) == 0
 
 
-def fitted(model: object, y: np.ndarray, x: np.ndarray, schema: Schema, epsilon: str) -> np.ndarray:
+def fitted(model: Any, y: np.ndarray, x: np.ndarray, schema: Schema, epsilon: str) -> np.ndarray:
     """Predictions of a private model of two owners for a thousand rows."""
     frame = pd.DataFrame(x, columns=["a", "b"]).assign(y=y)
     frame["owner"] = np.where(np.arange(len(y)) % 2, "north", "south")
@@ -59,16 +60,16 @@ def fitted(model: object, y: np.ndarray, x: np.ndarray, schema: Schema, epsilon:
         client="owner",
         schema=schema,
         policy=model.private(epsilon),
-        seed=1,  # type: ignore[attr-defined]
+        seed=1,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(gates)  # type: ignore[attr-defined]
+        model.fit(gates)
     test = np.random.default_rng(99).uniform(0, 1, (1000, 2))
     inputs = pd.DataFrame(test, columns=["a", "b"])
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(inputs)[:, 1])
-    return np.asarray(model.predict(inputs))  # type: ignore[attr-defined]
+    return np.asarray(model.predict(inputs))
 
 
 @pytest.mark.parametrize("learner", [FuzzyTreeRegressor, RuleFitRegressor])

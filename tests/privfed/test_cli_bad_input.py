@@ -126,8 +126,11 @@ STUDIES = {
         "no learner called 'FuzzyTree'",
     ),
     "a misspelt parameter": (("max_depth", "max_detph"), "it takes .*max_depth"),
-    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number of at least 2"),
-    "text for a number": (("sets = 2", 'sets = "two"'), "params: sets expected int, got str"),
+    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number from 2 to 99"),
+    "text for a number": (
+        ("sets = 2", 'sets = "two"'),
+        r"sets expected int \| table \| list, got str",
+    ),
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (
         ('name = "published"', 'name = "published"\nepsilon = "2"'),

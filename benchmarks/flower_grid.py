@@ -1,0 +1,47 @@
+"""Flower's apps on a grid of this process: no other process, and no wait. For tests and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from privfed.engines.flower import client_app, node_door
+
+
+class InProcess(Grid):  # type: ignore[misc]
+    """Delivers each message to a node's ClientApp by a call.
+
+    Args:
+        doors: each node's door.
+    """
+
+    set_run = run = create_message = push_messages = pull_messages = None
+
+    def __init__(self, doors: Mapping[int, Path]) -> None:
+        become_a_task()
+        self._doors, self._app = doors, client_app(node_door)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All of them."""
+        return list(self._doors)
+
+    def send_and_receive(self, messages: Any, *, timeout: Any = None) -> Iterable[Any]:
+        """Each message's reply, at once."""
+        for message in messages:
+            node = message.metadata.dst_node_id
+            yield deliver(self._app, message, {"door": str(self._doors[node])})
+
+
+def become_a_task() -> None:
+    """Set what Flower sets in a process that it starts."""
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+
+
+def deliver(app: Any, message: Message, config: dict[str, str]) -> Message:
+    """Hand a message to a node's app, with the node's configuration."""
+    return app(message, Context(1, message.metadata.dst_node_id, config, RecordDict(), {}))

@@ -1,0 +1,176 @@
+"""What the asking side was told, in a file: from it a study goes on where it was cut off.
+
+Each line is durable before the learner sees the reply. A study that is started again asks the same
+questions under the same ids, so that lines already here need not be asked, and a question that was
+under way gets the bytes that its client made durable.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from privfed.errors import InputError, WireError
+from privfed.exchange.messages import Envelope, Release, Request
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions import wire
+
+_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Line:
+    """One message and its reply.
+
+    Args:
+        client: who answered.
+        id: of the request.
+        message: the encoded request or inquiry.
+        envelope: the encoded reply.
+    """
+
+    client: str
+    id: str
+    message: bytes
+    envelope: bytes
+
+
+class Journal:
+    """All that the asking side of one study was told.
+
+    Args:
+        path: the file, which is made or gone on with, by one process at a time; none keeps it in
+            memory.
+        session: begins the ids of all requests where the file is new; chance unless given.
+
+    Raises:
+        InputError: the file is none, was damaged before its last line, or is another process's.
+    """
+
+    def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
+        self._path = None if path is None else Path(path)
+        self._lines: dict[tuple[str, str], Line] = {}
+        #: Begins the ids of all requests.
+        self.session = session or secrets.token_hex(8)
+        self._file: BinaryIO | None = None
+        if self._path is not None:
+            self._file = _locked(self._path)
+            self._go_on(self._path, self._file)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Journal:
+        """Look at a file, whoever is writing it.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        journal = cls()
+        try:
+            journal._read(Path(path), Path(path).read_bytes())
+        except OSError as error:
+            raise _unreadable(Path(path), error) from None
+        return journal
+
+    def close(self) -> None:
+        """Leave the file to another process."""
+        if self._file is not None:
+            self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self._lines.values())
+
+    def find(self, client: str, id: str) -> Line | None:
+        """What a client said to a request, or none."""
+        return self._lines.get((client, id))
+
+    def keep(self, lines: Sequence[Line]) -> None:
+        """Make lines durable."""
+        self._append([wire.encode(line) for line in lines])
+        self._lines |= {(line.client, line.id): line for line in lines}
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was released, in the order in which it came."""
+        return Transcript(tuple(filter(None, map(_disclosed, self))))
+
+    def _append(self, entries: Sequence[bytes]) -> None:
+        if self._file is None or not entries:
+            return
+        data = b"".join(len(entry).to_bytes(_SIZE, "big") + entry for entry in entries)
+        try:
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+
+    def _go_on(self, path: Path, file: BinaryIO) -> None:
+        """Read what is whole; a last line that was cut off was never relied on, and goes."""
+        data = path.read_bytes()
+        if _entries(data)[0]:
+            file.truncate(self._read(path, data))
+        else:
+            file.truncate(0)
+            self._append([self.session.encode()])
+
+    def _read(self, path: Path, data: bytes) -> int:
+        """Take the whole entries; say where they end."""
+        entries, end = _entries(data)
+        try:
+            self.session = entries[0].decode("ascii")
+            lines = [wire.decode(entry, Line) for entry in entries[1:]]
+        except (IndexError, UnicodeDecodeError, WireError):
+            raise _unreadable(path) from None
+        self._lines = {(line.client, line.id): line for line in lines}
+        return end
+
+
+def _locked(path: Path) -> BinaryIO:
+    """Open a file to append to, for this process alone."""
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise InputError(
+            f"journal {path}: another process goes on with this study; wait for it, or stop it"
+        ) from None
+    return file
+
+
+def _unreadable(path: Path | None, error: OSError | None = None) -> InputError:
+    why = "" if error is None else f" ({(error.strerror or type(error).__name__).lower()})"
+    return InputError(
+        f"journal {path}: cannot be used{why}; put it back from a copy, or name a new folder"
+    )
+
+
+def _entries(data: bytes) -> tuple[list[bytes], int]:
+    """The whole entries of a file, and where they end."""
+    found, at = [], 0
+    while len(data) - at >= _SIZE:
+        size = int.from_bytes(data[at : at + _SIZE], "big")
+        if at + _SIZE + size > len(data):
+            break
+        found.append(data[at + _SIZE : at + _SIZE + size])
+        at += _SIZE + size
+    return found, at
+
+
+def _disclosed(line: Line) -> Disclosed | None:
+    reply = wire.decode(line.envelope, Envelope).open()
+    if not isinstance(reply, Release):
+        return None
+    asked = wire.decode(line.message, Request)
+    return Disclosed(line.client, asked.kind, asked.fields, reply)

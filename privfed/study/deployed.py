@@ -1,0 +1,255 @@
+"""A study whose records are elsewhere: what its server does, and what it proposes to each data owner.
+
+The server holds no table. It learns from what the owners' gates release over an engine, keeps the
+heads of their ledgers from one study to the next, and a journal from which a study that was cut off
+goes on. Copies of the owners' ledgers, which hold public values and released bytes alone, make the
+report.
+
+FOLDER/study.toml              the study as run
+FOLDER/<policy>/policy.toml    the policy that was proposed to the owners
+FOLDER/<policy>/journal        all that the server was told, in order
+FOLDER/<policy>/heads.json     the ledgers' heads, as the server saw them
+FOLDER/<policy>/model.json     the model
+FOLDER/<policy>/metrics.json   how much was asked
+FOLDER/<policy>/ledgers/       for the owners' copies
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from privfed.engines.batches import schema_digest
+from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.journal import Journal
+from privfed.engines.owner_file import OwnerFile
+from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.exchange.heads import HeadBook
+from privfed.exchange.signing import Identity, Signer
+from privfed.exchange.transcript import Transcript
+from privfed.learners.saved import save
+from privfed.privacy.policy import Policy
+from privfed.study import PolicyChoice, Study
+from privfed.study.output import STUDY, Output
+from privfed.study.rehearsal import learner, policy, rehearse
+from privfed.study.schema_of_study import positive, schema_file
+from privfed.study.simulation import Watched
+from privfed.tables.schema import Schema
+from privfed.tables.sources import bundled
+from privfed.tables.sources import public_schema as schema_of
+
+JOURNAL = "journal"
+#: File of the heads that a server keeps from one study to the next, beside its studies.
+HEADS = "heads.json"
+#: Folder of the owners' public keys, ``<client>.pub``, beside the study.
+KEYS = "keys"
+
+
+class Connect(Protocol):
+    """An engine's way to make a disclosure."""
+
+    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> CarriedDisclosure:
+        """Reach some clients; the rest goes to :class:`.CarriedDisclosure`."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A study as its server carries it out under one of its policies.
+
+    Args:
+        study: the study; its table is never looked for.
+        choice: the policy.
+        out: where the output goes.
+    """
+
+    study: Study
+    choice: PolicyChoice
+    out: Path
+
+    @classmethod
+    def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
+        """Choose a policy by its name; the first one unless given.
+
+        Raises:
+            InputError: no such policy.
+        """
+        named = {choice.name: choice for choice in study.policies}
+        name = policy_name or next(iter(named))
+        if name not in named:
+            raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")
+        return cls(study, named[name], Path(out))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The owners' names."""
+        if not self.study.clients.names:
+            raise StudyError(
+                'a study of several machines names its owners; write names = ["...", "..."] under '
+                "[clients]"
+            )
+        return tuple(self.study.clients.names)
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema that everybody goes by."""
+        data = self.study.data
+        if data.schema is not None:
+            return positive(schema_file(self.study, None), data.positive)
+        if data.source in bundled():
+            return positive(schema_of(data.source), data.positive)
+        raise StudyError('a study of several machines needs a schema; write schema = "schema.toml"')
+
+    @property
+    def policy(self) -> Policy:
+        """What is proposed to the owners."""
+        model = learner(self.study, self.choice)
+        return policy(self.choice, model, self.schema, self.study.folder)
+
+    @property
+    def keys(self) -> dict[str, Identity]:
+        """Whose signatures the owners' replies must bear; nobody's where there is no folder of keys.
+
+        Raises:
+            InputError: an owner's key is missing.
+        """
+        folder = self.study.folder / KEYS
+        if not folder.is_dir():
+            warnings.warn(
+                f"there is no folder {folder}: replies are believed unsigned, so that whoever "
+                "runs the engine could answer in an owner's place",
+                Note,
+                stacklevel=2,
+            )
+            return {}
+        return {client: Identity(client, _public(folder, client)) for client in self.clients}
+
+    # --- carried out -----------------------------------------------------------------------------
+
+    def run(self, connect: Connect, **rest: Any) -> Path:
+        """Learn, and write the output; a study that was cut off goes on where it was.
+
+        Args:
+            connect: makes the disclosure.
+            rest: see :class:`.CarriedDisclosure`: patience.
+
+        Returns:
+            the policy's folder.
+
+        Raises:
+            InputError: the study, its schema, a key or the output folder is not as it must be.
+            LedgerError: a reply is not signed, or a ledger was rewritten.
+        """
+        rehearse(self.study, self.schema)
+        folder = self._folder()
+        journal = Journal(folder / JOURNAL)
+        try:
+            heads = HeadBook(self.study.folder / HEADS)
+            asking = connect(
+                self.schema, self.clients, journal=journal, keys=self.keys, heads=heads, **rest
+            )
+            self._learn(asking, folder)
+        finally:
+            journal.close()
+        return folder
+
+    def _folder(self) -> Path:
+        folder = self.out / self.choice.name
+        if (folder / "model.json").exists():
+            raise InputError(f"folder {folder}: holds a finished study; name a new folder")
+        written, alone = self.out / STUDY, replace(self.study, policies=(self.choice,))
+        if written.exists() and Study.from_toml(written).to_dict() != alone.to_dict():
+            raise InputError(
+                f"folder {self.out}: holds another study, or another policy's; name a new folder"
+            )
+        (folder / "ledgers").mkdir(parents=True, exist_ok=True)
+        alone.to_toml(written)
+        self.policy.to_toml(folder / "policy.toml")
+        return folder
+
+    def _learn(self, asking: CarriedDisclosure, folder: Path) -> None:
+        output, model = Output(self.out), learner(self.study, self.choice)
+        before, watched = perf_counter(), Watched(asking, lambda _: None)
+        metrics: dict[str, Any] = {
+            "simulation": False,
+            "told": "worth not measured",
+            "value": None,
+        }
+        try:
+            model.fit(watched)
+            save(model, folder / "model.json")
+        except NobodyAnswered as silence:
+            metrics["stopped"] = str(silence)
+        heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
+        output.write(self.choice.name, "heads.json", heads)
+        metrics |= {"seconds": perf_counter() - before}
+        metrics |= {"questions": watched.asked, "rounds": watched.rounds}
+        output.write(self.choice.name, "metrics.json", metrics)
+
+    # --- before and after ------------------------------------------------------------------------
+
+    def propose(self, folder: Path, client: str) -> OwnerFile:
+        """Write what a data owner needs: schema, policy, key and the file of its side.
+
+        Args:
+            folder: a new folder.
+            client: the owner's name.
+
+        Raises:
+            InputError: the folder holds something, or the study does not name the owner.
+        """
+        if client not in self.clients:
+            raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
+        if folder.exists() and any(folder.iterdir()):
+            raise InputError(f"folder {folder}: holds something; name a new one")
+        rehearse(self.study, self.schema)
+        folder.mkdir(parents=True, exist_ok=True)
+        schema, adopted = self.schema, self.policy
+        schema.to_toml(folder / "schema.toml")
+        adopted.to_toml(folder / "policy.toml")
+        (folder / "owner.pub").write_bytes(Signer.generate(folder / "owner.key"))
+        owner = OwnerFile(
+            client,
+            data="records.csv",
+            schema="schema.toml",
+            policy="policy.toml",
+            ledger="ledger.db",
+            doors={"server": "server.sock"},
+            study=self.study.name,
+            individual=self.study.data.individual,
+            sep=self.study.data.sep,
+            encoding=self.study.data.encoding,
+            key="owner.key",
+            block=self.choice.block,
+            agreed={"schema": schema_digest(schema), "policy": adopted.digest},
+        )
+        owner.to_toml(folder / "owner.toml")
+        return owner
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was released, as the server was told."""
+        return Journal.read(self.out / self.choice.name / JOURNAL).transcript
+
+    def replay(self) -> Any:
+        """Learn once more from the transcript alone; nobody is asked.
+
+        Returns:
+            the fitted learner.
+        """
+        model = learner(self.study, self.choice)
+        return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
+
+
+def _public(folder: Path, client: str) -> bytes:
+    path = folder / f"{client}.pub"
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise InputError(
+            f"key file {path}: cannot be read; put the owner's .pub file there, under its name"
+        ) from None

@@ -1,0 +1,136 @@
+"""A study on Flower: the two apps that a deployment runs, and the folder that `flwr run` takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privfed.errors import InputError
+from privfed.exchange.channel import Patience
+from privfed.study import Study
+from privfed.study.deployed import Deployment
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+
+def server_app() -> ServerApp:
+    """Make the ServerApp that carries out the study that ``--run-config`` names.
+
+    Its keys: ``study`` (a study file), ``out`` (a folder for the output), ``policy`` (one of the
+    study's policies; the first where empty), ``deadline`` (seconds to go on asking a silent owner).
+    """
+    from flwr.serverapp import ServerApp
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    app = ServerApp()
+
+    def main(grid: Grid, context: Context) -> None:
+        config = context.run_config
+        study = Study.from_toml(str(config["study"]))
+        chosen = Deployment.of(study, str(config["out"]), str(config["policy"]))
+        patience = Patience(deadline=float(config["deadline"]))
+        chosen.run(partial(FlowerDisclosure, grid), patience=patience)
+
+    app.main()(main)
+    return app
+
+
+def client_app() -> ClientApp:
+    """Make the ClientApp that knocks at the door which ``--node-config`` names."""
+    from privfed.engines import flower
+
+    return flower.client_app(flower.node_door)
+
+
+def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = None) -> None:
+    """Write an app that `flwr run` takes.
+
+    Args:
+        folder: a new folder; its name becomes the app's: letters, digits and hyphens.
+        study: the study file that it carries out unless told otherwise.
+        out: where the output goes unless told otherwise.
+
+    Raises:
+        InputError: the folder holds something, or its name is none for an app.
+    """
+    name = folder.resolve().name
+    if not name.replace("-", "").isalnum() or not name[0].isalpha() or name.lower() != name:
+        raise InputError(f"{folder}: name the folder with small letters, digits and hyphens")
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"folder {folder}: holds something; name a new one")
+    package = name.replace("-", "_")
+    files = {
+        "pyproject.toml": PROJECT.format(
+            name=name,
+            package=package,
+            study=(study or Path("study.toml")).resolve(),
+            out=(out or Path("out")).resolve(),
+        ),
+        "LICENSE": "Write here under what terms others may use this app.\n",
+        "README.md": README.format(name=name),
+        f"{package}/__init__.py": f'"""{name}: a study carried out by privfed on Flower."""\n',
+        f"{package}/server_app.py": SERVER,
+        f"{package}/client_app.py": CLIENT,
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0.1.0"
+description = "A study carried out by privfed on Flower."
+license = {{ file = "LICENSE" }}
+requires-python = ">=3.11"
+dependencies = ["flwr>=1.41,<1.43", "privfed"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+
+[tool.flwr.app]
+publisher = "privfed"
+fab-format-version = 1
+flwr-version-target = "1.41.0"
+
+[tool.flwr.app.components]
+serverapp = "{package}.server_app:app"
+clientapp = "{package}.client_app:app"
+
+[tool.flwr.app.config]
+study = "{study}"
+out = "{out}"
+policy = ""      # the study's first, unless named
+deadline = 600.0 # seconds to go on asking an owner that is silent
+"""
+SERVER = '''\
+"""The server's side: the study's learner asks the owners' gates."""
+
+from privfed.study.on_flower import server_app
+
+app = server_app()
+'''
+CLIENT = '''\
+"""A node's side: bytes pass through its owner's door, and nothing else happens here."""
+
+from privfed.study.on_flower import client_app
+
+app = client_app()
+'''
+README = """\
+# {name}
+
+    flwr run . --run-config 'study="/path/study.toml" out="/path/out"'
+
+Each node names its owner's door: `flower-supernode --node-config 'door="/path/server.sock"' ...`.
+"""

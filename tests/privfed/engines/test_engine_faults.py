@@ -1,0 +1,338 @@
+"""Owners and askers as real processes that die, lines that lose and repeat: never over budget."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+import pytest
+from engine_trials import (
+    BadLine,
+    Deadly,
+    Hospital,
+    Study,
+    Telling,
+    batch_of,
+    eight,
+    federation,
+    question,
+)
+from ledger_trials import QUERY, SMALL
+
+from privfed.engines.batches import Replies
+from privfed.engines.doors import Door, Doors, knock
+from privfed.engines.journal import Journal
+from privfed.errors import LedgerError, NobodyAnswered, SchemaError
+from privfed.exchange.channel import Patience
+from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.exchange.heads import HeadBook
+from privfed.exchange.messages import Absent, Envelope, Reason, Refusal, Release, Request
+from privfed.exchange.signing import Identity, Signer
+from privfed.ledger import Ledger
+from privfed.questions import wire
+from privfed.tables.schema import Column, Schema
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> Iterator[tuple[Hospital, ...]]:
+    """Three owners' processes."""
+    started = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("abc")]
+    yield tuple(started)
+    for hospital in started:
+        hospital.kill()
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[Hospital]:
+    """One owner's process."""
+    hospital = Hospital(tmp_path).start()
+    yield hospital
+    hospital.kill()
+
+
+def outcomes(replies: bytes) -> list[str]:
+    """How each message of a batch was answered."""
+    decoded = wire.decode(replies, Replies)
+    return [wire.decode(one, Envelope).status for one in decoded.envelopes]
+
+
+def told(journal: Path) -> int:
+    """How many replies a journal holds."""
+    return len(Journal.read(journal)) if journal.exists() and journal.stat().st_size else 0
+
+
+def test_killed_between_charge_and_release_an_owner_wastes_one_charge_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The charge stands, the request is refused as interrupted, and nothing is answered twice."""
+    monkeypatch.setattr(Deadly, "mark", tmp_path / "mark")
+    Deadly.mark.touch()
+    hospital = Hospital(tmp_path).start()
+    asking = federation(hospital)
+    carried = asking._carry
+
+    def carry(batches: dict[str, bytes], seconds: float) -> dict[str, bytes]:
+        told = dict(carried(batches, seconds))
+        if not told:
+            hospital.process.join()
+            assert hospital.process.exitcode == -9
+            hospital.start()
+        return told
+
+    monkeypatch.setattr(asking, "_carry", carry)
+    first = asking.offers(QUERY)
+    assert first == ("north",)
+    with pytest.raises(NobodyAnswered, match="charged but never released"):
+        asking.ask(Deadly(0, (0.0, 50.0, 100.0)))
+    assert isinstance(asking.ask(QUERY).only.replies["north"], Release)
+    hospital.kill()
+    assert hospital.charges() == 2
+
+
+def test_a_killed_server_goes_on_where_it_was_to_the_same_model(
+    tmp_path: Path, hospitals: tuple[Hospital, ...]
+) -> None:
+    """Killed in the middle of a round three times: each question is charged once, to the bit."""
+    (tmp_path / "other").mkdir()
+    calm = [Hospital(tmp_path / "other", h.name, seed=h.seed).start() for h in hospitals]
+    Study(tuple(calm), tmp_path / "other").run()
+    study = Study(hospitals, tmp_path)
+    for lines in (5, 25, 50):
+        process = study.start()
+        while told(tmp_path / "journal") < lines:
+            assert process.is_alive()
+            sleep(0.002)
+        process.kill()
+        process.join()
+        assert not study.model.exists()
+    study.run()
+    for hospital in (*calm, *hospitals):
+        hospital.kill()
+        assert hospital.charges() == study.asked
+    assert study.model.read_bytes() == (tmp_path / "other" / "model").read_bytes()
+    transcript = Journal.read(tmp_path / "journal").transcript
+    again = ReplayDisclosure(SMALL, transcript)
+    totals = [again.ask(question(number)).total("counts") for number in range(study.asked)]
+    assert wire.encode(totals) == study.model.read_bytes()
+
+
+def test_over_a_bad_line_each_question_is_charged_once_and_answered_once(
+    hospitals: tuple[Hospital, ...],
+) -> None:
+    """Lost, late, doubled, swapped and garbled: what is believed is what the ledgers hold."""
+    line = BadLine(Doors({each.name: each.door for each in hospitals}), seed=3)
+    asking = federation(*hospitals, carry=line)
+    for number in range(40):
+        answers = asking.ask(question(number), question(400 + number))
+        assert all(len(answer.releases) == 3 for answer in answers)
+    assert min(line.counts.values()) >= 3
+    for hospital in hospitals:
+        ledger = Ledger.read(hospital.ledger)
+        left = [one.release for _, one in ledger.disclosed()]
+        ledger.close()
+        told = [one.release for one in asking.journal.transcript.of(client=hospital.name)]
+        assert hospital.charges() == len(left) == 80
+        assert [wire.encode(one) for one in left] == [wire.encode(one) for one in told]
+
+
+def test_eight_at_once_at_the_edge_of_the_budget_get_what_is_left_and_no_more(
+    tmp_path: Path,
+) -> None:
+    """Room for two: two releases, six refusals for the budget."""
+    hospital = Hospital(tmp_path, budget="0.2").start()
+
+    def ask(number: int) -> bytes:
+        request = Request.of(f"r{number}", question(number))
+        return knock(hospital.door, batch_of(wire.encode(request)))
+
+    found = sorted(outcome for reply in eight(ask) for outcome in outcomes(reply))
+    hospital.kill()
+    assert found == ["refusal"] * 6 + ["release"] * 2
+    assert hospital.charges() == 2
+
+
+def test_eight_copies_of_one_request_at_once_get_the_same_bytes(clinic: Hospital) -> None:
+    """A request that an engine delivers again and again is charged once."""
+    data = batch_of(wire.encode(Request.of("r", QUERY)))
+    assert len(set(eight(lambda _: knock(clinic.door, data)))) == 1
+    assert clinic.charges() == 1
+
+
+def test_an_owner_put_back_from_a_copy_answers_nothing(tmp_path: Path, clinic: Hospital) -> None:
+    """The asking side kept a later head from another run; the copy's budget looks unspent."""
+    federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(QUERY)
+    clinic.kill()
+    files = [path for path in tmp_path.iterdir() if path.name.startswith(clinic.ledger.name)]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in files:
+        shutil.copy(path, copy)
+    clinic.start()
+    federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(question(1))
+    clinic.kill()
+    for path in files:
+        shutil.copy(copy / path.name, path)
+    clinic.start()
+    with pytest.raises(LedgerError, match="its ledger was rewritten"):
+        federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(question(2))
+    assert clinic.charges() == 1  # what the copy held
+
+
+def test_a_strangers_client_is_not_believed(tmp_path: Path) -> None:
+    """Whoever answers under an owner's name without its key ends the study; another name is absent."""
+    key = bytes(range(32))
+    north = {"north": Identity("north", Signer(key, "north").public)}
+    for number, (name, own) in enumerate((("north", key), ("north", None), ("north", bytes(32)))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        hospital = Hospital(folder, name, key=own).start()
+        asking = federation(hospital, keys=north)
+        if own == key:
+            assert asking.ask(QUERY).only.releases
+        else:
+            with pytest.raises(LedgerError, match="not signed by the owner's key"):
+                asking.ask(QUERY)
+        hospital.kill()
+    other = Hospital(tmp_path, "stranger").start()
+    asking = federation(Hospital(tmp_path, "north"), carry=Doors({"north": other.door}))
+    asking._patience = type(asking._patience)(deadline=0.2, first=0.01)
+    with pytest.raises(NobodyAnswered, match="no reply in time"):
+        asking.ask(QUERY)
+    other.kill()
+    assert other.charges() == 1  # it was asked, and its word counts for nothing
+
+
+def test_what_is_not_believed_is_not_written_down_either(tmp_path: Path) -> None:
+    """Once the stranger, or the copy, is gone, the same study goes on: nothing of theirs is recalled."""
+    key = bytes(range(32))
+    north = {"north": Identity("north", Signer(key, "north").public)}
+    journal, heads = Journal(), HeadBook()
+    folders = [tmp_path / "owner", tmp_path / "stranger", tmp_path / "anew"]
+    for folder in folders:
+        folder.mkdir()
+    owner, stranger, anew = (
+        Hospital(folder, key=own) for folder, own in zip(folders, (key, None, key), strict=True)
+    )
+    for number, hospital in enumerate((owner, stranger, anew, owner)):
+        hospital.start()
+        asking = federation(hospital, keys=north, journal=journal, heads=heads)
+        told = [asking.ask, asking.ask][: 1 + (number > 0)]
+        if hospital is owner:
+            for one, ask in enumerate(told):
+                assert ask(question(one)).only.releases
+        else:
+            assert asking.ask(question(0)).only.releases  # recalled
+            with pytest.raises(LedgerError):
+                asking.ask(question(1))
+        assert len(journal) == 1 + (number == 3)
+        hospital.kill()
+    assert owner.charges() == 2
+
+
+def test_an_exception_inside_a_question_leaves_as_noise_and_no_text(
+    clinic: Hospital, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not in the reply, the journal or what the owner's process prints."""
+    asking = federation(clinic)
+    told = asking.ask(Telling(0, (0.0, 50.0, 100.0))).only.replies["north"]
+    assert isinstance(told, Release)
+    sent = b"".join(line.envelope for line in asking.journal)
+    printed = capfd.readouterr()
+    for text in (sent.decode("latin-1"), printed.out, printed.err):
+        assert "SECRET" not in text and "RuntimeError" not in text
+
+
+def test_sides_that_go_by_different_schemas_stop_before_anything_is_charged(
+    clinic: Hospital,
+) -> None:
+    """One error says so; the ledger holds no charge."""
+    other = Schema((Column("age", lower=0.0, upper=120.0),))
+    asking = federation(clinic)
+    asking.schema = other
+    asking._digest = "0" * 64
+    with pytest.raises(SchemaError, match="another schema"):
+        asking.ask(QUERY)
+    assert clinic.charges() == 0
+
+
+def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
+    hospitals: tuple[Hospital, ...],
+) -> None:
+    """It is waited for until one deadline, then tried once a round, until it is back."""
+    doors, tries = Doors({each.name: each.door for each in hospitals}), [0]
+
+    def carry(batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        tries[-1] += "b" in batches
+        return doors(batches, seconds)
+
+    hospitals[1].kill()
+    asking = federation(*hospitals, carry=carry, patience=Patience(0.3, 0.01, 0.02))
+    for number in range(3):
+        replies = asking.ask(question(number)).only.replies
+        assert [type(reply) for reply in replies.values()] == [Release, Absent, Release]
+        tries.append(0)
+    hospitals[1].start()
+    for number in (3, 4):
+        assert len(asking.ask(question(number)).only.releases) == 3
+        tries.append(0)
+    assert tries[0] > 3 and tries[1:5] == [1, 1, 1, 1]
+
+
+def test_the_asker_is_whom_the_door_knows(tmp_path: Path) -> None:
+    """What a request says of itself does not count, in its charge nor in its refusals."""
+    from engine_trials import gate_of
+
+    from privfed.engines.owner_side import OwnerSide
+
+    hospital = Hospital(tmp_path)
+    gate = gate_of(hospital)
+    side = OwnerSide(gate, rounds="hour")
+    with Door(hospital.door, lambda data: side.answer(data, "university")):
+        for number in range(2):
+            request = Request.of("r", question(number), "somebody else", None, f"round {number}")
+            knock(hospital.door, batch_of(wire.encode(request)))
+    rows = [entry for entry in gate.ledger.entries() if entry.request == "r"]
+    assert {entry.principal for entry in rows} == {"university"}
+    charged = next(entry for entry in rows if entry.event == "reserved")
+    assert len(charged.body["round"]) == len("2026-01-01T00") and charged.body["round"][10] == "T"
+    assert rows[-1].body["reason"] == Reason.MISMATCH
+
+
+def test_bytes_that_are_no_batch_are_answered_by_nothing(clinic: Hospital) -> None:
+    """Neither garbage, nor an empty batch, nor garbage in a batch leaves a charge."""
+    assert outcomes(knock(clinic.door, b"\xff\x00")) == []
+    assert outcomes(knock(clinic.door, batch_of())) == []
+    (envelope,) = wire.decode(knock(clinic.door, batch_of(b"no")), Replies).envelopes
+    reply = wire.decode(envelope, Envelope).open()
+    assert isinstance(reply, Refusal) and reply.reason == Reason.UNREADABLE
+    assert clinic.charges() == 0
+
+
+def test_more_than_goes_together_is_split_both_ways(tmp_path: Path) -> None:
+    """Small limits on either side: every question is answered and charged once, in order."""
+    from engine_trials import gate_of
+
+    from privfed.engines.owner_side import OwnerSide
+
+    hospital = Hospital(tmp_path)
+    gate = gate_of(hospital)
+    batches: list[int] = []
+    side = OwnerSide(gate, together=900)
+    with Door(hospital.door, lambda data: side.answer(data, "server")):
+        doors = Doors({"north": hospital.door})
+
+        def carry(sent: dict[str, bytes], seconds: float) -> dict[str, bytes]:
+            batches.append(len(sent["north"]))
+            return dict(doors(sent, seconds))
+
+        asking = federation(hospital, carry=carry, together=700)
+        answers = asking.ask(*[question(number) for number in range(20)])
+    assert len(batches) > 5 and all(len(answer.releases) == 1 for answer in answers)
+    assert hospital.charges() == 20
+    again = ReplayDisclosure(SMALL, asking.journal.transcript)
+    replayed = again.ask(*[question(number) for number in range(20)])
+    for told, same in zip(answers, replayed, strict=True):
+        assert np.array_equal(told.total("counts"), same.total("counts"))

@@ -1,0 +1,89 @@
+"""Flower's apps: what a node's app says, and what `flwr run` is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_trials import QUICK, BadLine, Hospital, batch_of, gate_of, question
+from ledger_trials import SMALL
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.doors import Door
+from privfed.engines.owner_side import OwnerSide
+
+pytest.importorskip("flwr")
+
+
+def ask(door: object, batch: bytes) -> Any:
+    """What a node's app replies to a message."""
+    from flower_grid import become_a_task, deliver
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    from privfed.engines.flower import client_app, node_door
+
+    become_a_task()
+    message = Message(RecordDict({"privfed": ConfigRecord({"batch": batch})}), 1, "query.ask")
+    return deliver(client_app(node_door), message, {} if door is None else {"door": str(door)})
+
+
+def test_a_nodes_app_passes_bytes_through_its_owners_door(tmp_path: Path) -> None:
+    """The reply is the owner's, byte for byte."""
+    hospital = Hospital(tmp_path)
+    side = OwnerSide(gate_of(hospital))
+    with Door(hospital.door, lambda data: side.answer(data, "server")):
+        reply = ask(hospital.door, batch_of())
+    assert reply.content["privfed"]["batch"] == side.answer(batch_of(), "server")
+
+
+def test_over_a_bad_line_flower_s_nodes_are_charged_once_for_each_question(tmp_path: Path) -> None:
+    """Lost, late, doubled, swapped and garbled messages between its two apps and their owners."""
+    from flower_grid import InProcess
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("abc")]
+    grid = InProcess({number: hospital.door for number, hospital in enumerate(hospitals, 1)})
+    asking = FlowerDisclosure(grid, SMALL, [each.name for each in hospitals], patience=QUICK)
+    line = BadLine(asking._carry, seed=5)
+    asking._carry = line
+    for number in range(20):
+        assert len(asking.ask(question(number)).only.releases) == 3
+    for hospital in hospitals:
+        hospital.kill()
+        assert hospital.charges() == 20
+    assert sum(line.counts.values()) > 10 and min(line.counts.values()) > 0
+
+
+def test_whatever_goes_wrong_at_a_node_is_silence(tmp_path: Path) -> None:
+    """No door, a door where nobody is, and none named: empty bytes, and no error's text."""
+    for door in (tmp_path / "nobody", tmp_path, None):
+        reply = ask(door, batch_of())
+        assert reply.has_content() and not reply.has_error()
+        assert reply.content["privfed"]["batch"] == b""
+
+
+def test_the_skeleton_is_an_app_that_flower_builds(tmp_path: Path) -> None:
+    """Its bundle holds the two apps, and its configuration names study and output."""
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.cli.config_utils import load_and_validate
+
+    app, study = tmp_path / "my-study", tmp_path / "study.toml"
+    assert status(["flower", "new", str(app), "--study", str(study)]) == FINE
+    config, warnings = load_and_validate(app / "pyproject.toml")
+    assert not warnings and config["tool"]["flwr"]["app"]["config"]["study"] == str(study)
+    bundle = build_fab_from_disk(app)
+    assert b"my_study/server_app.py" in bundle and b"my_study/client_app.py" in bundle
+
+
+@pytest.mark.parametrize("name", ["My-Study", "1study", "my_study"])
+def test_a_name_that_no_app_may_have_is_refused(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So is a folder that holds something."""
+    assert status(["flower", "new", str(tmp_path / name)]) == BAD_INPUT
+    assert "small letters, digits and hyphens" in capsys.readouterr().err
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "x").touch()
+    assert status(["flower", "new", str(tmp_path / "taken")]) == BAD_INPUT

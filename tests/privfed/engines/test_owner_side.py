@@ -1,0 +1,106 @@
+"""The owner's side, whatever the engine: whom it answers as whom, and what it writes down and says."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from engine_trials import batch_of, question
+from ledger_trials import SMALL, SPEND
+
+from privfed import Budget, Gate, Guard, Ledger, Policy, Records
+from privfed.engines.batches import Replies
+from privfed.engines.owner_side import OwnerSide, Rounds
+from privfed.exchange.messages import Envelope, Inquiry, Offer, Reason, Request
+from privfed.privacy.limit import Limit
+from privfed.questions import wire
+from privfed.testing.queries import Histogram
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """A time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        """The time that it is."""
+        return self.now
+
+
+def side(rounds: Rounds = "asker", clock: Clock | None = None, **limits: str) -> OwnerSide:
+    """A small gate with a limit for each of some aspects."""
+    held = tuple(Limit((aspect,), Budget.of(epsilon)) for aspect, epsilon in limits.items())
+    policy = Policy({"small.histogram": (Guard.of("laplace", spend=SPEND),)}, limits=held)
+    records = Records(SMALL, np.arange(0.0, 100.0, 10.0)[:, None])
+    gate = Gate("north", records, policy, Ledger(), queries=(Histogram,))
+    return OwnerSide(gate, rounds=rounds, clock=clock or Clock())
+
+
+def ask(owner: OwnerSide, number: int, door: str, principal: str = "", round: str = "") -> str:
+    """How a question ends that came through a door and says of itself what it likes."""
+    request = Request.of(f"r{number}", question(number), principal, None, round)
+    told = wire.decode(owner.answer(batch_of(wire.encode(request)), door), Replies)
+    return wire.decode(told.envelopes[0], Envelope).status
+
+
+def test_a_limit_per_principal_holds_against_an_asker_that_renames_itself() -> None:
+    """Whatever it calls itself, its door's budget is spent; another door has its own."""
+    owner = side(principal="0.2")
+    outcomes = [ask(owner, n, "university", principal=f"somebody {n}") for n in range(4)]
+    assert outcomes == ["release", "release", "refusal", "refusal"]
+    assert ask(owner, 9, "ministry", principal="university") == "release"
+    charged = {e.principal for e in owner.gate.ledger.entries() if e.event == "reserved"}
+    assert charged == {"university", "ministry"}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "longest"), [("minute", timedelta(minutes=1)), ("day", timedelta(days=1))]
+)
+def test_a_limit_per_round_holds_where_rounds_are_the_owners_time(
+    rounds: Rounds, longest: timedelta
+) -> None:
+    """New names for rounds win nothing; the next stretch of time has a budget of its own."""
+    clock = Clock()
+    owner = side(rounds, clock, round="0.2")
+    names = [ask(owner, n, "server", round=f"round {n}") for n in range(4)]
+    assert names == ["release", "release", "refusal", "refusal"]
+    clock.now += longest
+    assert ask(owner, 9, "server", round="round 0") == "release"
+
+
+def test_the_asker_s_own_rounds_stop_mistakes_alone() -> None:
+    """By default a round is what the asker calls one."""
+    owner = side(round="0.1")
+    assert [ask(owner, n, "server", round="one") for n in range(2)] == ["release", "refusal"]
+    assert ask(owner, 9, "server", round="two") == "release"
+
+
+def test_what_would_be_refused_is_told_for_the_door_s_asker() -> None:
+    """An inquiry counts as the door's asker's too, and charges nothing."""
+    owner = side(principal="0.1")
+    assert ask(owner, 0, "university") == "release"
+    inquiry = wire.encode(Inquiry(Request.of("r1", question(1), "somebody else")))
+    for door, refused in (("university", Reason.BUDGET), ("ministry", None)):
+        told = wire.decode(owner.answer(batch_of(inquiry), door), Replies)
+        offer = wire.decode(told.envelopes[0], Envelope).open()
+        assert isinstance(offer, Offer) and offer.refused == refused
+
+
+def test_the_log_tells_counts_and_closed_words_only(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even the asker's own words get into it: a kind could hold a line of its own."""
+    owner = side()
+    with caplog.at_level(logging.INFO, logger="privfed.owner"):
+        ask(owner, 0, "server", principal="forged\nline")
+        hostile = Request("x\ny", "forged\nkind", b"fields", "forged\nline", None, "forged\nround")
+        owner.answer(batch_of(wire.encode(hostile)), "server")
+        owner.answer(b"\xff", "server")
+    assert [record.getMessage() for record in caplog.records] == [
+        "server: 1 of 1 answered: 1 release",
+        "server: 1 of 1 answered: 1 refused (unknown-kind)",
+        "server: sent bytes that are no batch",
+    ]

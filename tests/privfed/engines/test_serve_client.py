@@ -1,0 +1,203 @@
+"""A data owner's side as a process: what it refuses to start on, what it logs, what works beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pandas as pd
+import pytest
+
+from privfed import Policy, Schema
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.batches import schema_digest
+from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.doors import Doors
+from privfed.engines.owner_file import OwnerFile
+from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.exchange.channel import Patience
+from privfed.exchange.signing import Identity
+from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.base import FederatedLearner
+
+FILE = """
+client = "north"
+data = "north.csv"
+schema = "schema.toml"
+policy = "policy.toml"
+ledger = "north.db"
+key = "north.key"
+study = "pilot"
+[doors]
+server = "north.sock"
+"""
+
+
+def learner() -> FederatedLearner:
+    """What is learned in these tests."""
+    return FuzzyTreeRegressor(max_depth=1, sets=2, random_state=0)
+
+
+@pytest.fixture
+def owner(tmp_path: Path, schema_text: str, small_table: pd.DataFrame) -> Path:
+    """An owner's folder with everything in it; the path of its file."""
+    (tmp_path / "schema.toml").write_text(schema_text)
+    schema = Schema.from_toml(tmp_path / "schema.toml")
+    learner().private("4", schema=schema).to_toml(tmp_path / "policy.toml")
+    small_table.to_csv(tmp_path / "north.csv", index=False)
+    (tmp_path / "north.toml").write_text(FILE)
+    assert status(["key", str(tmp_path / "north.key")]) == FINE
+    return tmp_path / "north.toml"
+
+
+Serve = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts `privfed serve-client` and waits for its first line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str | Path) -> subprocess.Popen[str]:
+        program = "import sys; from privfed.cli import main; main(sys.argv[1:])"
+        command = [sys.executable, "-c", program, "serve-client", *map(str, arguments)]
+        started.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        latest = monotonic() + 60
+        folder = Path(arguments[0]).parent if str(arguments[0]).endswith(".toml") else None
+        while folder is not None and not (folder / "north.sock").exists():
+            assert started[-1].poll() is None and monotonic() < latest
+            sleep(0.02)
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def test_a_learner_learns_through_the_door_while_the_ledger_is_read_beside_it(
+    owner: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
+    folder, process = owner.parent, serve(owner)
+    schema = Schema.from_toml(folder / "schema.toml")
+    keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
+    doors = Doors({"north": folder / "north.sock"})
+    asking = CarriedDisclosure(
+        schema, ["north"], doors, keys=keys, patience=Patience(deadline=20, first=0.01)
+    )
+    fitted = learner().fit(asking)
+    assert "IF" in fitted.describe()
+    capsys.readouterr()
+    for command in ("verify", "show", "budget"):
+        assert status(["ledger", command, str(folder / "north.db")]) == FINE
+    head = str(asking.heads["north"])
+    assert status(["ledger", "verify", str(folder / "north.db"), "--head", head]) == FINE
+    assert "intact" in capsys.readouterr().out
+    process.terminate()
+    out, log = process.communicate(timeout=30)
+    assert process.returncode == 0 and out.startswith("north: ledger at ") and "closed" in out
+    assert not (folder / "north.sock").exists()
+    lines = log.strip().splitlines()
+    assert lines and all("server: " in line and " answered: " in line for line in lines)
+    table = pd.read_csv(folder / "north.csv")
+    values = {text for column in ("age", "weight", "risk") for text in map(str, table[column])}
+    assert not [text for text in values if len(text) > 4 and text in log + out]
+
+
+def test_it_refuses_to_start_on_another_policy_than_the_one_in_force(owner: Path) -> None:
+    """Unless the owner amends it, which is the owner's choice and recorded."""
+    folder = owner.parent
+    OwnerFile.from_toml(owner).opened().gate.ledger.close()
+    schema = Schema.from_toml(folder / "schema.toml")
+    learner().private("8", schema=schema).to_toml(folder / "policy.toml")
+    with pytest.raises(PolicyError, match="amend"):
+        OwnerFile.from_toml(owner).opened()
+    assert status(["serve-client", str(owner)]) == BAD_INPUT
+    side = OwnerFile.from_toml(owner).opened(amend=True)
+    assert side.gate.policy.digest == Policy.from_toml(folder / "policy.toml").digest
+    side.gate.ledger.close()
+
+
+def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) -> None:
+    """One that does not fit the table, one that was read off it, one that nobody agreed on."""
+    folder = owner.parent
+    schema = Schema.from_toml(folder / "schema.toml")
+    wrong = {
+        'name = "age"\n': 'name = "years"\n',
+        'target = "risk"\n': 'target = "risk"\ninferred = true\n',
+        "upper = 100\n": "upper = 120\n",
+    }
+    agreed = f'[agreed]\nschema = "{schema_digest(schema)}"\n'
+    owner.write_text(FILE + agreed)
+    OwnerFile.from_toml(owner).opened().gate.ledger.close()
+    for old, new in wrong.items():
+        (folder / "schema.toml").write_text(schema_text.replace(old, new, 1))
+        with pytest.raises(SchemaError):
+            OwnerFile.from_toml(owner).opened()
+    owner.write_text(FILE + '[agreed]\npolicy = "0"\n')
+    (folder / "schema.toml").write_text(schema_text)
+    with pytest.raises(PolicyError, match="not the one that was agreed on"):
+        OwnerFile.from_toml(owner).opened()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('client = "north"\n', "", "client is missing"),
+        ('client = "north"\n', 'client = ""\n', "names nobody"),
+        ("study =", "studdy =", "write 'study'"),
+        ('[doors]\nserver = "north.sock"\n', "", "doors is missing"),
+        ("north.csv", "south.csv", "cannot be read"),
+        ("north.db", "nowhere/north.db", "make it"),
+        ("north.key", "south.key", "privfed key"),
+        ('study = "pilot"', "block = 0", "block must be at least 1"),
+        ('study = "pilot"', 'rounds = "week"', "rounds"),
+        ("[doors]", "[agreed]\nlaw = '1'\n[doors]", "unknown key 'law'"),
+        ("north.sock", "n" * 200, "cannot be made"),
+    ],
+)
+def test_a_slip_in_the_file_is_one_error(owner: Path, old: str, new: str, told: str) -> None:
+    """It says what is wrong and what to write instead."""
+    assert old in FILE
+    owner.write_text(FILE.replace(old, new))
+    with pytest.raises(InputError, match=told) as caught:
+        chosen = OwnerFile.from_toml(owner)
+        chosen.open_doors(chosen.opened())
+    assert "\n" not in str(caught.value)
+
+
+def test_the_file_is_written_as_it_was_read(owner: Path) -> None:
+    """Keys at their defaults are left out."""
+    OwnerFile.from_toml(owner).to_toml(owner.with_name("again.toml"))
+    assert OwnerFile.from_toml(owner.with_name("again.toml")) == OwnerFile.from_toml(owner)
+
+
+def test_a_second_process_at_the_same_door_is_refused(owner: Path) -> None:
+    """A door that a dead process left is replaced; one that answers is not."""
+    chosen = OwnerFile.from_toml(owner)
+    side = chosen.opened()
+    (door,) = chosen.open_doors(side)
+    with pytest.raises(InputError, match="another process answers"):
+        chosen.open_doors(side)
+    door.close()
+    side.gate.ledger.close()
+
+
+def test_without_a_file_four_options_are_enough(
+    owner: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client is named after its data, and its door lies beside its ledger."""
+    from privfed.cli_serving import _owner
+
+    given = {"data": "a/north.csv", "schema": "s", "policy": "p", "ledger": "b/north.db"}
+    chosen = _owner(None, given)
+    assert (chosen.client, chosen.doors) == ("north", {"server": "b/north.sock"})
+    assert status(["serve-client", "--data", "x.csv"]) == BAD_INPUT
+    assert "--ledger" in capsys.readouterr().err

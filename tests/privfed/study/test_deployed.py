@@ -1,0 +1,174 @@
+"""A study whose records are elsewhere: proposed to owners, carried out, cut off, gone on with, replayed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.doors import Doors
+from privfed.engines.owner_file import OwnerFile
+from privfed.errors import InputError, LedgerError, Note, StudyError
+from privfed.exchange.channel import Patience
+from privfed.learners.saved import load
+from privfed.ledger import Ledger
+from privfed.study import Study
+from privfed.study.deployed import Connect, Deployment
+from privfed.tables.schema import Schema
+
+OWNERS = ("north", "south")
+
+
+@pytest.fixture
+def study(write_study: Callable[..., Path], study_text: str, small_table: pd.DataFrame) -> Path:
+    """A study of two owners, each with a folder of its own and its records there."""
+    text = study_text.replace('partition = "column"\ncolumn = "site"', f"names = {list(OWNERS)}")
+    text = text.replace('noise = "test"\n', "").replace('[[policy]]\nname = "published"\n', "")
+    path = write_study(text)
+    keys = path.parent / "keys"
+    keys.mkdir()
+    for name in OWNERS:
+        folder = path.parent / name
+        assert status(["owner", "new", str(folder), str(path), "--client", name]) == FINE
+        own = small_table[small_table["site"] == name].drop(columns="site")
+        own.to_csv(folder / "records.csv", index=False)
+        shutil.copy(folder / "owner.pub", keys / f"{name}.pub")
+    (path.parent / "table.csv").unlink()  # the server has none
+    return path
+
+
+@contextmanager
+def serving(study: Path) -> Iterator[Connect]:
+    """Every owner's side behind its door; gives what connects to them."""
+    with ExitStack() as opened:
+        paths = {}
+        for name in OWNERS:
+            owner = OwnerFile.from_toml(study.parent / name / "owner.toml")
+            side = owner.opened()
+            opened.callback(side.gate.ledger.close)
+            for door in owner.open_doors(side):
+                opened.enter_context(door)
+                paths[name] = door.path
+        yield partial(_connect, Doors(paths))
+
+
+def _connect(
+    carry: Any, schema: Schema, clients: Sequence[str], /, **rest: Any
+) -> CarriedDisclosure:
+    patience = Patience(deadline=10, first=0.01)
+    return CarriedDisclosure(schema, clients, carry, **{"patience": patience, **rest})
+
+
+def deployment(study: Path, out: str = "out") -> Deployment:
+    """The study with its output beside it."""
+    return Deployment.of(Study.from_toml(study), study.parent / out)
+
+
+def rows(study: Path) -> list[int]:
+    """How many rows each owner's ledger has."""
+    found = []
+    for name in OWNERS:
+        with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
+            found.append(sum(1 for _ in ledger.entries()))
+    return found
+
+
+def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies of the owners' ledgers are verified against the heads that the server saw."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        folder = chosen.run(connect)
+    model = load(folder / "model.json")
+    assert chosen.replay().to_dict() == model.to_dict()
+    for name in OWNERS:
+        shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")
+    assert status(["ledger", "verify", str(chosen.out)]) == FINE
+    assert status(["report", str(chosen.out)]) == FINE
+    told = capsys.readouterr().out
+    assert told.count("intact private") == 2 and "worth not measured" in told
+    assert "simulation" not in told and "ledgers: copies" in told
+    page = (chosen.out / "report.html").read_text()
+    assert "The records stayed with their owners" in page
+    assert "one process held all the data" not in page
+    assert json.loads((folder / "metrics.json").read_text())["questions"] >= 1
+    with pytest.raises(InputError, match="holds a finished study"):
+        chosen.run(connect)
+
+
+def test_a_study_that_was_cut_off_goes_on_without_another_charge(study: Path) -> None:
+    """Whatever the server forgot but its journal, the owners are asked nothing twice."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        folder = chosen.run(connect)
+        model = (folder / "model.json").read_bytes()
+        before = rows(study)
+        for name in ("model.json", "metrics.json", "heads.json"):
+            (folder / name).unlink()
+        assert chosen.run(connect) == folder
+        assert (folder / "model.json").read_bytes() == model
+        assert rows(study) == before
+
+
+def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:
+    """An owner whose ledger began anew meanwhile is not believed."""
+    with serving(study) as connect:
+        deployment(study).run(connect)
+    for ending in (".db", ".db-wal", ".db-shm"):
+        (study.parent / "north" / f"ledger{ending}").unlink(missing_ok=True)
+    with serving(study) as connect, pytest.raises(LedgerError, match="rewritten"):
+        deployment(study, "second").run(connect)
+
+
+def test_a_key_that_is_missing_or_another_ones_ends_the_study(study: Path) -> None:
+    """Where there is a folder of keys, every owner has one in it."""
+    keys = study.parent / "keys"
+    shutil.copy(keys / "south.pub", keys / "north.pub")
+    with serving(study) as connect:
+        with pytest.raises(LedgerError, match="not signed by the owner's key"):
+            deployment(study).run(connect)
+        (keys / "north.pub").unlink()
+        with pytest.raises(InputError, match=r"north\.pub"):
+            deployment(study).run(connect)
+        shutil.rmtree(keys)
+        with pytest.warns(Note, match="believed unsigned"):
+            deployment(study).run(connect)
+
+
+def test_an_output_of_another_study_is_left_alone(study: Path) -> None:
+    """A journal belongs to one study."""
+    with serving(study) as connect:
+        folder = deployment(study).run(connect)
+        (folder / "model.json").unlink()
+        study.write_text(study.read_text().replace("max_depth = 1", "max_depth = 0"))
+        with pytest.raises(InputError, match="holds another study"):
+            deployment(study).run(connect)
+
+
+def test_a_slip_in_what_is_proposed_is_one_error(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client that the study does not name, a folder in use, a policy that it does not have."""
+    new = ["owner", "new", str(study.parent / "east"), str(study)]
+    assert status([*new, "--client", "east"]) == BAD_INPUT
+    assert status([*new, "--client", "north", "--policy", "open"]) == BAD_INPUT
+    assert status(
+        ["owner", "new", str(study.parent / "north"), str(study), "--client", "north"]
+    ) == (BAD_INPUT)
+    errors = capsys.readouterr().err
+    for told in ("no client 'east'", "no policy 'open'", "holds something"):
+        assert told in errors
+    unnamed = study.read_text().replace(f"names = {list(OWNERS)}", "count = 2")
+    study.write_text(unnamed)
+    with pytest.raises(StudyError, match="names its owners"):
+        _ = deployment(study).clients
