@@ -205,7 +205,7 @@ def main() -> None:
                         for seed in seeds
                     ]
                 )
-                mean, spread = each.mean(), each.std()
+                mean, spread = each.mean().to_dict(), each.std().to_dict()
                 cells = "  ".join(f"{n} {mean[n]:.3f} ({spread[n]:.3f})" for n in each)
                 print(f"{name:18}{rows:6}{epsilon:>5}  {cells}", flush=True)
                 lines += [
