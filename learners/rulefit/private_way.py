@@ -91,9 +91,10 @@ def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
 
 
 def _merged(boxes: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Equal boxes become one rule: weights add up, supports are alike."""
+    """Equal boxes become one rule: weights add up, supports are alike. A constant has none."""
+    wide = boxes.shape[1] * boxes.shape[2]
     flat, first, inverse = np.unique(
-        boxes.reshape(len(boxes), -1), axis=0, return_index=True, return_inverse=True
+        boxes.reshape(len(boxes), wide), axis=0, return_index=True, return_inverse=True
     )
     weights = np.bincount(inverse.ravel(), told[:, 0], minlength=len(flat))
-    return flat.reshape(-1, *boxes.shape[1:]), weights, told[first, 1]
+    return flat.reshape(len(flat), *boxes.shape[1:]), weights, told[first, 1]
