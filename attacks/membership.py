@@ -103,7 +103,9 @@ class Membership(Attack):
         members = [own.pop(client) for client, own in zip(clients, scored, strict=True)]
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
         pairs = zip(members, outsiders if exact else elsewhere(outsiders), strict=True)
-        return self._judged("exact" if exact else "noisy", pairs, tuple(kinds), partial)
+        drawn = not exact or scores.drawn
+        told = "exact" if exact else "noisy"
+        return self._judged(told, pairs, tuple(kinds), partial, drawn=drawn)
 
     def _judged(
         self,
@@ -111,6 +113,8 @@ class Membership(Attack):
         pairs: Iterable[tuple[np.ndarray, np.ndarray]],
         kinds: tuple[str, ...],
         partial: str = "",
+        *,
+        drawn: bool = True,
     ) -> Finding | None:
         """Judge each client's members by the outsiders that they are compared with."""
         each = [
@@ -146,7 +150,7 @@ class Membership(Attack):
             severity=severity,
             detail=detail,
             # Pairs of a few clients share their draws: only many draws make an interval.
-            limit="area" if told == "exact" or len(each) >= DRAWS else "",
+            limit="area" if not drawn or len(each) >= DRAWS else "",
             partial=partial,
         )
 
@@ -186,9 +190,14 @@ class Scores:
         schema: the public data dictionary.
         exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
             would be infinite, count grid units, and reading stops where they tell everybody apart.
+
+    Attributes:
+        drawn: whether something that was read is not what the records come to: a mechanism that names
+            no law of noise has drawn it all the same.
     """
 
     def __init__(self, truth: Truth, schema: PublicSchema | None, exact: bool = False) -> None:
+        self.drawn = False
         self._truth, self._schema, self._exact = truth, schema, exact
         self._views = {owner: list(_views(table, schema)) for owner, table in truth.items()}
         self._whole = {owner: _view(table, schema) for owner, table in truth.items()}
@@ -227,6 +236,7 @@ class Scores:
         for entry, parts in heard:
             own = asked.evaluate(self._whole[entry.client])
             noise.append({n: p.units - own[n] for n, p in parts.items() if n in own})
+            self.drawn |= any(_seen(parts[name], drawn).any() for name, drawn in noise[-1].items())
         for owner, views in self._views.items():
             for at, view in views:
                 added = asked.contribution(view)
@@ -306,6 +316,11 @@ def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: boo
     if part.mask is not None:
         change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))
+
+
+def _seen(part: ReleasedPart, values: np.ndarray) -> np.ndarray:
+    """Values of the cells that are not suppressed."""
+    return values if part.mask is None else np.asarray(values[~part.mask])
 
 
 def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:

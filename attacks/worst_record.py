@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,12 +78,11 @@ class Law:
         """The most that one record may add by the question's declared sensitivity."""
         assert part.noise is not None
         declared = asked.parts(schema).get(name)
-        if declared is None:  # a foreign part, which nothing can be added to
+        if declared is None:  # nothing is read off such a part either
             return 0.0
-        sensitivity = declared.sensitivity
-        if sensitivity is None:
+        if declared.sensitivity is None:
             return math.inf
-        bound = sensitivity.add_or_remove
+        bound = declared.sensitivity.add_or_remove
         most = bound.l2_squared if self.power == 2 else bound.l1
         return most / part.noise.parameter**self.power
 
@@ -147,6 +147,11 @@ class Heard:
         return np.asarray(total ** (1 / self.law.power))
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of release that are read."""
+        return tuple(sorted({entry.kind for entry in self.entries if self.parts(entry)}))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """Clients that were asked alike have the same worst record."""
         return tuple(
@@ -159,6 +164,38 @@ class Heard:
 
 def _mask(part: ReleasedPart) -> bytes:
     return b"" if part.mask is None else part.mask.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """How far records move what one client released.
+
+    Args:
+        heard: what it released.
+        worst: the distance of the schema's worst record.
+        real: the distances of its own records, where they are known.
+    """
+
+    heard: Heard
+    worst: float
+    real: np.ndarray
+
+    @cached_property
+    def charge(self) -> float:
+        """The largest distance that was charged for."""
+        return self.heard.charge
+
+    @property
+    def most(self) -> float:
+        """The largest distance of any record."""
+        return max(self.worst, float(self.real.max(initial=0.0)))
+
+    @property
+    def share(self) -> float:
+        """The same as a share of the charge; without end where nothing was charged for it."""
+        if self.charge == 0:
+            return math.inf if self.most else 0.0
+        return self.most / self.charge
 
 
 class WorstRecord(Attack):
@@ -197,24 +234,22 @@ class WorstRecord(Attack):
     ) -> list[Finding]:
         """The worst record of the client for which it comes nearest to the charge."""
         worst: dict[tuple[Any, ...], float] = {}
-        heard, real, read = [], [], 0
+        heard, read = [], 0
         for client in transcript.clients:
             own = Heard(law, transcript.of(client=client).entries, schema)
             if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
                 worst[own.key] = search(own.distances, schema, clock)
-            heard.append((own.charge, worst[own.key], own))
+            real = np.empty(0)
             if client in truth and len(truth[client].x):
-                real.append(own.distances(truth[client].x, truth[client].y))
+                real = own.distances(truth[client].x, truth[client].y)
+            heard.append(Moved(own, worst[own.key], real))
             read += not clock.over
         if not heard:
             return []
-        charge, distance, own = max(heard, key=lambda each: (each[1] / each[0], each[1]))
         partial = clock.partial(read, len(heard), "clients")
-        kinds = sorted({entry.kind for entry in own.entries if own.parts(entry)})
-        everybody = np.concatenate([np.empty(0), *real])
-        told = self._told(law, charge, distance, everybody, kinds, partial)
+        told = self._told(law, max(heard, key=lambda each: (each.share, each.most)), heard, partial)
         return [told, *self._rate(law, told)]
 
     def _rate(self, law: Law, told: Finding) -> list[Finding]:
@@ -237,22 +272,16 @@ class WorstRecord(Attack):
         )
         return [expected]
 
-    def _told(
-        self,
-        law: Law,
-        charge: float,
-        worst: float,
-        real: np.ndarray,
-        kinds: Sequence[str],
-        partial: str,
-    ) -> Finding:
-        figures = {"the schema's worst": worst, f"the {law.unit} charged": charge}
+    def _told(self, law: Law, own: Moved, heard: Sequence[Moved], partial: str) -> Finding:
+        """One client's records beside its own charge: others may have paid, and told, more."""
+        charge, worst = own.charge, own.most
+        figures = {"the schema's worst": own.worst, f"the {law.unit} charged": charge}
+        real = np.concatenate([each.real for each in heard])
         if len(real):
             figures |= {
                 "median record": float(np.median(real)),
                 "largest record": float(real.max()),
             }
-            worst = max(worst, float(real.max()))
         told = "expected" if law.power == 2 else "at most"
         detail: dict[str, Any] = {
             name: {law.unit: value, f"area {told}": area, f"found at 1 % {told}": found}
@@ -269,7 +298,7 @@ class WorstRecord(Attack):
             worst,
             of=charge,
             baseline=0.0,
-            releases=tuple(kinds),
+            releases=own.heard.kinds,
             severity=Severity.BREACH if beyond else Severity.NONE,
             detail=detail,
             simulation=bool(len(real)),

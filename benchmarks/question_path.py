@@ -13,18 +13,15 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-import privfed
 from privfed import Budget, Column, Gate, Guard, Ledger, LocalDisclosure, Policy, Records, Schema
 from privfed.privacy.noise import TestNoise
 from privfed.testing.queries import Histogram
 
-HOME = Path(privfed.__file__).resolve().parent.parent
 SCHEMA = Schema((Column("age", lower=0, upper=100),))
 
 
@@ -64,11 +61,9 @@ def changes(ask: Callable[[], Any]) -> list[tuple[str, str, str]]:
 
 
 def _file(frame: FrameType) -> str:
-    """The file of privfed that a frame runs in, or none."""
-    path = Path(frame.f_code.co_filename)
-    if not path.is_file() or not path.resolve().is_relative_to(HOME) or path.samefile(__file__):
-        return ""
-    return str(path.resolve().relative_to(HOME))
+    """The module of privfed that a frame runs in, or none: one file each, wherever it is installed."""
+    name, written = str(frame.f_globals.get("__name__")), frame.f_code.co_filename[:1] != "<"
+    return name if written and name.startswith("privfed.") else ""
 
 
 def main() -> None:

@@ -26,6 +26,10 @@ Strength = Literal["safe", "weak", "open", "breach", "broken"]
 WEAK = 0.5
 #: How far a figure may lie beyond a bound by rounding alone.
 ROUNDING = 1e-6
+#: How many times an interval's half must lie beyond a bound before a claim counts as broken: at 95 %
+#: by itself it would convict every fortieth honest policy, and it knows only a part of what the draws
+#: of many clients share.
+CERTAIN = 4
 #: How the metric of a finding begins that counts records which left as they are.
 WHOLE = "whole records"
 _SEVERITIES = ("none", "some", "breach")
@@ -231,7 +235,8 @@ class PolicyReport:
             return False
         most = max(risk.advantage for risk in risks if risk is not None)
         limits = {"found at 1 %": self._found, "area": 0.5 + most - most**2 / 2}
-        return finding.limit in limits and finding.low > limits[finding.limit] + ROUNDING
+        proven = finding.value - CERTAIN * (finding.value - finding.low)
+        return finding.limit in limits and proven > limits[finding.limit] + ROUNDING
 
     @property
     def _found(self) -> float:

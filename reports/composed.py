@@ -26,7 +26,7 @@ class Composed:
         epsilon: nats, rounded up; none without a finite guarantee.
         delta: at which it holds.
         detection: best membership detection at 1 % false positives.
-        unit: what is protected, with the relation it is protected under.
+        unit: what is protected, at each owner by itself, with the relation it is protected under.
         why: why nothing finite can be said, where that is so.
     """
 
@@ -46,7 +46,8 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
 
     Each policy enters by its certified ceiling, or by what was spent so far where it has none; then
     only an odometer holds of the sum. All are restated for the coarsest neighbours among them, by
-    group privacy, and concentrated losses and pure ones are added as concentrated ones.
+    group privacy, and concentrated losses and pure ones are added as concentrated ones. Deltas of
+    their own add up too, beside the one that converts concentrated losses.
 
     Returns:
         none where there are fewer than two policies.
@@ -54,7 +55,7 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     if len(policies) < 2:
         return None
     wanted = _coarsest([policy.policy for policy in policies])
-    unit = f"{wanted.unit} ({wanted.relation})"
+    unit = f"{wanted.unit} at each owner ({wanted.relation})"
     try:
         return max(
             (_one(name, policies, wanted, unit) for name in _owners(policies)),
@@ -80,25 +81,32 @@ def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit:
     open_ = [p.policy.name for p, c in shares if c.unprotected or not c.secure]
     if open_:
         raise UnsupportedLoss(f"{' and '.join(open_)} released without any finite guarantee")
-    delta = max([Fraction(repr(c.delta)) for _, c in shares] + [Fraction(0)])
-    pure = all(p.accountant.components[0] == "epsilon" for p, _ in shares)
-    if pure:
-        total = _sum(_restated(p, c, wanted).epsilon for p, c in shares)
-        detection = Tradeoff.approximate(float(total), float(delta)).found(0.01)
-        return Composed(float(total), float(delta), detection, unit)
-    delta = delta or STATED
-    rho = _sum(_restated(p, c, wanted).rho for p, c in shares)
-    spent = (rho, Fraction(0))
+    losses = [_restated(p, c, wanted) for p, c in shares]
+    own = sum((loss.delta for loss in losses), Fraction(0))
+    if all(p.accountant.components[0] == "epsilon" for p, _ in shares):
+        total = _sum(loss.epsilon for loss in losses)
+        detection = Tradeoff.approximate(float(total), float(own)).found(0.01)
+        return Composed(float(total), float(own), detection, unit)
+    rho = _sum(map(_rho, losses))
+    stated = [repr(c.delta) for p, c in shares if p.accountant.components[0] == "rho"]
+    delta = (max(map(Fraction, stated)) or STATED) + own
     accountant = ZeroConcentrated()
     certified = all(c.ceiling is not None for _, c in shares)
     state = accountant.guarantee if certified else accountant.odometer
-    epsilon, _ = state(spent, delta)
+    epsilon, _ = state((rho, own), delta)
     curve = (
-        Tradeoff.zcdp(float_up(rho))
+        Tradeoff.zcdp(float_up(rho), float_up(own))
         if certified
         else Tradeoff.approximate(float(epsilon), float(delta))
     )
     return Composed(float(epsilon), float(delta), curve.found(0.01), unit)
+
+
+def _rho(loss: Loss) -> Fraction | None:
+    """A loss in zCDP; but for an event of its own delta it is pure (Kairouz, Oh, Viswanath 2015)."""
+    if loss.rho is None and loss.epsilon is not None:
+        return pure_to_zcdp(loss.epsilon)
+    return loss.rho
 
 
 def _sum(amounts: Iterable[Fraction | None]) -> Fraction:
@@ -116,10 +124,10 @@ def _restated(policy: PolicyAccount, client: ClientAccount, wanted: Neighbours) 
 
 
 def _loss(accountant: Accountant, amount: Amount) -> Loss:
-    """An amount as a loss; of its own delta nothing is left over where it is zero."""
+    """An amount as a loss, with the delta that goes with it."""
     first, own = amount
     if own and accountant.components[0] == "rho":
         raise UnsupportedLoss("losses with a delta of their own are not composed over policies")
     if accountant.components[0] == "rho":
         return Loss(rho=first)
-    return Loss(first, pure_to_zcdp(first))
+    return Loss(first, pure_to_zcdp(first), own)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from privfed.exact import shown, shown_down
 
@@ -79,20 +80,32 @@ def draws(policy: PolicyReport) -> str:
     """Whether a figure is one draw of the noise, or a mean of several."""
     runs = policy.metrics.get("runs")
     if runs:
-        if runs["deviation"] == 0:
-            return f"{runs['count']} runs came to the same figures"
-        without = f"; {runs['without']} came to no model" if runs["without"] else ""
-        return (
-            f"{runs['count']} runs, each with fresh noise and secrets{without}: figures are the mean ± "
-            "one standard deviation. This is a simulation: the ledgers hold the first run alone, and "
-            "carried out on real data each would be charged"
-        )
+        return f"{_varied(runs)}. {_SIMULATED}"
     if not policy.scores or not policy.noisy:
         return ""
     return (
         "The model's worth is one draw of the noise, and another would come out otherwise; "
         "runs = 5 in the study tells by how much"
     )
+
+
+#: What several runs stand for.
+_SIMULATED = (
+    "This is a simulation: the ledgers hold the first run alone, and carried out on real data each "
+    "would be charged"
+)
+
+
+def _varied(runs: Mapping[str, Any]) -> str:
+    """How figures varied over several runs; one figure alone varies by nobody knows what."""
+    count, scored = runs["count"], len(runs.get("values", ()))
+    others = [score["deviation"] for score in runs.get("scores", {}).values()]
+    if scored == count and not any([runs["deviation"], *others]):
+        return f"{count} runs came to the same figures"
+    without = f"; {runs['without']} came to no model" if runs["without"] else ""
+    figures = "figures are the mean ± one standard deviation" if scored > 1 else ""
+    figures = figures or ("figures are of one run alone" if scored else "there are no figures")
+    return f"{count} runs, each with fresh noise and secrets{without}: {figures}"
 
 
 def faults(policy: PolicyReport) -> str:

@@ -67,6 +67,11 @@ def positive(schema: Schema, chosen: str | None) -> Schema:
             f"[data]: positive = {chosen!r} goes with a target of two categories, and {target.name!r} "
             "is none; leave it out"
         )
+    if chosen not in target.categories and schema.inferred:
+        raise StudyError(
+            f"[data]: positive = {chosen!r} is none of the two categories that the records hold for "
+            f"{target.name!r}; write one of them, or a public schema that lists them"
+        )
     if chosen not in target.categories:
         known = ", ".join(target.categories)
         raise StudyError(

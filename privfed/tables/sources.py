@@ -172,9 +172,10 @@ def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(path, index_col=False, sep=text.sep, encoding=text.encoding)
     except (pd.errors.ParserError, pd.errors.ParserWarning):
-        uneven = rows(_uneven(path, len(header), text))
+        uneven = _uneven(path, len(header), text)
+        which = f" ({rows(uneven)})" if len(uneven) else ", or a quote is never closed"
         raise InputError(
-            f"{where}: its rows do not fit its header ({uneven}); repair the file"
+            f"{where}: its rows do not fit its header{which}; repair the file"
         ) from None
 
 

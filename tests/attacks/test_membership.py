@@ -230,6 +230,18 @@ def test_few_draws_convict_nobody() -> None:
     assert limits == ["", "area"]
 
 
+def test_a_draw_whose_law_is_not_named_convicts_nobody_either() -> None:
+    """What is not what the records come to was drawn, and two clients are two draws."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    entries = []
+    for entry in released(QUERIES[0], owners, "laplace", "1"):
+        parts = {name: replace(part, noise=None) for name, part in entry.release.parts.items()}
+        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
+    (found,) = Membership().run(Transcript(tuple(entries)), owners, SCHEMA)
+    assert "exact" in found.metric
+    assert found.limit == ""
+
+
 def test_time_that_is_up_is_told() -> None:
     """Nothing was read, and the finding says so."""
     owners = {"one": table(10, 1), "two": table(10, 2)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from privfed.federation.local import LocalDisclosure
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram
 
@@ -76,11 +77,9 @@ class Sum(Query):
         return {"sum": np.array([np.floor(view.table.x[:, 0]).sum()])}
 
 
-@pytest.mark.parametrize(("bound", "severity"), [(8, "none"), (100, "none"), (4, "breach")])
-def test_a_bound_too_small_is_a_broken_claim(
-    monkeypatch: pytest.MonkeyPatch, bound: int, severity: str
-) -> None:
-    """And one far too large means more noise than need be."""
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum is installed."""
     known = plugins.available
 
     class Point:
@@ -89,11 +88,56 @@ def test_a_bound_too_small_is_a_broken_claim(
 
     points = {**known("queries"), Sum.kind: Point()}
     monkeypatch.setattr(plugins, "available", lambda g: points if g == "queries" else known(g))
+
+
+@pytest.mark.parametrize(("bound", "severity"), [(8, "none"), (100, "none"), (4, "breach")])
+def test_a_bound_too_small_is_a_broken_claim(planted: None, bound: int, severity: str) -> None:
+    """And one far too large means more noise than need be."""
     transcript = ask(Sum(bound), "gaussian", "1/2").transcript()
     worst, _ = WorstRecord().run(transcript, None, SCHEMA)
     assert worst.severity == severity
     assert worst.value == pytest.approx(8 / bound)
     assert ("note" in worst.detail) == (bound == 100)
+
+
+@pytest.mark.parametrize("times", [{"x": 1, "y": 4}, {"x": 4, "y": 1}])
+def test_each_client_is_held_to_its_own_charge(times: dict[str, int]) -> None:
+    """Who answered four times told twice as much, and paid for it: no claim is broken."""
+    federation = ask(COUNTS, "gaussian", "1/2")
+    truth = {}
+    for name, gate in federation.gates.items():
+        for number in range(1, times[name]):
+            gate.answer(Request.of(f"request {name} {number}", COUNTS))
+        truth[name] = Records(SCHEMA, np.array([[1.0, 1.0]]))
+    worst, _ = WorstRecord().run(federation.transcript(), truth, SCHEMA)
+    assert worst.value == pytest.approx(worst.of)
+    assert worst.severity == "none"
+    assert worst.detail["largest record"]["mu"] == pytest.approx(2)
+
+
+def test_what_one_client_paid_does_not_excuse_another(planted: None, monkeypatch: Any) -> None:
+    """Where the search misses what a record does, the record itself convicts, by its own charge."""
+    monkeypatch.setattr("privfed.attacks.worst_record.search", lambda *_: 0.0)
+    federation = ask(Sum(4), "gaussian", "1/2")
+    for number in range(3):
+        federation.gates["x"].answer(Request.of(f"request x {number}", Sum(4)))
+    held = {"x": 4.0, "y": 8.0}
+    truth = {name: Records(SCHEMA, np.array([[value, 1.0]])) for name, value in held.items()}
+    worst, _ = WorstRecord().run(federation.transcript(), truth, SCHEMA)
+    assert worst.severity == "breach"
+    assert (worst.value, worst.of) == (pytest.approx(2), pytest.approx(1))
+
+
+def test_a_part_that_the_question_does_not_declare_is_left_aside() -> None:
+    """A foreign release may hold anything; it neither moves nor is charged."""
+    transcript = ask(COUNTS, "gaussian", "1/2").transcript()
+    entries = []
+    for entry in transcript:
+        parts = {**entry.release.parts, "more": entry.release.parts["counts"]}
+        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
+    plain, _ = WorstRecord().run(transcript, None, SCHEMA)
+    worst, _ = WorstRecord().run(Transcript(tuple(entries)), None, SCHEMA)
+    assert (worst.value, worst.of) == (plain.value, plain.of)
 
 
 def test_real_records_and_policies_at_epsilon_8(diabetes) -> None:  # type: ignore[no-untyped-def]

@@ -7,12 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from privfed.accountants.pld import Figure
-from privfed.accountants.risk import Risk
+from privfed.accountants.risk import Risk, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit
+from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
@@ -200,10 +202,35 @@ def test_a_broken_claim_is_a_breach(
 def test_what_exceeds_the_ledgers_bound_is_a_broken_claim(
     limit: Limit, low: float, beyond: bool
 ) -> None:
-    """However an attack grades itself: its lower limit is held to what was charged."""
+    """However an attack grades itself: what it surely got is held to what was charged."""
     told = replace(SAFE, of=1.0, value=low, low=low, high=1.0, limit=limit)
     assert bool(_policy(_client(), (told,)).breaches) == beyond
     assert _policy(_client(risk=None, unprotected=1), (told,)).breaches == ()
+
+
+@pytest.mark.parametrize(("low", "beyond"), [(0.86, False), (0.88, True)])
+def test_a_lower_limit_beyond_the_bound_by_chance_breaks_no_claim(low: float, beyond: bool) -> None:
+    """At 95 % every fortieth honest policy would seem broken: four half intervals must lie beyond."""
+    told = replace(SAFE, of=1.0, value=0.89, low=low, high=0.99, limit="area")
+    assert bool(_policy(_client(), (told,)).breaches) == beyond
+
+
+def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:
+    """Noisy scores at a hundred clients, a draw each: the area errs, and that convicts nobody."""
+    rng, distance, clients = np.random.default_rng(0), 0.02, 100
+    risk = Risk.of(Tradeoff.zcdp(distance**2 / 2))
+    seemed = convicted = 0
+    for _ in range(200):
+        drawn = distance * rng.normal(size=(2, clients))
+        members, others = drawn + np.array([[1], [-1]]) * distance**2 / 2
+        areas = np.array([(members > other).mean() for other in others])
+        half = between_draws(areas)
+        low = float(areas.mean() - half)
+        told = replace(SAFE, of=1.0, value=low + half, low=low, high=1.0, limit="area")
+        seemed += low > 0.5 + risk.advantage - risk.advantage**2 / 2
+        convicted += bool(_policy(_client(risk=risk), (told,)).breaches)
+    assert seemed > 3
+    assert convicted == 0
 
 
 def test_what_claims_nothing_cannot_be_broken() -> None:

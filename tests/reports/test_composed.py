@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -35,12 +35,14 @@ def policy(name: str = "private", **changes: Any) -> PolicyAccount:
     )
 
 
-def pure(epsilon: str) -> PolicyAccount:
-    """An account of one data owner who spent a pure epsilon."""
-    budget = Budget.of(epsilon)
-    value = float(budget.epsilon)
-    total = (budget.epsilon, Fraction(0))
-    client = ClientAccount("north", released=1, epsilon=value, ceiling=value, total=total)
+def pure(epsilon: str, delta: str = "0") -> PolicyAccount:
+    """An account of one data owner who spent an epsilon, pure unless a delta goes with it."""
+    budget = Budget.of(epsilon, delta)
+    value, small = float(budget.epsilon), float(budget.delta)
+    total = (budget.epsilon, budget.delta)
+    client = ClientAccount(
+        "north", released=1, epsilon=value, ceiling=value, delta=small, total=total
+    )
     own = Policy({}, name=f"pure {epsilon}", budget=budget)
     return PolicyAccount(own, PureEpsilon(), (client,), ())
 
@@ -57,6 +59,30 @@ def test_pure_policies_add_up_exactly() -> None:
     """A half and a half are one, without any delta."""
     one = composed([pure("0.5"), pure("0.5")])
     assert one is not None and (one.epsilon, one.delta) == (1.0, 0.0)
+
+
+def test_deltas_of_their_own_add_up_too() -> None:
+    """Twice a half at delta 0.01 is one at delta 0.02: either may fail."""
+    one = composed([pure("0.5", "0.01"), pure("0.5", "0.01")])
+    assert one is not None and (one.epsilon, one.delta) == (1.0, 0.02)
+    grown = composed([pure("0.5", "0.01"), replaced("0.5", "0.01")])
+    assert grown is not None
+    assert grown.epsilon == 1.5
+    assert grown.delta == pytest.approx(0.01 * (2 + math.exp(0.5)))
+
+
+def replaced(epsilon: str, delta: str) -> PolicyAccount:
+    """The same under the other relation, of which each step is two."""
+    own = pure(epsilon, delta)
+    return replace(own, policy=replace(own.policy, relation="replace-one"))
+
+
+def test_a_delta_beside_concentrated_losses_is_not_forgotten() -> None:
+    """Rhos add up as if it were pure, and its delta beside the one that converts them."""
+    plain, failing = composed([policy(), pure("1")]), composed([policy(), pure("1", "0.01")])
+    assert plain is not None and failing is not None
+    assert failing.epsilon == plain.epsilon
+    assert failing.delta >= 0.01 + 1e-5 and failing.detection >= plain.detection + 0.009
 
 
 def test_pure_and_concentrated_ones_add_up_as_concentrated() -> None:
@@ -80,7 +106,7 @@ def test_a_person_of_three_records_costs_three_of_a_record_policy() -> None:
     alone = composed([policy(), policy("other")])
     capped = composed([policy(), policy("other", unit="individual", cap=3)])
     assert alone is not None and capped is not None
-    assert capped.unit.startswith("individual")
+    assert capped.unit.startswith("individual at each owner")
     assert (capped.epsilon or 0) > 2 * (alone.epsilon or 9)
 
 

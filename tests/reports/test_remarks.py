@@ -150,8 +150,29 @@ def test_one_run_is_called_one_draw_and_several_have_a_spread() -> None:
     report = Report(Study.built_in(), (often,))
     assert "0.65\u00a0±\u00a00.20" in page(report) and "0.65\u00a0±\u00a00.20" in summary(report)
     assert not often.useless
-    same = report_of(EXACT, metrics={**SCORED, "runs": {**runs, "deviation": 0.0}})
-    assert "3 runs came to the same figures" in remarks(same)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "3 runs came to the same figures. This is a simulation"),
+        ({"scores": {"log loss": {"mean": 1.0, "deviation": 0.3}}}, "the mean ± one standard"),
+        ({"without": 1, "values": [0.8, 0.8]}, "1 came to no model: figures are the mean ±"),
+        ({"without": 2, "values": [0.8], "deviation": None}, "figures are of one run alone"),
+        ({"without": 3, "values": [], "deviation": None}, "there are no figures"),
+    ],
+)
+def test_runs_are_the_same_only_where_all_their_figures_are(
+    changes: dict[str, Any], told: str
+) -> None:
+    """And always a simulation, of which the ledgers hold the first run alone."""
+    runs = {"count": 3, "without": 0, "values": [0.8] * 3, "mean": 0.8, "deviation": 0.0}
+    said = remarks(report_of(metrics={**SCORED, "runs": {**runs, **changes}}))
+    assert any(told in text and "the ledgers hold the first run alone" in text for text in said)
+
+
+def test_exact_numbers_are_no_draw() -> None:
+    """Another run would come out alike."""
     exact = report_of(EXACT, metrics=SCORED)
     assert not any("draw" in text for text in remarks(exact))
 

@@ -69,6 +69,7 @@ def test_a_csv_file_predicts_its_last_column(tmp_path: Path) -> None:
         ("age\n1\n2\n", "needs a header row"),
         ("age,risk\n1,2\n3,4,5,6\n", "rows do not fit its header"),
         ("age,risk\n1,2,3\n4,5,6\n", "rows do not fit its header"),
+        ('age,risk\n1,2\n3,"4\n', "header, or a quote is never closed; repair"),
     ],
 )
 def test_a_faulty_file_is_one_clear_error(tmp_path: Path, text: str, told: str) -> None:
