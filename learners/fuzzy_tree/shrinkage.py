@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.exchange.answers import Answer
-from privfed.learners.known_noise import CAUTION, NoisyMean, proven_share
 
 #: Ridges that are tried, between the least that makes the equations definite and a heavy one.
 _RIDGES = 60
@@ -34,6 +33,10 @@ _PAYS = 1.0
 _SLOPES = 1.5
 #: Leaves are chosen among by their noise; it is taken to have as many times its variance.
 _CAUTION = 2.0
+#: A total counts as told from this many deviations of its noise on.
+_TOLD = 3.0
+#: Mean targets are taken to lie about so far from the middle of their unit interval.
+_MEANS = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +134,18 @@ class Totals:
         )
 
     @property
+    def told(self) -> bool:
+        """Whether there are more records than noise could feign."""
+        return self.weight > _TOLD * math.sqrt(self.variances[0])
+
+    @property
     def mean(self) -> float:
         """The mean target, drawn towards the middle of its interval as far as noise may feign it."""
-        if math.isinf(self.variances[0]):
+        if not self.told:
             return 0.0
-        sums, public = np.array([self.linear]), np.zeros(1)
-        found = NoisyMean.told(sums, self.weight, variances=self.variances, public=public)
-        return float(np.clip(found.values[0], -0.5, 0.5))
+        spread = self.variances[1] / self.weight**2
+        share = _MEANS**2 / (_MEANS**2 + spread)
+        return float(np.clip(share * self.linear / self.weight, -0.5, 0.5))
 
 
 def linear_model(equations: NoisyEquations | None, totals: Totals) -> tuple[np.ndarray, bool]:
@@ -161,9 +169,7 @@ def linear_model(equations: NoisyEquations | None, totals: Totals) -> tuple[np.n
         return model, True
     centre = np.clip(gram[0, 1:] / totals.weight, -0.5, 0.5)
     sides = _centred(gram, moment, centre, totals)
-    noise = _slope_noise(equations, totals.mean)
-    slopes, doubt = (found[0] for found in _ridge(sides[0][None], sides[1][None], noise))
-    slopes = slopes * _kept(sides, slopes, doubt=float(doubt), variance=noise[0])
+    slopes = _ridge(sides[0][None], sides[1][None], _slope_noise(equations, totals.mean))[0]
     model[1:] = slopes
     model[0] -= slopes @ centre
     return model, not slopes.any()
@@ -185,7 +191,7 @@ def leaf_models(equations: NoisyEquations, above: np.ndarray) -> tuple[np.ndarra
     variance, right = (_CAUTION * each for each in equations.variances)
     left = equations.moment - equations.gram @ above
     noise = (variance, right + variance * float(above @ above))
-    departure, _ = _ridge(equations.gram, left, noise)
+    departure = _ridge(equations.gram, left, noise)
     plain: np.ndarray = ~np.any(departure, axis=1)
     return above + departure, plain
 
@@ -215,24 +221,8 @@ def _slope_noise(equations: NoisyEquations, mean: float) -> tuple[float, float]:
     return variance, right + mean**2 * variance
 
 
-def _kept(
-    sides: tuple[np.ndarray, np.ndarray], slopes: np.ndarray, *, doubt: float, variance: float
-) -> float:
-    """The share of the slopes that is proven beside the mean; see :func:`.proven_share`.
-
-    The square b'X'WXb is taken to be larger than b'Gb by the deviation of its noise, sqrt(2 v) |b|^2.
-    """
-    gram, moment = sides
-    square = float(slopes @ gram @ slopes) + math.sqrt(2 * variance) * float(slopes @ slopes)
-    return proven_share(lambda share: share * square, float(slopes @ moment), CAUTION * doubt)
-
-
-def _ridge(
-    gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]
-) -> tuple[np.ndarray, np.ndarray]:
+def _ridge(gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> np.ndarray:
     """Each node's solution by the ridge of least estimated error; zeros where none pays.
-
-    With it, by how much noise makes b'm too large: s^2 tr A + v (tr A |b|^2 + b'Ab), as above.
 
     Args:
         gram: shape (nodes, width, width).
@@ -246,15 +236,14 @@ def _ridge(
     size = np.abs(values).max(axis=1)
     least = np.maximum(_MARGIN * radius - values[:, 0], 1e-9 * size + 1e-12)
     most = np.maximum(100 * size, 10 * least)
-    best, found, feigned = np.zeros(len(gram)), np.zeros_like(turned), np.zeros(len(gram))
+    best, found = np.zeros(len(gram)), np.zeros_like(turned)
     for ridge in np.geomspace(least, most, _RIDGES):
         inverse = 1 / (values + ridge[:, None])
         solved = inverse * turned
         length, trace = (solved**2).sum(axis=1), inverse.sum(axis=1)
-        leaning = right * trace
-        leaning += variance * (trace * length + (inverse * solved**2).sum(axis=1))
-        error = (values * solved**2 - 2 * solved * turned).sum(axis=1) + 2 * leaning
+        error = (values * solved**2 - 2 * solved * turned).sum(axis=1) + 2 * right * trace
+        error += 2 * variance * (trace * length + (inverse * solved**2).sum(axis=1))
         better = error < best
         best, found = np.where(better, error, best), np.where(better[:, None], solved, found)
-        feigned = np.where(better, leaning, feigned)
-    return np.einsum("nij,nj->ni", vectors, found), feigned
+    slopes: np.ndarray = np.einsum("nij,nj->ni", vectors, found)
+    return slopes

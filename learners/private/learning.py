@@ -10,7 +10,6 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.known_noise import MEANS, NoisyMean
 from privfed.learners.private import made_up
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import one_bin_each
@@ -90,14 +89,14 @@ class _Learning:
             leading.axes.T @ basis.one,
             math.sqrt(self.variance) if self.outcome.kind == "number" else FREE_LOGIT,
         )
-        weights, rounds, start = self._rounds(basis, posterior)
+        weights, rounds = self._rounds(basis, posterior)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
             self.outcome,
             basis,
             weights,
-            start,
+            self.start,
             means=means,
             deviations=deviations,
             shares=self.marginals.shares(),
@@ -115,7 +114,6 @@ class _Learning:
         found = look(self.federation, linear=self.linear, number=number)
         self.marginals, self.settings, self.purse = found.marginals, found.settings, found.purse
         self.noise, self.present = found.unit, found.present
-        self.noise_of_records = found.uncertain
         self._centre(found.noise)
 
     def _centre(self, noise: float) -> None:
@@ -124,10 +122,8 @@ class _Learning:
         Args:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
         """
-        self.noise_of_mean = noise
         target, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
         if self.outcome.kind == "number":
-            counted = target.shares
             target = target.vaguer(DROWNED * (noise - CLEAR))
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
@@ -135,8 +131,6 @@ class _Learning:
                 self.outcome = replace(self.outcome, lower=float(low), upper=float(high))
             middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
-            self.counted = np.array([float(counted @ middles)])
-            self.noise_of_mean *= math.sqrt(float(middles @ middles))
             self.variance = float(target.shares @ (middles - self.means[0]) ** 2) + 1e-4
         else:
             classes = max(2, self.outcome.classes)
@@ -144,10 +138,6 @@ class _Learning:
             if len(target.shares) > classes:  # a number from 0 to 1
                 mean = float(target.shares @ (target.edges[:-1] + target.edges[1:])) / 2
                 shares = np.clip([1 - mean, mean], 0.03, None)
-            told = target.shares[:classes]
-            if len(target.shares) > classes:
-                told = np.array([1 - mean, mean])
-            self.counted = told[1:] if self.outcome.classes == 1 else told
             even = (shares / shares.sum() + self.noise / classes) / (1 + self.noise)
             self.means = even[1:] if self.outcome.classes == 1 else even
             self.variance = float((self.means * (1 - self.means)).mean())
@@ -330,12 +320,8 @@ class _Learning:
         low, high = np.quantile(predictions, [QUANTILE, 1 - QUANTILE], axis=0)
         return Window(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
-    def _rounds(self, basis: Basis, posterior: Posterior) -> tuple[np.ndarray, int, np.ndarray]:
-        """Noisy gradients, each at the weights so far.
-
-        Returns:
-            weights by function, how many rounds, and the score of a record without any function.
-        """
+    def _rounds(self, basis: Basis, posterior: Posterior) -> tuple[np.ndarray, int]:
+        """Noisy gradients, each at the weights so far; weights by function, and how many rounds."""
         number = self.outcome.kind == "number"
         scale = self.settings.spread * math.sqrt(self.variance) if number else self.settings.prior
         priors = [scale * share for share in PRIORS]
@@ -366,53 +352,7 @@ class _Learning:
             if number:
                 explained = float(np.var(posterior.leading.features @ weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        if not told:
-            return axes @ weights, 0, self.outcome.start(self.outcome.held(self._mean(None)))
-        mean = self.outcome.held(self._mean(self._sum_of_targets(together, posterior)))
-        share, start = posterior.proven(together, weights, sampling + mismatch, mean)
-        return axes @ (share * weights), len(told), start
-
-    def _sum_of_targets(self, together: Sums, posterior: Posterior) -> tuple[np.ndarray, float]:
-        """What the gradients say of the mean: by the function that is 1 for all records.
-
-        Returns:
-            the mean, shape (outputs,), and the variance of its noise.
-        """
-        one, records = posterior.constant, self.marginals.records
-        variance = together.variance * float(one @ one)
-        mean: np.ndarray = self.means + one @ together.values / records
-        return mean, variance / records**2
-
-    def _mean(self, gradients: tuple[np.ndarray, float] | None) -> NoisyMean:
-        """The mean target by histograms and gradients, each by its noise, from the public constant on."""
-        records, public = self.marginals.records, self._public()
-        mean, variance = self.counted, self.noise_of_mean**2
-        if gradients is not None:
-            trust = variance / max(variance + gradients[1], 1e-12)
-            mean = mean + trust * (gradients[0] - mean)
-            variance = trust * gradients[1]
-        return NoisyMean.told(
-            records * (mean - public),
-            records,
-            variances=(self.noise_of_records**2, records**2 * variance),
-            public=public,
-            reach=self._reach(public),
-        )
-
-    def _public(self) -> np.ndarray:
-        """The constant that costs nothing, on the outcome's scale, shape (outputs,)."""
-        if self.outcome.kind == "number":
-            low, high = self.marginals.target.column.bounds
-            public: np.ndarray = self.outcome.targets(np.array([low / 2 + high / 2]))[0]
-            return public
-        return np.full(self.outcome.classes, 1 / max(2, self.outcome.classes))
-
-    def _reach(self, public: np.ndarray) -> float:
-        """How far the mean lies from it: a share of the public bounds, or of what there can be."""
-        if self.outcome.kind == "number":
-            low, high = self.marginals.target.column.bounds
-            return MEANS * (high - low) / (self.outcome.upper - self.outcome.lower)
-        return float(np.sqrt(public[0] * (1 - public[0]))) / 2
+        return axes @ weights, len(told)
 
     def _asked(self, basis: Basis, weights: np.ndarray, window: Window, left: int) -> Sums | None:
         """One noisy gradient of all records, as far as their owners answer; none where nobody does."""

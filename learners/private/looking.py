@@ -34,7 +34,6 @@ class Look:
         sizes: each client's records, as the first round has them.
         unit: noise of a count that would cost the whole budget, in shares of the records.
         noise: of a count of the target, in shares of the records.
-        uncertain: standard deviation of the noise in the number of records.
     """
 
     marginals: Marginals
@@ -43,7 +42,6 @@ class Look:
     sizes: Mapping[str, float]
     unit: float
     noise: float
-    uncertain: float
 
     def present(self, answer: Answer) -> float:
         """The records whose owners answered, beside those that were counted at first."""
@@ -82,7 +80,6 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         sizes,
         unit / looking.count,
         math.sqrt(looking.variance) / looking.count,
-        math.sqrt(looking.uncertain),
     )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import expit
 
 from privfed.errors import QueryError
-from privfed.learners.known_noise import NoisyMean
 from privfed.tables.schema import Schema
 
 #: Most classes of a target.
@@ -99,21 +98,6 @@ class Outcome:
             return np.ones_like(predictions)
         coupled = self.classes / (self.classes - 1) if self.kind == "classes" else 1.0
         return np.asarray(np.maximum(coupled * predictions * (1 - predictions), 1e-3))
-
-    def held(self, told: NoisyMean) -> np.ndarray:
-        """A told mean that a score can stand for, shape (classes,).
-
-        Chances are kept from 0 and 1 as far as half a record of each class would (Krichevsky and
-        Trofimov 1981), or half the deviation of what noise left unknown, and add up to 1.
-        """
-        if self.kind == "number":
-            return np.asarray(np.clip(told.values, -0.5, 0.5))
-        kinds = max(2, self.classes)
-        values = told.values if self.kind == "classes" else np.array([1, 0]) + [-1, 1] * told.values
-        least = min(1 / kinds, max(told.spread / 2, 0.5 / (told.records + kinds / 2)))
-        chances = np.maximum(values, least)
-        chances /= chances.sum()
-        return np.asarray(chances if self.kind == "classes" else chances[1:])
 
     def start(self, means: np.ndarray) -> np.ndarray:
         """Scores whose predictions are some means, shape (classes,)."""

@@ -14,15 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 
-from privfed.learners.known_noise import proven_share
 from privfed.learners.private.outcome import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
 POWERS = 3
 #: Lengths of a step that are tried: 1, 1/2, 1/4, ...
 HALVINGS = 4
-#: Steps by which a score's level is fitted to a mean.
-LEVELLING = 10
 #: Mismatch of the made-up records below which steps are not damped, and the values tried for it.
 FREE, MISMATCHES = 100.0, 10.0 ** np.arange(-2, 5, 0.25)
 
@@ -209,65 +206,6 @@ class Posterior:
         system += np.multiply.outer(moved, moved)
         system[np.diag_indices_from(system)] += noise + 1e-9 * float(np.trace(system)) / len(system)
         return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))
-
-    def proven(
-        self, sums: Sums, weights: np.ndarray, sampling: float, mean: np.ndarray
-    ) -> tuple[float, np.ndarray]:
-        """The share of the model that the sums prove beside a constant, see :func:`.proven_share`.
-
-        The model departs from the constant by g = phi . w less its mean over the made-up records. At
-        the share s its score is k + s g, with k such that predictions have the mean p; so the
-        made-up records lose A(s), A'(s) = N E[g (prediction - p)]. The released sums tell B = sum of
-        g (target - p) = w't less g's mean times what t says of the targets' own sum. The weights
-        are about M t, M = C H (H C H + s H + v I)^-1, so the noise of t makes B too large by v tr M.
-
-        Args:
-            sums: t, with the variance v of its noise.
-            weights: w, in the leading directions, shape (directions, outputs).
-            sampling: see :meth:`weights`.
-            mean: p, shape (outputs,).
-
-        Returns:
-            the share, and the score of a record without any function, shape (outputs,).
-        """
-        scores = self.leading.features @ weights
-        middle = self.shares @ scores / self.shares.sum()
-        departure = scores - middle
-        heavy = self.shares[:, None] * (self.records / self.shares.sum())
-        gain = float((weights * sums.values).sum() - middle @ (self.constant @ sums.values))
-
-        def steepness(share: float) -> float:
-            moved = self.outcome.predictions(
-                self._level(share * departure, mean) + share * departure
-            )
-            return float((heavy * departure * (moved - mean)).sum())
-
-        doubt = sums.variance * self._freedom(weights, sums.variance, sampling)
-        share = proven_share(steepness, gain, doubt)
-        return share, self._level(share * departure, mean) - share * middle
-
-    def _level(self, departure: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """The score that, with a departure, gives predictions of a mean, shape (outputs,)."""
-        wanted = self.outcome.start(mean)
-        if self.outcome.kind == "number":
-            return wanted
-        level, shares = wanted, self.shares / self.shares.sum()
-        for _ in range(LEVELLING):
-            reached = shares @ self.outcome.predictions(level + departure)
-            level = level + wanted - self.outcome.start(np.clip(reached, 1e-9, 1 - 1e-9))
-        return np.asarray(level)
-
-    def _freedom(self, weights: np.ndarray, noise: float, sampling: float) -> float:
-        """tr M over all outputs: how many directions of noise the weights follow."""
-        steepness = self.outcome.variances(self.predictions(weights))
-        found = 0.0
-        for output in range(weights.shape[1]):
-            curvature = self.curvature(steepness[:, output])
-            factor = self._factor(curvature, noise, sampling)
-            solved = cho_solve((factor, True), curvature, check_finite=False)
-            found += self.prior**2 * float(np.trace(solved))
-            found += self.free**2 * float(self.constant @ solved @ self.constant)
-        return found
 
     def likeliest(
         self, sums: Sums, weights: np.ndarray, sampling: float, priors: Sequence[float]
