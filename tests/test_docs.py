@@ -333,6 +333,10 @@ def test_every_path_link_and_name_leads_somewhere() -> None:
     for page, text in PAGES.items():
         folder = ROOT if page == "README" else ROOT / "docs"
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
-            assert (folder / link).is_file(), f"{page}: {link}"
+            named, _, heading = link.partition("#")
+            assert (folder / named).is_file(), f"{page}: {link}"
+            text_of = (folder / named).read_text(encoding="utf-8") if heading else ""
+            slugs = [line.strip("# ").lower().replace(" ", "-") for line in text_of.split("\n")]
+            assert not heading or heading in slugs, f"{page}: {link}"
     for name in set(re.findall(r"`(privfed(?:\.\w+)+)`", TEXT)):
         assert resolve_name(name) is not None

@@ -121,10 +121,11 @@ def _grid(rules: list[list[_Interval]], sizes: tuple[int, ...]) -> Grid:
 
 
 def _within(grid: Grid, used: list[_Interval], sizes: tuple[int, ...]) -> np.ndarray:
-    """The cells of a grid that a rule covers."""
+    """The cells of a grid that a rule covers; none where a condition leaves no bin of its covariate."""
     cells = np.zeros(1, int)
     for (feature, bins), (_, low, high) in zip(grid, used, strict=True):
-        covered = np.arange(bins[low], bins[min(high, sizes[feature]) - 1] + 1)
+        held = bins[low : min(high, sizes[feature])]
+        covered = np.arange(held[0], held[-1] + 1) if held else np.empty(0, int)
         cells = (cells[:, None] * (bins[-1] + 1) + covered).ravel()
     return cells
 

@@ -22,7 +22,8 @@ def drawn(seed: int, rules: int) -> tuple[Terms, np.ndarray]:
     low = rng.integers(0, cutoffs.sizes, (rules, 3)) * (rng.random((rules, 3)) < 0.5)
     high = rng.integers(low + 1, cutoffs.sizes + 1)
     high = np.where(rng.random((rules, 3)) < 0.5, cutoffs.sizes, high)
-    boxes = np.stack([low, high], axis=-1).astype(np.uint8)
+    beyond = rng.integers(0, 12, (rules, 3)) * (rng.random((rules, 3)) < 0.1)  # a stranger's boxes
+    boxes = np.stack([low + beyond, high + beyond], axis=-1).astype(np.uint8)
     return Terms(cutoffs, boxes, (0, 2)), rng.uniform(size=(rng.integers(0, 60), 3))
 
 
