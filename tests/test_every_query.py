@@ -33,7 +33,7 @@ from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
-    Histogram,
+    CovariateHistogram,
     Increment,
     Objective,
     Supports,
@@ -78,7 +78,7 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "level": (Level(NODES, 5, LOWER, UPPER, (0, 2)), NUMERIC),
     "leaves": (Leaves(NODES, 5, LOWER, UPPER, (0, 1)), NUMERIC),
     "activations": (Activations(NODES, 5, LOWER, UPPER), NUMERIC),
-    "histogram": (Histogram((0, 2), 7), NUMERIC),
+    "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
     "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),

@@ -26,7 +26,7 @@ from privfed.learners.fuzzy_tree.fuzzy import (
     sets_of,
     to_unit,
 )
-from privfed.learners.fuzzy_tree.growth import LevelSums, Node, Stop, drop_empty, split_level
+from privfed.learners.fuzzy_tree.growth import Node, Stop, ToldSums, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.percentiles import (
     NARROW,
@@ -224,7 +224,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 self._totals = Totals.of(answers.only)
             if "weights" not in answers:
                 break
-            sums = LevelSums.of(answers.only, whole)
+            sums = ToldSums.of(answers.only, whole)
             whole = whole or float(sums.nodes[0].sum())
             opened = split_level(opened, query, sums, stop)
         return root

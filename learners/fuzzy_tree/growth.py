@@ -70,7 +70,7 @@ class Stop:
         gain: least partition fuzzy gain, for a target scaled to a unit interval.
         share: a node must hold more than this share of the records.
         depth: most splits on a path; none for no limit.
-        gains: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`.
+        gains: ``"told"`` or ``"literal"``, see :meth:`ToldSums.gains`.
     """
 
     gain: float
@@ -96,7 +96,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LevelSums:
+class ToldSums:
     """The summed statistics of a level, by (node, feature, set) and by node.
 
     Args:
@@ -116,7 +116,7 @@ class LevelSums:
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, answer: Answer, whole: float) -> LevelSums:
+    def of(cls, answer: Answer, whole: float) -> ToldSums:
         """Read an answer; what is withheld is worked out from the noisy cells.
 
         Args:
@@ -201,7 +201,7 @@ def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
     return total
 
 
-def split_level(nodes: list[Node], query: Level, sums: LevelSums, stop: Stop) -> list[Node]:
+def split_level(nodes: list[Node], query: Level, sums: ToldSums, stop: Stop) -> list[Node]:
     """Decide each open node of a level; the children to ask about next are returned.
 
     Children whose features are all used up are leaves at once (Algorithm 1, line 18). A branch that
@@ -229,7 +229,7 @@ def _stops(node: Node, gain: float, share: float, stop: Stop) -> bool:
     return deep or share <= stop.share or not gain >= stop.gain
 
 
-def _branch(node: Node, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
+def _branch(node: Node, feature: int, sums: ToldSums, cell: tuple[int, int]) -> None:
     """Give a node a child for each branch that holds records, or may hold withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
     for branch in np.flatnonzero(present | hidden):

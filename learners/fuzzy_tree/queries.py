@@ -15,7 +15,7 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.silence import Silence, few, revealing, silence
-from privfed.learners.fuzzy_tree.sums import Prepared, cell_sums, equations, node_sums
+from privfed.learners.fuzzy_tree.sums import Fuzzified, cell_sums, equations, node_sums
 from privfed.learners.fuzzy_tree.terms import cell_terms, equation_terms, node_terms
 from privfed.questions.cells import Path, check_paths
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
@@ -159,15 +159,15 @@ class _Fuzzy(Query):
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(schema.features))):
             raise QueryError("malformed", "features must be known, each once")
 
-    def _prepare(self, view: View) -> Prepared:
+    def _prepare(self, view: View) -> Fuzzified:
         scale = (self.lower.tobytes(), self.upper.tobytes(), self.target)
         key = ("fuzzy_tree", self.sets, self.partition, *scale)
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
-            view.cache["fuzzy_tree"] = Prepared.of(
+            view.cache["fuzzy_tree"] = Fuzzified.of(
                 view, self.partition or self.sets, (self.lower, self.upper), self.target
             )
-        prepared: Prepared = view.cache["fuzzy_tree"]
+        prepared: Fuzzified = view.cache["fuzzy_tree"]
         return prepared
 
     def _silence(self, view: View) -> Silence:

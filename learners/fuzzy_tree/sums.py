@@ -24,7 +24,7 @@ _PIECE = 16_384
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Fuzzified:
     """A client's records in the tree's own coordinates."""
 
     unit: np.ndarray
@@ -39,7 +39,7 @@ class Prepared:
         sets: int | Sequence[int],
         scale: tuple[np.ndarray, np.ndarray],
         target: tuple[float, ...] = (),
-    ) -> Prepared:
+    ) -> Fuzzified:
         """Scale features to [0, 1] and the target to [-1/2, 1/2], and place them among the sets."""
         assert view.schema.target is not None
         low, high = target or view.schema.target.bounds
@@ -86,7 +86,7 @@ class Pairs:
 
 
 def cell_sums(
-    prepared: Prepared, nodes: Sequence[Path], features: Sequence[int], sets: int
+    prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
 ) -> dict[str, np.ndarray]:
     """Sums by (node, feature, set), a piece of the pairs at a time; used features hold zeros."""
     pairs, wide = Pairs.of(prepared.reach(nodes)), len(features)
@@ -116,7 +116,7 @@ def _add_cells(totals: np.ndarray, key: np.ndarray, degree: np.ndarray, target: 
     totals[3] += np.bincount(flat, (degree >= LEAST).ravel(), size)
 
 
-def node_sums(prepared: Prepared, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
+def node_sums(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
     """Sums by node, its records and its strongly activating ones (w >= 0.5^depth)."""
     sums = np.zeros((5, len(nodes)))
     for number, (path, node) in enumerate(zip(nodes, prepared.reach(nodes), strict=True)):

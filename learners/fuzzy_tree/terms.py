@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import LEAST
-from privfed.learners.fuzzy_tree.sums import Prepared
+from privfed.learners.fuzzy_tree.sums import Fuzzified
 from privfed.questions.cells import Path
 from privfed.questions.part import on_grid
 
 
 def cell_terms(
-    prepared: Prepared, nodes: Sequence[Path], features: Sequence[int], sets: int
+    prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
 ) -> dict[str, np.ndarray]:
     """By (record, node, feature, set); used features hold zeros."""
     below = prepared.memberships.below[:, list(features), None]
@@ -31,7 +31,7 @@ def cell_terms(
     return {**_moments("", inside, target), "counts": inside >= LEAST}
 
 
-def node_terms(prepared: Prepared, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
+def node_terms(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
     """By (record, node)."""
     weights = prepared.weights(nodes)
     strong = weights >= [0.5 ** len(path) for path in nodes]

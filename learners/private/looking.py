@@ -16,7 +16,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.private.grid import Grid
 from privfed.learners.private.marginals import Marginal, Marginals, signal_of, total_of
 from privfed.learners.private.planning import HISTOGRAM_SHARE, HISTOGRAMS, TARGET_SHARE, Purse
-from privfed.learners.private.queries import Histogram, TargetHistogram
+from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
 from privfed.learners.private.settings import Settings
 
 #: Fewest records that a noisy total is taken for.
@@ -60,7 +60,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         NobodyAnswered: nobody answered the first round.
     """
     blank = [Marginal.blank(column) for column in federation.schema.columns]
-    answer = federation.ask(Histogram(_grid(blank))).only
+    answer = federation.ask(FeatureHistogram(_grid(blank))).only
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     even = [1.0] * len(blank)
     sizes = {client: total_of(rows, even)[0] for client, rows in own.items()}
@@ -115,7 +115,7 @@ class _Looking:
         every = None
         if settings.look:
             spend = self.purse.part(_share(settings.look))
-            every = self._asked(Histogram(_grid(finer)), finer, spend)
+            every = self._asked(FeatureHistogram(_grid(finer)), finer, spend)
         before, self.columns = self.columns, finer
         if every is None:
             self.columns = [*before[:-1], finer[-1]]
@@ -127,7 +127,10 @@ class _Looking:
         return self._asked(TargetHistogram(_grid(own)), own, self.purse.part(share))
 
     def _asked(
-        self, query: Histogram | TargetHistogram, columns: list[Marginal], spend: Fraction | None
+        self,
+        query: FeatureHistogram | TargetHistogram,
+        columns: list[Marginal],
+        spend: Fraction | None,
     ) -> _Told | None:
         try:
             answer = self.federation.ask(query, spend=spend).only

@@ -15,8 +15,8 @@ from privfed.learners.private.marginals import FIRST_BINS
 from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.queries import (
     Correlations,
+    FeatureHistogram,
     Gradient,
-    Histogram,
     Masses,
     TargetHistogram,
 )
@@ -37,7 +37,7 @@ CORRELATION_SHARE, MASS_SHARE = Fraction(5, 100), Fraction(5, 100)
 GRADIENT_SHARE = 1 - HISTOGRAMS * (HISTOGRAM_SHARE + TARGET_SHARE) - CORRELATION_SHARE - MASS_SHARE
 #: The questions that a private learner asks.
 QUERIES: tuple[type[Query], ...] = (
-    Histogram,
+    FeatureHistogram,
     TargetHistogram,
     Correlations,
     Masses,
@@ -64,7 +64,9 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
     gradients = rho * GRADIENT_SHARE
     spare = rho * (CORRELATION_SHARE + MASS_SHARE + (HISTOGRAMS - 1) * HISTOGRAM_SHARE)
     return {
-        Histogram.kind: (Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=HISTOGRAMS),),
+        FeatureHistogram.kind: (
+            Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=HISTOGRAMS),
+        ),
         TargetHistogram.kind: (
             Guard.of(
                 "gaussian",
@@ -132,7 +134,7 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     weights = np.zeros((basis.size, outcome.classes))
     start = np.zeros(outcome.classes)
     target = TargetHistogram(Grid(every.cuts[len(features) :]))
-    found = [Planned(Histogram(every), HISTOGRAMS), Planned(target, HISTOGRAMS)]
+    found = [Planned(FeatureHistogram(every), HISTOGRAMS), Planned(target, HISTOGRAMS)]
     if len(features) > 1:
         ranks = np.zeros((len(features), int(grid.sizes.max())))
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))

@@ -30,7 +30,7 @@ KEPT = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Query):
+class FeatureHistogram(Query):
     """Counts of every column, the target among them, by bin.
 
     Sensitivity: a record falls into exactly one bin of each of the P columns, so L1 = P and squared

@@ -34,7 +34,7 @@ from privfed.learners.rulefit.parameters import ALLOWED, PAPER
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.learners.rulefit.queries import (
     BoostedRules,
-    Histogram,
+    CovariateHistogram,
     Increment,
     Objective,
     Supports,
@@ -60,7 +60,7 @@ class _RuleFit(FederatedLearner):
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (
-        Histogram,
+        CovariateHistogram,
         BoostedRules,
         Supports,
         Spreads,

@@ -11,7 +11,7 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.answers import Answers
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges
-from privfed.learners.rulefit.queries import Histogram
+from privfed.learners.rulefit.queries import CovariateHistogram
 from privfed.learners.rulefit.surrogate import Surrogate
 from privfed.tables.schema import Schema
 
@@ -74,7 +74,7 @@ def ask_marginals(federation: Disclosure, bins: int) -> Marginal | None:
         NobodyAnswered: some covariates were told and others not.
     """
     features = range(len(federation.schema.features))
-    separate = federation.ask_offered(*(Histogram((f,), bins) for f in features))
+    separate = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
     return _joined(separate, bins) if separate.releases() else None
 
 

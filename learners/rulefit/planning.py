@@ -14,7 +14,7 @@ from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
-    Histogram,
+    CovariateHistogram,
     Increment,
     Objective,
     Supports,
@@ -29,7 +29,7 @@ def published(epsilon: Number) -> Policy:
     """Noise on the histograms alone, epsilon for each covariate; the rest leaves as it is."""
     kinds = (BoostedRules, Supports, Spreads, Increment, Objective)
     guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
-    guards[Histogram.kind] = (Guard.of("laplace", spend=epsilon),)
+    guards[CovariateHistogram.kind] = (Guard.of("laplace", spend=epsilon),)
     return Policy(guards, name="published")
 
 
@@ -50,7 +50,7 @@ def schedule(
     terms, logistic = placeholder(schema), boosting.logistic
     zeros = np.zeros(1 + len(terms))
     return [
-        Planned(Histogram((0,), bins), len(schema.features)),
+        Planned(CovariateHistogram((0,), bins), len(schema.features)),
         Planned(BoostedRules(terms.cutoffs, boosting), 1),
         Planned(Supports(terms), 1),
         Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),

@@ -36,7 +36,7 @@ MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
 
 
 @dataclass(frozen=True)
-class Histogram(Query):
+class CovariateHistogram(Query):
     """Counts of covariates by bin of their public bounds (paper, Section 2.2.1, step 1).
 
     Sensitivity: a record falls into exactly one bin of each covariate (values were clipped to the

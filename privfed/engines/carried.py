@@ -9,7 +9,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, first_that_fit, schema_digest
-from privfed.engines.journal import Journal, Line
+from privfed.engines.journal import Journal, JournalLine
 from privfed.errors import SchemaError, WireError
 from privfed.exchange.channel import (
     ChannelDisclosure,
@@ -116,7 +116,7 @@ class CarriedDisclosure(ChannelDisclosure):
         messages = first_that_fit([waiting.messages[n] for n in waiting.left], self._together)
         return Batch(f"{self.session}-{self._batches}", self._digest, messages)
 
-    def _read(self, waiting: _Waiting, batch: Batch, data: bytes) -> list[Line]:
+    def _read(self, waiting: _Waiting, batch: Batch, data: bytes) -> list[JournalLine]:
         """Take the replies to a batch; what cannot be read, or answers something else, is none."""
         try:
             replies = wire.decode(data, Replies, LIMIT)
@@ -177,7 +177,7 @@ class _Waiting:
             if line is not None:
                 self.opened[number] = _opened(line.envelope)
 
-    def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[Line]:
+    def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[JournalLine]:
         """Take replies to the first messages that are left, up to one that cannot be read."""
         lines = []
         for number, envelope in zip(self.left, envelopes, strict=False):
@@ -190,7 +190,7 @@ class _Waiting:
                 break
             self.last = trusted(self.client, self.last, opened)
             self.opened[number] = opened
-            lines.append(Line(self.client, _id(message), message, envelope))
+            lines.append(JournalLine(self.client, _id(message), message, envelope))
         return lines
 
 

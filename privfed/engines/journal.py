@@ -24,7 +24,7 @@ _SIZE = 8
 
 
 @dataclass(frozen=True)
-class Line:
+class JournalLine:
     """One message and its reply.
 
     Args:
@@ -54,7 +54,7 @@ class Journal:
 
     def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
         self._path = None if path is None else Path(path)
-        self._lines: dict[tuple[str, str], Line] = {}
+        self._lines: dict[tuple[str, str], JournalLine] = {}
         #: Begins the ids of all requests.
         self.session = session or secrets.token_hex(8)
         self._file: BinaryIO | None = None
@@ -84,14 +84,14 @@ class Journal:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[JournalLine]:
         return iter(self._lines.values())
 
-    def find(self, client: str, id: str) -> Line | None:
+    def find(self, client: str, id: str) -> JournalLine | None:
         """What a client said to a request, or none."""
         return self._lines.get((client, id))
 
-    def keep(self, lines: Sequence[Line]) -> None:
+    def keep(self, lines: Sequence[JournalLine]) -> None:
         """Make lines durable."""
         self._append([wire.encode(line) for line in lines])
         self._lines |= {(line.client, line.id): line for line in lines}
@@ -126,7 +126,7 @@ class Journal:
         entries, end = _entries(data)
         try:
             self.session = entries[0].decode("ascii")
-            lines = [wire.decode(entry, Line) for entry in entries[1:]]
+            lines = [wire.decode(entry, JournalLine) for entry in entries[1:]]
         except (IndexError, UnicodeDecodeError, WireError):
             raise _unreadable(path) from None
         self._lines = {(line.client, line.id): line for line in lines}
@@ -168,7 +168,7 @@ def _entries(data: bytes) -> tuple[list[bytes], int]:
     return found, at
 
 
-def _disclosed(line: Line) -> Disclosed | None:
+def _disclosed(line: JournalLine) -> Disclosed | None:
     reply = wire.decode(line.envelope, Envelope).open()
     if not isinstance(reply, Release):
         return None

@@ -38,7 +38,7 @@ from privfed.study import PolicyChoice, Study
 from privfed.study.output import STUDY, Output
 from privfed.study.rehearsal import learner, policy, rehearse
 from privfed.study.schema_of_study import positive, schema_file
-from privfed.study.simulation import Watched
+from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
 from privfed.tables.sources import public_schema as schema_of
@@ -173,7 +173,7 @@ class Deployment:
 
     def _learn(self, asking: CarriedDisclosure, folder: Path) -> None:
         output, model = Output(self.out), learner(self.study, self.choice)
-        before, watched = perf_counter(), Watched(asking, lambda _: None)
+        before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {
             "simulation": False,
             "told": "worth not measured",

@@ -27,7 +27,7 @@ from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
-class Line:
+class KindPrice:
     """One planned line: a guard of one kind of query.
 
     Args:
@@ -63,7 +63,7 @@ class Price:
     """
 
     policy: Policy
-    lines: tuple[Line, ...]
+    lines: tuple[KindPrice, ...]
     amount: Amount
     epsilon: Fraction | None
     delta: Fraction
@@ -80,7 +80,7 @@ class Price:
         """Whether nothing would leave: every question is refused, or stays with the client."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
-    def share(self, line: Line) -> Fraction | None:
+    def share(self, line: KindPrice) -> Fraction | None:
         """What part of the budget a line takes, in the accountant's own currency; none without one.
 
         Shares add up to the whole; epsilons of concentrated losses do not.
@@ -92,7 +92,7 @@ class Price:
         taken = _times(accountant, accountant.nothing, line)
         return max(a / b for a, b in zip(taken, ceiling, strict=True) if b)
 
-    def percent(self, line: Line) -> str:
+    def percent(self, line: KindPrice) -> str:
         """A line's share of the budget for people, rounded up."""
         share = self.share(line)
         return "-" if share is None else f"{shown(100 * share, 3)} %"
@@ -169,7 +169,7 @@ def _guarantee(
     return stated.epsilon, stated.delta
 
 
-def _exceeded(policy: Policy, lines: Sequence[Line], accountant: Accountant) -> Iterator[str]:
+def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant) -> Iterator[str]:
     """The limits that one client's schedule is sure to exceed, in words.
 
     A limit that only holds for some study, client, principal, month or model may not apply.
@@ -187,7 +187,9 @@ def _exceeded(policy: Policy, lines: Sequence[Line], accountant: Accountant) -> 
                 )
 
 
-def _by_scope(limit: Limit, lines: Sequence[Line], accountant: Accountant) -> dict[str, Amount]:
+def _by_scope(
+    limit: Limit, lines: Sequence[KindPrice], accountant: Accountant
+) -> dict[str, Amount]:
     """What a schedule spends in each scope of a limit that a plan can tell apart."""
     spent: dict[str, Amount] = {}
     for line in (line for line in lines if limit.applies({"kind": line.kind})):
@@ -202,13 +204,13 @@ def _by_scope(limit: Limit, lines: Sequence[Line], accountant: Accountant) -> di
     return spent
 
 
-def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
+def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
     query, times = planned.query, planned.times
     if query.kind not in policy.guards:
-        return [Line(query.kind, (), "", times, None)]
+        return [KindPrice(query.kind, (), "", times, None)]
     parts, guards = query.parts(schema), policy.guards[query.kind]
     if isinstance(query, LocalEffect):
-        return [Line(query.kind, (), "stays", times, Loss.free())]
+        return [KindPrice(query.kind, (), "stays", times, Loss.free())]
     unknown = sorted({name for guard in guards for name in guard.parts} - {*parts, "*"})
     if unknown:
         raise PolicyError(
@@ -222,13 +224,13 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[Line]:
     ]
 
 
-def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy) -> Line:
+def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy) -> KindPrice:
     kind, times = planned.query.kind, planned.times
     mechanism, amount = mechanism_of(guard), guard.amount(planned.spend)
     times = times if guard.times is None else min(times, guard.times)
     group = {name: bounded_under(part, policy) for name, part in parts.items()}
     if mechanism.name == "refuse":
-        return Line(kind, (), mechanism.name, times, None)
+        return KindPrice(kind, (), mechanism.name, times, None)
     if not mechanism.supports(group):
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
@@ -241,10 +243,10 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} has no noise for {kind!r} at such a "
             "spend; write a larger one, of 0.01 say"
         ) from None
-    return Line(kind, tuple(parts), mechanism.name, times, cost, planned.together)
+    return KindPrice(kind, tuple(parts), mechanism.name, times, cost, planned.together)
 
 
-def _times(accountant: Accountant, total: Amount, line: Line) -> Amount:
+def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
     if line.loss is None or not line.loss.finite:
         return total
     try:
@@ -373,7 +375,7 @@ def _of_a_person(price: Price) -> list[str]:
     ]
 
 
-def _cost(line: Line) -> str:
+def _cost(line: KindPrice) -> str:
     if line.loss is None:
         return "refused"
     cost = in_words(line.loss)

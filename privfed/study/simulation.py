@@ -248,7 +248,7 @@ def _check_owners(study: Study, schema: Schema) -> None:
         )
 
 
-class Watched(Disclosure):
+class CountedDisclosure(Disclosure):
     """A federation that reports how many questions it was asked, for a progress bar."""
 
     def __init__(
@@ -404,7 +404,7 @@ def _learn(
     people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        return _learnt(prepared, model, Watched(asked, progress, people), gates.shelves)
+        return _learnt(prepared, model, CountedDisclosure(asked, progress, people), gates.shelves)
 
     return engine(gates, learn)
 
@@ -412,7 +412,7 @@ def _learn(
 def _learnt(
     prepared: AnyPrepared,
     model: FederatedLearner,
-    federation: Watched,
+    federation: CountedDisclosure,
     shelves: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     before = perf_counter()

@@ -16,7 +16,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.membership import Membership
 from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import Histogram, Supports
+from privfed.learners.rulefit.queries import CovariateHistogram, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.privacy.conversion import largest_rho
 from privfed.questions.query import Query, View
@@ -57,16 +57,16 @@ def terms(rng: np.random.Generator) -> Terms:
 
 def question(kind: str, rng: np.random.Generator) -> Query:
     """A random question of a kind."""
-    if kind == Histogram.kind:
+    if kind == CovariateHistogram.kind:
         asked = tuple(int(f) for f in rng.permutation(3)[: rng.integers(1, 4)])
-        return Histogram(asked, int(rng.integers(2, 40)))
+        return CovariateHistogram(asked, int(rng.integers(2, 40)))
     return Supports(terms(rng))
 
 
 @settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32),
-    kind=st.sampled_from([Histogram.kind, Supports.kind]),
+    kind=st.sampled_from([CovariateHistogram.kind, Supports.kind]),
 )
 def test_a_contribution_is_what_adding_the_record_changes(seed: int, kind: str) -> None:
     """To the last unit, and it is what the query gives of that record alone."""

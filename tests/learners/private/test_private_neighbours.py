@@ -16,8 +16,8 @@ from privfed.learners.private.grid import Grid
 from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.queries import (
     Correlations,
+    FeatureHistogram,
     Gradient,
-    Histogram,
     Masses,
     TargetHistogram,
 )
@@ -136,8 +136,8 @@ def keeps(query: Query, base: list[Row], rows: list[Row], schema: Schema) -> boo
 RANKS = np.array([[-1.0, 0, 1], [1, 0.3, -1], [-1, 1, 0], [1, 1, -1]])
 EVERY = Grid((*CUTS, (0.5,)))
 QUESTIONS: dict[str, tuple[Query, Schema]] = {
-    "histogram": (Histogram(EVERY), BINARY),
-    "histogram of one bin": (Histogram(Grid(((),) * 5)), NUMERIC),
+    "histogram": (FeatureHistogram(EVERY), BINARY),
+    "histogram of one bin": (FeatureHistogram(Grid(((),) * 5)), NUMERIC),
     "target": (TargetHistogram(Grid(((0.5, 2.0),))), CLASSES),
     "target in one bin": (TargetHistogram(Grid(((),))), NUMERIC),
     "correlations, unclipped": (Correlations(GRID, RANKS, float(P)), BINARY),
@@ -190,7 +190,7 @@ def test_any_rows_keep_to_the_other_bounds(
 ) -> None:
     """Histograms, leaves, and products of ranks of any length."""
     target = TargetHistogram(Grid(((0.5,),)))
-    for query in (Histogram(EVERY), target, Masses(BASIS), Correlations(GRID, RANKS, clip)):
+    for query in (FeatureHistogram(EVERY), target, Masses(BASIS), Correlations(GRID, RANKS, clip)):
         assert keeps(query, base, list(rows), BINARY)
 
 

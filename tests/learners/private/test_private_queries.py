@@ -20,8 +20,8 @@ from privfed.learners.private.grid import Grid
 from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.queries import (
     Correlations,
+    FeatureHistogram,
     Gradient,
-    Histogram,
     Masses,
     TargetHistogram,
 )
@@ -63,8 +63,8 @@ def basis_of(rng: np.random.Generator) -> Basis:
 def question(kind: type[Query], rng: np.random.Generator, schema: Schema) -> Query:
     """A random question of a kind."""
     basis = basis_of(rng)
-    if kind is Histogram:
-        return Histogram(Grid((*basis.grid.cuts, (0.5,))))
+    if kind is FeatureHistogram:
+        return FeatureHistogram(Grid((*basis.grid.cuts, (0.5,))))
     if kind is TargetHistogram:
         return TargetHistogram(Grid((tuple(np.sort(rng.random(4) * 9).tolist()),)))
     if kind is Correlations:
@@ -183,7 +183,7 @@ def _residuals(
 
 
 TWINS: dict[type[Query], Callable[[Mapping[str, Any], Records], dict[str, np.ndarray]]] = {
-    Histogram: twin_histogram,
+    FeatureHistogram: twin_histogram,
     TargetHistogram: twin_target,
     Correlations: twin_correlations,
     Masses: twin_masses,
@@ -229,7 +229,7 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
     for name, each in twin.items():
         far = (
             0
-            if kind in (Histogram, TargetHistogram, Masses)
+            if kind in (FeatureHistogram, TargetHistogram, Masses)
             else 9 * 4096
             if kind is Correlations
             else 9
@@ -342,7 +342,7 @@ def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> N
 @pytest.mark.parametrize(
     "query",
     [
-        Histogram(Grid(((), (), ()))),
+        FeatureHistogram(Grid(((), (), ()))),
         TargetHistogram(Grid(((), ()))),
         TargetHistogram(Grid(((0.5, 0.5),))),
         Correlations(Grid(((), (), ())), np.zeros((3, 1)), NAN),
@@ -363,7 +363,7 @@ def test_a_target_is_needed() -> None:
     """Without one there is nothing to learn."""
     with pytest.raises(QueryError):
         honest().parts(Schema(FEATURES))
-    for query in (Histogram(Grid(((), (), ()))), TargetHistogram(Grid(((),)))):
+    for query in (FeatureHistogram(Grid(((), (), ()))), TargetHistogram(Grid(((),)))):
         with pytest.raises(QueryError):
             query.parts(Schema(FEATURES))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import Histogram, Supports
+from privfed.learners.rulefit.queries import CovariateHistogram, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.questions.part import Bound, Part
@@ -105,8 +105,8 @@ def _check(query: Query, base: list[Row], records: list[Row], schema: Schema) ->
 
 ALL = (0, 1, 2, 3)
 COUNTING: dict[str, Query] = {
-    **{f"histogram of {bins} bins": Histogram(ALL, bins) for bins in (2, 1000)},
-    **{f"histogram {chosen}": Histogram(chosen, 7) for chosen in ((0,), (1, 3), ALL)},
+    **{f"histogram of {bins} bins": CovariateHistogram(ALL, bins) for bins in (2, 1000)},
+    **{f"histogram {chosen}": CovariateHistogram(chosen, 7) for chosen in ((0,), (1, 3), ALL)},
     "spreads": Spreads(TERMS.cutoffs, (0, 1)),
     "supports": Supports(TERMS),
     "supports of none": Supports(replace(TERMS, boxes=TERMS.boxes[:0])),
@@ -136,7 +136,7 @@ def test_counts_between_any_rows(query: Query, base: list[Row], one: Row, other:
 @pytest.mark.parametrize("p", range(1, P + 1))
 def test_a_record_moves_one_bin_of_each_covariate(p: int) -> None:
     """The bounds are attained: p bins by a record more, 2 p by one in another's place."""
-    query = Histogram(tuple(range(p)), 7)
+    query = CovariateHistogram(tuple(range(p)), 7)
     sensitivity = query.parts(BINARY)["counts"].sensitivity
     assert sensitivity is not None
     none, top, bottom = (_units(query, rows, BINARY)["counts"] for rows in ([], [TOP], [BOTTOM]))

@@ -16,7 +16,7 @@ from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
-    Histogram,
+    CovariateHistogram,
     Increment,
     Objective,
     Supports,
@@ -80,8 +80,8 @@ def test_histograms_move_by_one_in_every_covariate(
     rows: list[tuple[float, int, int]], other: tuple[float, int, int]
 ) -> None:
     """L1 = squared L2 = p, for one covariate and for both."""
-    check_bounds(Histogram((1,), 7), rows, other)
-    check_bounds(Histogram((0, 1), 7), rows, other)
+    check_bounds(CovariateHistogram((1,), 7), rows, other)
+    check_bounds(CovariateHistogram((0, 1), 7), rows, other)
 
 
 @given(st.lists(ROW, min_size=1, max_size=6), ROW)
@@ -95,7 +95,7 @@ def test_supports_move_by_one_in_every_rule(
 def test_the_bounds_are_attained() -> None:
     """A tighter bound would be false: the power twin of the tests above."""
     row = (0.6, 7, 1)
-    for query in (Histogram((0, 1), 7), Supports(Terms(CUTOFFS, BOXES[1:2], ()))):
+    for query in (CovariateHistogram((0, 1), 7), Supports(Terms(CUTOFFS, BOXES[1:2], ()))):
         moved = units(query, [row, row])
         left = units(query, [row])
         for name, part in query.parts(SCHEMA).items():
@@ -107,7 +107,7 @@ def test_the_bounds_are_attained() -> None:
 def test_histogram_counts_every_record_once() -> None:
     """Closed outer bins, integer edges, and rows padded with empty bins."""
     rows = [(-1.0, -2, 0), (2.0, 12, 1), (0.5, 5, 1)]
-    counts = units(Histogram((0, 1), 4), rows)["counts"]
+    counts = units(CovariateHistogram((0, 1), 4), rows)["counts"]
     assert counts.sum(axis=1).tolist() == [3, 3]
     assert counts[0].tolist() == [1, 0, 1, 1]
 
@@ -128,10 +128,10 @@ def test_an_increment_is_pure_in_records_and_query() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        Histogram((), 10),
-        Histogram((0, 0), 10),
-        Histogram((2,), 10),
-        Histogram((0,), 1),
+        CovariateHistogram((), 10),
+        CovariateHistogram((0, 0), 10),
+        CovariateHistogram((2,), 10),
+        CovariateHistogram((0,), 1),
         BoostedRules(CUTOFFS, Boosting(0, 4.0, 0.01, 0.0, 5, True)),
         BoostedRules(CUTOFFS, Boosting(10, float("nan"), 0.01, 0.0, 5, True)),
         BoostedRules(replace(CUTOFFS, lower=np.zeros(3)), Boosting(9, 4.0, 0.01, 0.0, 5, True)),
@@ -152,7 +152,7 @@ def test_malformed_questions_are_refused_before_data_are_read(query: Query) -> N
 @pytest.mark.parametrize(
     "query",
     [
-        Histogram((1,), 7),
+        CovariateHistogram((1,), 7),
         BoostedRules(CUTOFFS, Boosting(10, 4.0, 0.01, 0.0, 5, True)),
         Supports(TERMS),
         Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0.0, 1, 0.1), True),

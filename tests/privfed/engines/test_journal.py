@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from ledger_trials import QUERY, small_gate
 
-from privfed.engines.journal import Journal, Line
+from privfed.engines.journal import Journal, JournalLine
 from privfed.errors import InputError
 from privfed.exchange.messages import Inquiry, Request
 from privfed.ledger import Ledger
 from privfed.questions import wire
 
 
-def line(number: int) -> Line:
+def line(number: int) -> JournalLine:
     """One reply of a small gate."""
     message = wire.encode(Request.of(f"r{number}", QUERY))
-    return Line("north", f"r{number}", message, small_gate(Ledger()).serve(message))
+    return JournalLine("north", f"r{number}", message, small_gate(Ledger()).serve(message))
 
 
 def test_a_journal_that_was_cut_off_anywhere_keeps_its_whole_lines(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_its_transcript_is_what_was_released(tmp_path: Path) -> None:
     journal, gate = Journal(), small_gate(Ledger(), budget="0.05")
     about = wire.encode(Inquiry(Request.of("r1", QUERY)))
     refused = wire.encode(Request.of("r2", QUERY))
-    journal.keep([line(0), Line("north", "r1", about, gate.serve(about))])
-    journal.keep([Line("north", "r2", refused, gate.serve(refused))])
+    journal.keep([line(0), JournalLine("north", "r1", about, gate.serve(about))])
+    journal.keep([JournalLine("north", "r2", refused, gate.serve(refused))])
     assert len(journal) == 3
     (left,) = journal.transcript
     assert (left.client, left.kind) == ("north", QUERY.kind)
