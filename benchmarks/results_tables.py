@@ -202,8 +202,8 @@ def trauma(folder: Path) -> Iterator[Row]:
     measured = {"support": "support", "hospitals": "support, mean of hospitals",
                 "inside": "mortality inside", "outside": "mortality outside"}  # fmt: skip
     for text, (coefficient, importance, support) in TABLE_1.items():
-        for column, theirs in (("exp(coef.)", coefficient), ("importance", importance)):
-            yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column, theirs, "-",
+        for column, known in (("exp(coef.)", coefficient), ("importance", importance)):
+            yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column, known, "-",
                       None, note)  # fmt: skip
         for name, column in measured.items():
             yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column,
