@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def curves(data: pd.DataFrame) -> Figure:
 def learned(data: pd.DataFrame) -> Figure:
     """Figures 6 and 10 over learned rules, side by side."""
     scores = "coverage|precision|balanced accuracy"
-    return _grid(data, rf"Figure \d+, (learned rules).*\), ({scores})", by_row=0)
+    return _grid(data, rf"Figure (?:6|10), (learned rules.*\)), ({scores})", by_row=0)
 
 
 def _grid(data: pd.DataFrame, pattern: str, by_row: int) -> Figure:
@@ -38,21 +38,23 @@ def _grid(data: pd.DataFrame, pattern: str, by_row: int) -> Figure:
     places, scores = (list(found[k].dropna().unique()) for k in (0, 1))
     shape = (len(scores), len(places)) if by_row else (len(places), len(scores))
     figure, axes = _figure(shape)
+    names = list(data.loc[found[0].notna(), "row"].unique())
     for (place, score), part in data.groupby([found[0], found[1]], sort=False):
         at = (scores.index(score), places.index(place))
         axis = axes[at if by_row else at[::-1]]
-        _curves(axis, part)
+        _curves(axis, part, names)
         axis.set(xscale="log", xlabel="epsilon of an individual (nats)", ylabel=score, title=place)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, None if score == "coverage" else 1.05)
     _finish(figure, axes)
     return figure
 
 
 def rounds(data: pd.DataFrame) -> Figure:
     """The fuzzy tree's Figure 5: RMSE by how many clients take part."""
-    part = data[data["table"] == "Figure 5"]
+    part = data[data["table"].str.startswith("Figure 5")]
     figure, axes = _figure((1, 1))
-    _curves(axes[0, 0], part, r"(\d+) of \d+ clients")
+    names = list(part["row"].unique())
+    _curves(axes[0, 0], part, names, r"(\d+) of \d+ clients")
     axes[0, 0].set(xlabel="clients that take part, of 15", ylabel="RMSE (units of the target)")
     _finish(figure, axes)
     return figure
@@ -76,9 +78,10 @@ def differences(data: pd.DataFrame) -> Figure:
 # --- one axis ----------------------------------------------------------------------------------
 
 
-def _curves(axis: Axes, data: pd.DataFrame, along: str = BY_EPSILON) -> None:
+def _curves(axis: Axes, data: pd.DataFrame, names: Sequence[str], along: str = BY_EPSILON) -> None:
     """A line for each row of a table, along the number in its columns."""
-    for number, (row, line) in enumerate(data.groupby("row", sort=False)):
+    for row, line in data.groupby("row", sort=False):
+        number = names.index(str(row))
         at = line["column"].str.extract(f"^{along}$")[0].str.replace(",", "").astype(float)
         axis.errorbar(at, *_values(line), label=row, capsize=3, linestyle=STROKES[number], **_style(number))  # fmt: skip
 
