@@ -125,7 +125,13 @@ def tables(rows: PaperRows, train: pd.DataFrame, test: pd.DataFrame, schema: Sch
             }
             if name == "FRT":
                 for client, error in errors.items():
-                    rows.add("Table 6, test RMSE by client", str(client), column=setting, ours=error, note=SUBSTITUTE)
+                    rows.add(
+                        "Table 6, test RMSE by client",
+                        str(client),
+                        column=setting,
+                        ours=error,
+                        note=SUBSTITUTE,
+                    )
             each = list(errors.values())
             rows.add("Table 7, test RMSE", name, column=setting, theirs=ERRORS[name][place],
                      ours=float(np.mean(each)), spread=float(np.std(each)),

@@ -221,7 +221,12 @@ def table_4(rows: PaperRows, figure: PaperRows, name: str, errors: np.ndarray) -
         away = (test[..., 1] - test[..., 2 * number]).ravel()
         label = f"federated and {other}"
         for place, one in enumerate(np.sort(away), start=1):
-            figure.add("Figure 4, differences in test RMSE", name, column=f"{label}, {place} of {len(away)}", ours=float(one))
+            figure.add(
+                "Figure 4, differences in test RMSE",
+                name,
+                column=f"{label}, {place} of {len(away)}",
+                ours=float(one),
+            )
         theirs = PAPER[name].ranks[number]
         equal = "exactly equivalent"
         if not away.any():
