@@ -96,7 +96,7 @@ def test_a_search_that_hears_nothing_of_use_finds_nothing() -> None:
 
 
 def test_the_depth_is_the_median_of_the_clients_rounded_down() -> None:
-    """One deep tree moves it as little as a slightly deeper one (Section III-B)."""
+    """One deep tree moves it as little as a slightly deeper one (Section III)."""
     depths = {"c0": 2.0, "c1": 2.0, "c2": 3.0, "c3": 9.0}
     told = _scripted(changes={Depth.kind: lambda client, _: {"depth": np.array([depths[client]])}})
     assert _run(told, generations=1, deepest=9).depth == 2
