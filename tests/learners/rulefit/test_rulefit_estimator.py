@@ -239,7 +239,7 @@ def test_deviations_of_rules_are_those_of_the_records() -> None:
     groups = held.groupby(frame["hospital"].to_numpy())
     within = sum((own - own.mean()).pow(2).sum() for _, own in groups)
     expected = np.sqrt(within / (len(frame) - groups.ngroups))
-    assert ensemble.deviations[: len(ensemble.rules)] == pytest.approx(expected.to_numpy())
+    assert ensemble.deviations[: len(ensemble.rules)] == pytest.approx(np.asarray(expected))
 
 
 def test_the_server_s_step_scales_what_it_adds_and_the_time_that_passes() -> None:
