@@ -467,3 +467,24 @@ def test_averaged_gains_miss_a_split_between_supports() -> None:
     assert error() < 0.32
     assert error(evaluation="average") > 0.6
     assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
+
+
+@pytest.mark.parametrize(("small", "chosen"), [(40, 0), (2000, 1)])
+def test_averaged_gains_are_weighted_by_records(small: int, chosen: int) -> None:
+    """Of a half that a large client gains and a whole that a small one does, records decide."""
+    rng = np.random.default_rng(0)
+
+    def side(records: int, feature: int, right: float) -> pd.DataFrame:
+        x = rng.random((records, 2))
+        told = np.where(rng.random(records) < right, x[:, feature] > 0.5, rng.random(records) > 0.5)
+        names = pd.DataFrame(x, columns=["a", "b"])
+        return names.assign(y=told.astype(int), client=f"c{feature}")
+
+    frame = pd.concat([side(500, 0, 0.6), side(small, 1, 1.0)])
+    bounds = tuple(Column(name, "number", 0, 1) for name in "ab")
+    data = UngatedDisclosure.from_frame(
+        frame, Schema(bounds, Column("y", "integer", 0, 1)), "client"
+    )
+    ways: dict[str, Any] = {"trees": 1, "max_depth": 1, "max_features": None, "random_state": 0}
+    forest = FedForestClassifier(evaluation="average", **ways).fit(data)
+    assert int(np.argmax(forest.feature_importances_)) == chosen
