@@ -97,6 +97,21 @@ def test_many_clients_corrupt_no_cut() -> None:
     assert np.allclose(heights, np.arange(1, 10) / 10, atol=1e-3)
 
 
+@settings(max_examples=50, deadline=None)
+@given(seed=SEEDS, levels=st.integers(2, 12))
+def test_where_no_client_has_a_record_a_cut_lies_in_the_middle(seed: int, levels: int) -> None:
+    """As CART's: between clients that lie apart, whatever their sizes; but not beyond the last cut."""
+    rng = np.random.default_rng(seed)
+    knots = np.sort(rng.normal(size=(2, 1, levels + 1)), axis=2).astype(np.float32)
+    knots[1] += 50
+    counts = rng.integers(1, 40, (2, 1))
+    cuts = candidate_cuts(knots, counts, levels - 1)[0]
+    below = counts[0, 0] / counts.sum()
+    middle = (knots[0].max() + knots[1].min()) / 2
+    assert np.isclose(cuts, middle).any() == (1 <= np.rint(below * levels) <= levels - 1)
+    assert (np.diff(cuts) >= 0).all()
+
+
 def test_silent_clients_and_constants() -> None:
     """A client without records moves nothing; where all values are one, so are all cuts."""
     knots = np.array([[[1, 1, 1]], [[-1e30, 0, 1e30]]], np.float32)
