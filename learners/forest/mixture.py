@@ -59,18 +59,17 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     jump[:, 1:] += rises
     height = np.cumsum(jump, axis=1)
     found = _at_levels(values, height, slope, cuts)
-    _centre(found, *np.nonzero(apart), values, height)
+    _centre(found, apart, values, height)
     return found
 
 
-def _centre(
-    found: np.ndarray, rows: np.ndarray, places: np.ndarray, values: np.ndarray, height: np.ndarray
-) -> None:
+def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
     """Move the candidate nearest to each stretch without records to its middle, as CART cuts there.
 
     The inverse of a level is the stretch's lower end, or lies beside the stretch where no level falls
     on it; new records of the lower side would then be counted to the upper one.
     """
+    rows, places = np.nonzero(apart)
     level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
     inside = (level >= 0) & (level < found.shape[1])
     rows, places, level = rows[inside], places[inside], level[inside]

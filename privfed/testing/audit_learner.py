@@ -31,7 +31,7 @@ from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import kinds_of
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Column, Schema
 
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
@@ -74,8 +74,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     """Let a learner learn from records that hold canaries, and guess who is in from its releases.
 
     What convicts is a question that moves by more than it was charged for, an answer that tells more
-    than its own charge, or all of them together telling more than the ledger's total. Canaries are
-    told apart best where columns have many values, whole tables many cells: see :func:`plant`.
+    than its own charge, or all of them together telling more than the ledger's total. Canaries hide
+    each other where they share cells: :func:`roomy_schema` has a cell for each.
 
     Args:
         learner: any federated learner; it is fitted.
@@ -244,6 +244,20 @@ def _play(
     return Game(planted.coins, answers, float(federation.budget()["spent"].iloc[0]))
 
 
+def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -> Schema:
+    """A schema in which canaries have cells of their own: columns of many categories.
+
+    Args:
+        columns: number of features.
+        values: categories of each; at least as many as canaries.
+        number: whether the target is a number from 0 to 1, else yes or no.
+    """
+    categories = tuple(f"v{value}" for value in range(values))
+    features = (Column(f"x{at}", "category", categories=categories) for at in range(columns))
+    yes_or_no = Column("y", "category", categories=("no", "yes"))
+    return Schema(tuple(features), Column("y", "number", 0, 1) if number else yes_or_no)
+
+
 def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
     """Canaries under coins of their own, and others, all from the schema's box.
 
@@ -251,13 +265,12 @@ def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
     Latin hypercube), so that each has cells to itself where a question has enough of them; their
     targets lie at the ends of the range, where records weigh most.
     """
-    rng = np.random.default_rng([seed, canaries, others])
-    low, high = np.array([column.bounds for column in schema.columns], dtype=float).T
-    places = np.array([rng.permutation(canaries) for _ in low]).T
+    rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
+    places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
     spread = (places + rng.random(places.shape)) / canaries
     if schema.target is not None:
         spread[:, -1] = rng.integers(0, 2, canaries)
-    table = _in_box(schema, np.concatenate([spread, rng.random((others, len(low)))]))
+    table = _in_box(schema, np.concatenate([spread, rng.random((others, columns))]))
     coins = rng.random(canaries) < 0.5
     return Planted(_records(schema, table[:canaries]), coins, _records(schema, table[canaries:]))
 
