@@ -32,7 +32,7 @@ from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.out_of_bag import OutOfBag, score
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
-from privfed.learners.forest.samples import WAYS, Sampling
+from privfed.learners.forest.samples import WAYS, Sampling, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES, Trees, category_sizes
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
 from privfed.privacy.policy import Guard, Policy
@@ -167,7 +167,7 @@ class _FedForest(FederatedLearner):
         return Settings(
             trees=self.trees,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
-            min_leaf=self.min_leaf,
+            min_leaf=instances(self.min_leaf, self.sampling),
             min_decrease=float(self.min_decrease),
             criterion=self.criterion,  # type: ignore[arg-type]
             classes=self._classes(schema),
@@ -417,7 +417,8 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     Args:
         trees: how many.
         max_depth: most splits on a path; none for as many as there can be, at most 60.
-        min_leaf: fewest records of a leaf, repeats of a bootstrap counted.
+        min_leaf: fewest records of a leaf. Clients tell counts with a bootstrap's repeats, of which as
+            many are asked as so many different records have on average: 8 for 5.
         min_decrease: least weighted impurity decrease of a split (a node's share of the records times
             its decrease).
         criterion: ``"gini"`` or ``"entropy"``.

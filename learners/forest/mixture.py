@@ -10,6 +10,8 @@ from privfed.learners.forest.columns import ordered, unordered
 CHUNK = 512
 #: Knots nearer than this share of a pair's range count as one value: the CDF jumps there.
 NEAR = 1e-7
+#: The mixture is level where it rises by less than this share of the records.
+LEVEL = 1e-9
 
 
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
@@ -51,8 +53,27 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     jump[:, :, 1:] = jumps * step[:, :, None]
     values, turn, jump = _in_order(knots.reshape(pairs, -1), turn, jump)
     slope = np.maximum(np.cumsum(turn, axis=1), 0.0)
-    jump[:, 1:] += slope[:, :-1] * np.diff(values, axis=1)
-    return _at_levels(values, np.cumsum(jump, axis=1), slope, cuts)
+    widths = np.diff(values, axis=1)
+    rises = slope[:, :-1] * widths
+    apart = (rises < LEVEL) & (widths > (NEAR * reach)[:, None])
+    jump[:, 1:] += rises
+    height = np.cumsum(jump, axis=1)
+    found = _at_levels(values, height, slope, cuts)
+    _centre(found, apart, values, height)
+    return found
+
+
+def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
+    """Move the candidate nearest to each stretch without records to its middle, as CART cuts there.
+
+    The inverse of a level is the stretch's lower end, or lies beside the stretch where no level falls
+    on it; new records of the lower side would then be counted to the upper one.
+    """
+    rows, places = np.nonzero(apart)
+    level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
+    inside = (level >= 0) & (level < found.shape[1])
+    rows, places, level = rows[inside], places[inside], level[inside]
+    found[rows, level] = (values[rows, places] + values[rows, places + 1]) / 2
 
 
 def _in_order(

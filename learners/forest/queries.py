@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.forest.columns import TARGET_GRID
+from privfed.learners.forest.columns import LARGEST, TARGET_GRID
 from privfed.learners.forest.level import Bench, Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
@@ -210,11 +210,11 @@ class Shortlist(_AboutLevel):
 
 
 def check_cuts(cuts: np.ndarray, pairs: int) -> None:
-    """Hold candidates to ascending finite numbers for each pair; a QueryError otherwise."""
+    """Hold candidates to ascending finite 32-bit floats for each pair; a QueryError otherwise."""
     if cuts.ndim != 2 or cuts.dtype.kind != "f" or len(cuts) != pairs:
         raise QueryError("malformed", "every pair needs a row of cuts")
-    if not 1 <= cuts.shape[1] <= MOST_CUTS or not np.isfinite(cuts).all():
-        raise QueryError("malformed", "cuts must be finite numbers, one or more")
+    if not 1 <= cuts.shape[1] <= MOST_CUTS or not (np.abs(cuts) <= LARGEST).all():
+        raise QueryError("malformed", "cuts must be finite 32-bit floats, one or more")
     if (np.diff(cuts, axis=1) < 0).any():
         raise QueryError("false-partition", "cuts must rise, or bins overlap")
 

@@ -239,6 +239,21 @@ class ForgetfulLaplace(Laplace):
         return np.where(forgotten, 0, super().draw(noise, cells, scale))
 
 
+class SilentOnceGaussian(Gaussian):
+    """Adds no noise to its first answer, and says that it did."""
+
+    name: ClassVar[str] = "faulty-gaussian-silent-once"
+
+    def __init__(self) -> None:
+        self.silent = True
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Nothing, the first time."""
+        drawn = super().draw(noise, cells, scale)
+        drawn, self.silent = drawn * (not self.silent), False
+        return drawn
+
+
 class YesLeaningResponse(RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 

@@ -78,6 +78,18 @@ def fitted(frame: pd.DataFrame, schema: Schema = NUMERIC, **ways: Any) -> Any:
     return kind(**(QUICK | ways)).fit(UngatedDisclosure.from_frame(frame, schema, "client"))
 
 
+def test_leaves_have_as_many_different_records_as_scikit_learns() -> None:
+    """Forests of pure noise grow until leaves are too small: to as many nodes as scikit-learn's."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(800, 2)), columns=["a", "b"])
+    frame = frame.assign(y=rng.normal(size=800), kind="u", client=rng.choice(["A", "B"], 800))
+    ways: dict[str, Any] = {"max_depth": 20, "max_features": None}
+    nodes = len(fitted(frame, **ways).forest_.trees)
+    peer = RandomForestRegressor(15, max_depth=20, min_samples_leaf=5, random_state=0)
+    grown = peer.fit(frame[["a", "b"]].to_numpy(), frame["y"])
+    assert 0.8 < nodes / sum(tree.tree_.node_count for tree in grown.estimators_) < 1.2
+
+
 @pytest.mark.parametrize(
     "ways",
     [
