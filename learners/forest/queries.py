@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
+from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.level import Bench, Level, Pairs
+from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
