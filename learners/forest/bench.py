@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -41,11 +41,6 @@ class Gathered:
         return cls(np.concatenate(each), np.arange(trees.start, trees.stop), counts)._inhabited()
 
     @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        return self.rows.nbytes + self.nodes.nbytes + self.counts.nbytes
-
-    @property
     def edges(self) -> np.ndarray:
         """Where each node's instances begin, and their end, shape (nodes + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
@@ -58,13 +53,14 @@ class Gathered:
         """Some of the nodes, shape (nodes,)."""
         if kept.all():
             return self
-        return Gathered(self.rows[self.spread(kept)], self.nodes[kept], self.counts[kept])
+        if not kept.any():
+            return Gathered(self.rows[:0], self.nodes[:0], self.counts[:0])
+        rows = self.rows.take(np.flatnonzero(self.spread(kept)))
+        return Gathered(rows, self.nodes[kept], self.counts[kept])
 
     def numbered(self, numbers: np.ndarray) -> Gathered:
         """The nodes that have a number, by that."""
-        own = numbers.take(self.nodes)
-        kept = self.only(own >= 0)
-        return replace(kept, nodes=own[own >= 0].astype(np.intp))
+        return replace(self, nodes=numbers.take(self.nodes)).only(numbers.take(self.nodes) >= 0)
 
     def between(self, room: int) -> Iterator[Gathered]:
         """The same, so many nodes at a time."""
@@ -76,8 +72,8 @@ class Gathered:
                 self.rows[edges[first] : edges[last]], self.nodes[part], self.counts[part]
             )
 
-    def descended(self, trees: Trees, columns: np.ndarray) -> Gathered:
-        """Walk on from nodes of trees to their leaves.
+    def descended(self, trees: Trees, columns: np.ndarray) -> list[Gathered]:
+        """Walk on from nodes of trees to their leaves; what stays is not touched again.
 
         Args:
             trees: the trees.
@@ -85,9 +81,9 @@ class Gathered:
         """
         inner = trees.inner.take(self.nodes)
         if not inner.any():
-            return self
+            return [self]
         moved = self.only(inner)._parted(trees, columns).descended(trees, columns)
-        return moved if inner.all() else moved._beside(self.only(~inner))
+        return moved if inner.all() else [*moved, self.only(~inner)]
 
     def _parted(self, trees: Trees, columns: np.ndarray) -> Gathered:
         """One step down: all that goes left, and then all that goes right."""
@@ -100,11 +96,17 @@ class Gathered:
             np.concatenate([self.counts - gone, gone]),
         )._inhabited()
 
-    def _beside(self, other: Gathered) -> Gathered:
-        return Gathered(
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.nodes, other.nodes]),
-            np.concatenate([self.counts, other.counts]),
+    @classmethod
+    def together(cls, parts: Sequence[Gathered]) -> Gathered:
+        """Several, of different nodes."""
+        some = [part for part in parts if len(part.nodes)] or parts[:1]
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            *(
+                np.concatenate([getattr(part, own) for part in some])
+                for own in ("rows", "nodes", "counts")
+            )
         )
 
     def _inhabited(self) -> Gathered:
@@ -140,8 +142,9 @@ class Bench:
 
     columns: Columns
     _asked: Level | None = None
-    _leaves: dict[int, Gathered] = field(default_factory=dict)
+    _leaves: dict[int, list[Gathered]] = field(default_factory=dict)
     _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
+    _held: int = 0
     _room: int = 0
 
     @classmethod
@@ -161,6 +164,7 @@ class Bench:
         before = self._asked
         if before is not None and not _grew(before.trees, level.trees):
             self._leaves.clear()
+            self._held = 0
         if before is None or not _same(before, level):
             self._sorted.clear()
             self._room = KEPT
@@ -197,12 +201,14 @@ class Bench:
 
     def _open(self, view: View, level: Level, trees: range) -> Gathered:
         """A block's instances in open nodes; walked on from where they were, if known."""
-        known = self._leaves.get(trees.start)
-        own = Gathered.at_roots(view, level, trees) if known is None else known
-        own = own.descended(level.trees, self.columns.values)
-        if sum(each.nbytes for each in self._leaves.values()) < KEPT:
-            self._leaves[trees.start] = own
-        return own.numbered(level.numbers)
+        leaves = self._leaves.get(trees.start) or [Gathered.at_roots(view, level, trees)]
+        leaves = [
+            part for own in leaves for part in own.descended(level.trees, self.columns.values)
+        ]
+        if trees.start in self._leaves or self._held < KEPT:
+            self._held += 0 if trees.start in self._leaves else _size(leaves)
+            self._leaves[trees.start] = leaves
+        return Gathered.together([part.numbered(level.numbers) for part in leaves])
 
     def _sort(self, own: Gathered, pairs: Pairs) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""
@@ -228,6 +234,11 @@ class Bench:
         """What stands in a key above a record's own bits: its node's place."""
         bits = _U64(32 + self.columns.payload)
         return part.spread(np.arange(len(part.nodes), dtype=_U64) << bits)
+
+
+def _size(leaves: Sequence[Gathered]) -> int:
+    """Bytes of the instances' records: most of what remembering their leaves takes."""
+    return sum(part.rows.nbytes for part in leaves)
 
 
 def _grew(before: Trees, after: Trees) -> bool:

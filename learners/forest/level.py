@@ -81,7 +81,7 @@ class Level:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The place of each of the trees' nodes among the open ones, -1 for others, shape (nodes,)."""
-        found = np.full(len(self.trees), -1, np.int32)
+        found = np.full(len(self.trees), -1)
         found[self.nodes] = np.arange(len(self.nodes))
         return found
 

@@ -124,8 +124,10 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
         return {"bins": counts[:, :, None]}
     if columns.classes == 2:
         upto = _cumulated(below).take(edges)
-        second = upto[:, 1:] - upto[:, :-1]
-        return {"bins": np.stack([counts - second, second], axis=2)}
+        each = np.empty((*counts.shape, 2), np.int32)
+        np.subtract(upto[:, 1:], upto[:, :-1], out=each[:, :, 1], casting="same_kind")
+        np.subtract(counts, each[:, :, 1], out=each[:, :, 0], casting="same_kind")
+        return {"bins": each}
     cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below
     each = np.bincount(cells, minlength=counts.size * columns.classes)
     return {"bins": each.reshape(*counts.shape, columns.classes)}
