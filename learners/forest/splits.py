@@ -245,7 +245,8 @@ def _left_of_cuts(bins: Summed, picked: np.ndarray, numbers: int, place: np.ndar
     each = bins.at(pairs[order])
     inside = np.arange(each.shape[2]) <= place[pairs[order]][:, None]
     left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
-    left[:, by_cut[order]] = (each * inside[None, :, :, None]).sum(axis=2)
+    for number in range(each.shape[3]):  # one statistic at a time: sums over a last axis are quick
+        left[:, by_cut[order], number] = (each[..., number] * inside).sum(axis=2)
     return left
 
 
