@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -94,22 +94,26 @@ class Level:
         Raises:
             QueryError: see :meth:`Trees.check`, :meth:`Sampling.check` and :meth:`Pairs.check`.
         """
-        self.trees.check(schema)
-        self.sampling.check(self.trees.roots)
-        nodes = self.nodes
-        if nodes.ndim != 1 or nodes.dtype.kind != "i" or not 1 <= len(nodes) <= len(self.trees):
-            raise QueryError("malformed", "a level needs nodes")
-        if nodes.min() < 0 or nodes.max() >= len(self.trees):
-            raise QueryError("malformed", "an open node is none of the trees'")
-        if (self.trees.feature[nodes] != LEAF).any() or np.bincount(nodes).max() > 1:
-            raise QueryError("false-partition", "open nodes do not split, and each is listed once")
-        if (np.diff(self.trees.tree_of[nodes]) < 0).any():
-            raise QueryError("malformed", "open nodes are listed tree by tree")
-        sizes = category_sizes(schema)
-        self.numeric.check(len(nodes), sizes == 0)
-        self.grouped.check(len(nodes), sizes > 0)
-        known = {0, 1} if schema.target is not None else {1}
-        if not (self.classes in known or 2 <= self.classes <= 100):
-            raise QueryError(
-                "malformed", "classes must be 0 (a regression), 1 (counts) or up to 100"
-            )
+        _check(self, schema)
+
+
+@lru_cache(maxsize=2)
+def _check(level: Level, schema: Schema) -> None:
+    """See :meth:`Level.check`; in one process the same question reaches every client's gate."""
+    level.trees.check(schema)
+    level.sampling.check(level.trees.roots)
+    nodes = level.nodes
+    if nodes.ndim != 1 or nodes.dtype.kind != "i" or not 1 <= len(nodes) <= len(level.trees):
+        raise QueryError("malformed", "a level needs nodes")
+    if nodes.min() < 0 or nodes.max() >= len(level.trees):
+        raise QueryError("malformed", "an open node is none of the trees'")
+    if (level.trees.feature[nodes] != LEAF).any() or np.bincount(nodes).max() > 1:
+        raise QueryError("false-partition", "open nodes do not split, and each is listed once")
+    if (np.diff(level.trees.tree_of[nodes]) < 0).any():
+        raise QueryError("malformed", "open nodes are listed tree by tree")
+    sizes = category_sizes(schema)
+    level.numeric.check(len(nodes), sizes == 0)
+    level.grouped.check(len(nodes), sizes > 0)
+    known = {0, 1} if schema.target is not None else {1}
+    if not (level.classes in known or 2 <= level.classes <= 100):
+        raise QueryError("malformed", "classes must be 0 (a regression), 1 (counts) or up to 100")

@@ -227,8 +227,7 @@ class Gate:
         query = self._decode(request)
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
             raise Refused(Reason.FAULTY)
-        parts = self._parts(query, request.fields)
-        quote = self._guards.quote(query.kind, parts, request.spend)
+        quote = self._guards.quote(query.kind, self._parts(query), request.spend)
         return query, quote, self._repeats.spare(self._charge(request, quote))
 
     def _answer(self, request: Request) -> Envelope:
@@ -261,12 +260,9 @@ class Gate:
         except Exception:
             raise Refused(Reason.MALFORMED) from None
 
-    def _parts(self, query: Query, fields: bytes) -> Mapping[str, Part]:
-        small = len(fields) <= REMEMBERED
+    def _parts(self, query: Query) -> Mapping[str, Part]:
         try:
-            parts = (
-                _declared(type(query), fields, self.schema) if small else query.parts(self.schema)
-            )
+            parts = query.parts(self.schema)
         except QueryError as error:
             known = error.reason in set(Reason)
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
@@ -455,12 +451,6 @@ def _decoded(kind: type[Query], fields: bytes) -> Query:
         raise WireError("not the canonical form of a question")
     _freeze(query)
     return query
-
-
-@lru_cache(maxsize=2)
-def _declared(kind: type[Query], fields: bytes, schema: Schema) -> Mapping[str, Part]:
-    """What can leave by a question's canonical form; remembered as the question is."""
-    return _decoded(kind, fields).parts(schema)
 
 
 def _freeze(value: object) -> None:
