@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
+from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.columns import LARGEST, TARGET_GRID
-from privfed.learners.forest.level import Bench, Level, Pairs
+from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
@@ -251,12 +252,12 @@ def _width(level: Level, schema: Schema) -> int:
 
 def _reach(level: Level, pairs: Pairs | None = None) -> Bound | None:
     """How far one record moves counts of open nodes, or of bins of their pairs; none for no bound."""
-    tree = level.trees.tree_of[level.nodes]
-    most = np.zeros(level.trees.roots, np.int64)
-    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
     repeats = level.sampling.repeats(1)
     if repeats is None:
         return None
+    tree = level.trees.tree_of[level.nodes]
+    most = np.zeros(level.trees.roots, np.int64)
+    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
     reached = int(most.max(initial=0) if level.sampling.way == "split" else most.sum())
     return Bound(repeats * reached, repeats**2 * reached)
 

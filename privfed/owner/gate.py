@@ -67,7 +67,7 @@ _SEALED = {"released": "release", "failed": "failure"}
 #: Longest id, principal or kind, in characters: they are written into the ledger.
 NAME_LIMIT = 200
 #: Largest question that is remembered, in bytes.
-REMEMBERED = 2**20
+REMEMBERED = 2**24
 
 
 class Gate:
