@@ -157,7 +157,8 @@ def main() -> None:
         data = prepared(
             given.data, name, split, 20, given.alpha, balanced=False, bins=False, rows=size
         )
-        told = {"set": name, "rows": size, "split": split, "commit": at}
+        held = len(data.test_y) + sum(len(y) for _, y in data.clients.values())
+        told = {"set": name, "rows": size, "records": held, "split": split, "commit": at}
         for found in measured(data, given, split):
             rows.append({**told, **found})
             print(rows[-1], flush=True)
