@@ -125,15 +125,21 @@ def tables(rows: PaperRows, train: pd.DataFrame, test: pd.DataFrame, schema: Sch
             }
             if name == "FRT":
                 for client, error in errors.items():
-                    rows.add("Table 6", str(client), column=setting, ours=error, note=SUBSTITUTE)
+                    rows.add(
+                        "Table 6, test RMSE by client",
+                        str(client),
+                        column=setting,
+                        ours=error,
+                        note=SUBSTITUTE,
+                    )
             each = list(errors.values())
-            rows.add("Table 7", name, column=setting, theirs=ERRORS[name][place],
+            rows.add("Table 7, test RMSE", name, column=setting, theirs=ERRORS[name][place],
                      ours=float(np.mean(each)), spread=float(np.std(each)),
                      note=f"{SUBSTITUTE}; spread over clients")  # fmt: skip
             if name in SIZES:
                 mean = np.mean([sizes(model) for model in models.values()], axis=0)
                 for measure, theirs, ours in zip(MEASURES, SIZES[name], mean, strict=True):
-                    rows.add("Table 8", name, column=f"{setting} {measure}", theirs=theirs[place],
+                    rows.add("Table 8, sizes of the models", name, column=f"{setting} {measure}", theirs=theirs[place],
                              ours=float(ours), note=SUBSTITUTE)  # fmt: skip
 
 
@@ -155,9 +161,9 @@ def figure(
                     errors.append(rmse(learner().fit(federation), test))
                 except NobodyAnswered:
                     continue
-            rows.add("Figure 5", name, column=f"{taking_part} of 15 clients",
+            rows.add("Figure 5, test RMSE by clients that take part", name, column=f"{taking_part} of 15 clients",
                      ours=float(np.mean(errors)), spread=float(np.std(errors)),
-                     note=f"{SUBSTITUTE}; {len(errors)} draws")  # fmt: skip
+                     note=f"{SUBSTITUTE}; {repeats} draws, 1 of all 15")  # fmt: skip
 
 
 def main() -> None:

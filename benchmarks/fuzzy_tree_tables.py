@@ -204,7 +204,7 @@ def table_3(rows: PaperRows, name: str, errors: np.ndarray) -> None:
     for theirs, (client, own) in zip(paper.clients, named, strict=True):
         for place, column in enumerate(COLUMNS):
             rows.add(
-                "Table 3",
+                "Table 3, RMSE in the target's unit",
                 f"{name}, client {client}" if client != "mean" else f"{name}, mean",
                 column=column,
                 theirs=theirs[place] * paper.unit,
@@ -221,16 +221,21 @@ def table_4(rows: PaperRows, figure: PaperRows, name: str, errors: np.ndarray) -
         away = (test[..., 1] - test[..., 2 * number]).ravel()
         label = f"federated and {other}"
         for place, one in enumerate(np.sort(away), start=1):
-            figure.add("Figure 4", name, column=f"{label}, {place} of {len(away)}", ours=float(one))
+            figure.add(
+                "Figure 4, differences in test RMSE",
+                name,
+                column=f"{label}, {place} of {len(away)}",
+                ours=float(one),
+            )
         theirs = PAPER[name].ranks[number]
         equal = "exactly equivalent"
         if not away.any():
-            rows.add("Table 4", name, column=f"{label}, p", theirs=theirs[1] if theirs else equal,
+            rows.add("Table 4, Wilcoxon signed ranks of test RMSE", name, column=f"{label}, p", theirs=theirs[1] if theirs else equal,
                      ours=1.0, note="exactly equivalent here")  # fmt: skip
             continue
         found = wilcoxon(away)
         for place, (column, value) in enumerate((("R", found.statistic), ("p", found.pvalue))):
-            rows.add("Table 4", name, column=f"{label}, {column}",
+            rows.add("Table 4, Wilcoxon signed ranks of test RMSE", name, column=f"{label}, {column}",
                      theirs=theirs[place] if theirs else equal, ours=float(value))  # fmt: skip
 
 
@@ -240,7 +245,7 @@ def table_5(rows: PaperRows, name: str, sizes: np.ndarray) -> None:
         for place, size in enumerate(SIZES):
             own = sizes[:, number, place]
             rows.add(
-                "Table 5",
+                "Table 5, sizes of the trees",
                 name,
                 column=f"{setting} {size}",
                 theirs=PAPER[name].sizes[number][place],

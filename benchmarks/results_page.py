@@ -5,7 +5,9 @@ table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of pri
 `learner,setting,value,sets,seeds,note` a setting that was chosen by measurement; any other table is
 shown as it is. Columns `commit`,
 `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
-and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures.
+and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures. Its
+paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and "Behind:") make the
+section's line of the summary.
 """
 
 from __future__ import annotations
@@ -15,13 +17,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
+from results_numbers import number, with_spread
+from results_pictures import draw, pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "benchmarks" / "results"
@@ -45,26 +43,81 @@ INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
 benchmarks wrote. Every figure of ours was measured at the commit, with the seeds and on the machine
-that stand below its table; *not run* says that it was not. Where a cell has brackets, they hold the
-paper's figure; where a paper shows a picture only, there is none to put there. Spreads are standard
-deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones' data of
-the papers that are not public are stood in for as the notes say.
+that stand below its table; what stands below a table holds for those before it that have nothing
+below them, too. *Not run* says that a figure was not measured. Where a cell has brackets, they hold
+the paper's figure; where a paper shows a picture only, there is none to put there. After ± stand
+standard deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones'
+data of the papers that are not public are stood in for as the notes say.
 """
+#: How a paragraph of a section's text begins that stands in the summary: what holds, what does not.
+HOLDS, FAILS = ("Reproduced:", "Ahead:"), ("Not reproduced:", "Behind:")
 
 
 def page(folder: Path) -> str:
     """The whole page, from whatever tables there are."""
-    parts = [INTRODUCTION]
-    for section, files in _sections(folder).items():
-        title = SECTIONS.get(section, section.replace("_", " "))
+    sections = _sections(folder)
+    parts = [INTRODUCTION, _contents(folder, sections)]
+    for section, files in sections.items():
+        title = _title(section)
         parts.append(f"## {title}\n")
-        words = folder / f"{section}.md"
-        if words.exists():
-            parts.append(words.read_text(encoding="utf-8").strip() + "\n")
-        parts += [f"![{title}: {p.stem}](results/{p.name})\n" for p in pictures(folder, section)]
-        for data in _joined(files):
-            parts += _tables(data)
+        parts += [f"{words}\n" for words in _words(folder, section) if not _summed_up(words)]
+        parts += [f"![{shown}](results/{name}.png)\n" for name, shown in pictures(folder, section)]
+        parts += _once([table for data in _joined(files) for table in _tables(data)])
     return "\n".join(parts)
+
+
+def _title(section: str) -> str:
+    return SECTIONS.get(section, section.replace("_", " "))
+
+
+def _contents(folder: Path, sections: Iterable[str]) -> str:
+    """A line for each section, with a link: what holds there, what does not."""
+    lines = []
+    for section in sections:
+        link = f"[{_title(section)}](#{anchor(_title(section))})"
+        words = _words(folder, section)
+        lines.append([link, *(_paragraph(words, begun) for begun in (HOLDS, FAILS))])
+    return _markdown(
+        ["section", "what comes out as published, or ahead", "what does not, and why"], lines
+    )
+
+
+def anchor(heading: str) -> str:
+    """What a link to a heading is called."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _words(folder: Path, section: str) -> list[str]:
+    """The paragraphs of a section's text."""
+    file = folder / f"{section}.md"
+    return file.read_text(encoding="utf-8").strip().split("\n\n") if file.exists() else []
+
+
+def _summed_up(paragraph: str) -> bool:
+    return paragraph.startswith(HOLDS + FAILS)
+
+
+def _paragraph(words: Iterable[str], begun: tuple[str, ...]) -> str:
+    return " ".join(one.partition(": ")[2] for one in words if one.startswith(begun))
+
+
+def _once(tables: Sequence[tuple[str, str]]) -> Iterable[str]:
+    """In the paper's order; what stands below several tables in a row, below the last of them."""
+    ordered = sorted(tables, key=lambda table: _place(table[0]))
+    for (text, below), (_, following) in zip(ordered, [*ordered[1:], ("", "")], strict=True):
+        yield text
+        if below != following:
+            yield below
+
+
+def _place(text: str) -> tuple[int, int]:
+    """Tables by number, then figures, then appendices, then what has no number in the paper."""
+    heading = text.partition("\n")[0].removeprefix("### ")
+    found = re.match(r"(Table|Figure|Appendix)s? (\w+)", heading)
+    if not found:
+        return (3, 0)
+    kinds = ["Table", "Figure", "Appendix"]
+    return kinds.index(found[1]), int(found[2]) if found[2].isdigit() else 0
 
 
 def _sections(folder: Path) -> dict[str, list[Path]]:
@@ -87,26 +140,23 @@ def _joined(files: Sequence[Path]) -> Iterable[pd.DataFrame]:
     return [pd.concat(own, ignore_index=True) for own in frames.values()]
 
 
-def _tables(data: pd.DataFrame) -> Iterable[str]:
+def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
+    """Each table with its heading, and what stands below it."""
     if set(PAPERS) <= set(data):
         for (paper, table), own in data.groupby(["paper", "table"], sort=False):
-            yield f"### {table} ({paper})\n"
-            yield _paper_table(own)
-            yield _told(own)
+            yield f"### {table} ({paper})\n\n{_paper_table(own)}", _told(own)
     elif set(PRIVATE) <= set(data):
         for metric, own in data.groupby("metric", sort=False):
-            yield f"### {metric}, {'lower' if _lower(str(metric)) else 'higher'} is better\n"
-            yield _private_table(own, _lower(str(metric)))
-            yield _told(own)
+            heading = f"### {metric}, {'lower' if _lower(str(metric)) else 'higher'} is better"
+            yield f"{heading}\n\n{_private_table(own, _lower(str(metric)))}", _told(own)
     elif set(SETTINGS) <= set(data):
-        yield "### Settings that were chosen by measurement\n"
-        yield _markdown(SETTINGS, data[SETTINGS].fillna("").astype(str).to_numpy().tolist())
+        lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
+        yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
     else:
         shown = data[[name for name in data if name not in SOURCES]]
-        yield f"### {shown.columns[0]} by {shown.columns[1]}\n"
-        lines = [[_number(value) for value in line] for line in shown.to_numpy().tolist()]
-        yield _markdown(list(map(str, shown)), lines)
-        yield _told(data)
+        heading = f"### {shown.columns[0]} by {shown.columns[1]}"
+        lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
+        yield f"{heading}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
 
 
 # --- a paper's table ---------------------------------------------------------------------------
@@ -122,28 +172,14 @@ def _paper_table(data: pd.DataFrame) -> str:
 
 
 def _cell(part: pd.DataFrame) -> str:
-    ours, theirs = part["ours"], part["theirs"].iloc[0]
-    spread = part["spread"].iloc[0] if len(part) == 1 else _deviation(ours)
+    """Ours, or the mean of several, with the spread; the paper's in brackets."""
+    ours, theirs = part["ours"], number(part["theirs"].iloc[0])
     if len(part) > 1:
-        own = _number(pd.to_numeric(ours).mean())
+        values = pd.to_numeric(ours)
+        shown = with_spread(values.mean(), values.std())
     else:
-        own = _number(ours.iloc[0]) or "not run"
-    shown = own + (f" ± {_number(spread, 2)}" if _number(spread) else "")
-    return shown + (f" ({_number(theirs)})" if _number(theirs) else "")
-
-
-def _deviation(values: pd.Series) -> float:
-    return float(pd.to_numeric(values).std())
-
-
-def _number(value: object, digits: int = 4) -> str:
-    """To so many significant digits; text as it is, nothing for what is missing."""
-    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    try:
-        return f"{float(str(value)):.{digits}g}"
-    except ValueError:
-        return str(value)
+        shown = with_spread(ours.iloc[0], part["spread"].iloc[0]) or "not run"
+    return shown + (f" ({theirs})" if theirs else "")
 
 
 # --- private learners --------------------------------------------------------------------------
@@ -164,7 +200,7 @@ def _private_table(data: pd.DataFrame, lower: bool) -> str:
         wins[str(best)] += 1
         spreads = own.groupby("learner")["spread"].first()
         cells = [_private_cell(means, spreads, learner, str(best)) for learner in learners]
-        lines.append([str(name), _number(epsilon), *cells])
+        lines.append([str(name), number(epsilon), *cells])
     counted = ", ".join(f"{learner} {number}" for learner, number in wins.items())
     table = _markdown(["set", "epsilon", *learners], lines)
     return f"{table}\nBest of {len(lines)} lines: {counted}.\n"
@@ -173,9 +209,8 @@ def _private_table(data: pd.DataFrame, lower: bool) -> str:
 def _private_cell(means: pd.Series, spreads: pd.Series, learner: str, best: str) -> str:
     if learner not in means:
         return "not run"
-    shown = _number(means[learner])
-    spread = _number(spreads[learner], 2)
-    return (f"**{shown}**" if learner == best else shown) + (f" ± {spread}" if spread else "")
+    shown, *spread = with_spread(means[learner], spreads[learner]).split(" ")
+    return " ".join([f"**{shown}**" if learner == best else shown, *spread])
 
 
 # --- both --------------------------------------------------------------------------------------
@@ -204,83 +239,6 @@ def _markdown(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def _plain(cell: str) -> str:
     return cell.replace("|", "\\|").replace("\n", " ")
-
-
-# --- pictures ----------------------------------------------------------------------------------
-
-#: Section, file, and which scores to draw of it: none for differences in AUC.
-PICTURES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "dp-rul-simulated": ("rule_search", "rule_search_curves.csv", ("coverage", "precision")),
-    "dp-rul-learned": (
-        "rule_search", "rule_search_learned.csv", ("coverage", "precision", "balanced accuracy"),
-    ),
-    "rulefit-figure-2": ("rulefit", "rulefit_simulations.csv", ()),
-}  # fmt: skip
-
-
-def pictures(folder: Path, section: str) -> list[Path]:
-    """Where the pictures of a section lie."""
-    return [
-        ROOT / "docs" / "results" / f"{name}.png"
-        for name, (own, file, _) in PICTURES.items()
-        if own == section and (folder / file).exists()
-    ]
-
-
-def draw(folder: Path, target: Path) -> None:
-    """All pictures that there are tables for."""
-    target.mkdir(parents=True, exist_ok=True)
-    for name, (_, file, scores) in PICTURES.items():
-        if not (folder / file).exists():
-            continue
-        data = pd.read_csv(folder / file)
-        figure = _lines(data, scores) if scores else _dots(data)
-        figure.savefig(target / f"{name}.png", dpi=90, metadata={"Software": None})
-        plt.close(figure)
-
-
-def _lines(data: pd.DataFrame, scores: Sequence[str]) -> Figure:
-    """An axis for each score of each population of Figures 6 and 10, a line for each protocol."""
-    drawn = []
-    for score in scores:
-        own = data[data["column"].str.fullmatch(rf"{score} at [\d,.]+")]
-        own = own[own["table"].str.match("Figure (6|10),") & ~own["table"].str.contains("level")]
-        drawn += [(str(table), score, part) for table, part in own.groupby("table", sort=False)]
-    figure, axes = plt.subplots(1, len(drawn), figsize=(4.8 * len(drawn), 4.2), squeeze=False)
-    for axis, (table, score, part) in zip(axes[0], drawn, strict=True):
-        for row, line in part.groupby("row", sort=False):
-            epsilon = (
-                line["column"].str.extract(r"([\d,.]+)$")[0].str.replace(",", "").astype(float)
-            )
-            axis.errorbar(epsilon, line["ours"].astype(float), line["spread"].astype(float).fillna(0),
-                          marker="o", capsize=3, label=row)  # fmt: skip
-        axis.set(xscale="log", xlabel="epsilon of an individual (nats)", ylabel=score, title=table)
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.3)
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    return figure
-
-
-def _dots(data: pd.DataFrame) -> Figure:
-    """Differences in AUC: an axis for each table, a column of dots for each learner."""
-    own = data[data["table"].str.contains("AUC") & (data["column"] != "centralized twin")]
-    tables = list(dict.fromkeys(own["table"]))
-    figure, axes = plt.subplots(1, len(tables), figsize=(6.2 * len(tables), 4.4), squeeze=False)
-    for axis, table in zip(axes[0], tables, strict=True):
-        part = own[own["table"] == table]
-        rows = list(dict.fromkeys(part["row"]))
-        for place, (column, line) in enumerate(part.groupby("column", sort=False)):
-            at = np.array([rows.index(row) for row in line["row"]]) + 0.1 * (place - 2)
-            spread = line["spread"].astype(float).fillna(0)
-            axis.errorbar(at, line["ours"].astype(float), spread, fmt="o", capsize=2, label=column)
-        axis.axhline(0, color="grey", linewidth=1, linestyle="--")
-        axis.set_xticks(range(len(rows)), rows, rotation=40, ha="right", fontsize=8)
-        axis.set(ylabel="AUC minus the centralized twin's", title=table)
-        axis.grid(alpha=0.3)
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    return figure
 
 
 def main() -> None:

@@ -77,6 +77,12 @@ PROTOCOLS = {
     "levels": "ours, by level (unit: one rule)",
     "all rules": "all valid rules, no noise",
 }
+WORTH = {
+    "coverage": "coverage",
+    "precision": "precision",
+    "balanced_accuracy": "balanced accuracy",
+    "f1": "F1",
+}
 SIMULATED = "simulated population with the published marginals, number 11; the hospitals' data are not public"
 
 
@@ -90,13 +96,13 @@ def curves(folder: Path) -> Iterator[Row]:
             profile = file.stem.removeprefix(f"{kind}-")
             data = pd.read_csv(file)
             for (method, at), own in data.groupby(["method", along], sort=False):
-                by_level = ", by level" if method == "levels" else ""
                 note = f"{profile}: {SIMULATED}; {own['run'].nunique()} runs"
                 for score in ("coverage", "precision"):
+                    name, row = f"{table}, {profile}, {score}", PROTOCOLS[str(method)]
+                    if method == "levels":
+                        name, row = f"{table}, by level (unit: one rule)", f"{profile}, {score}"
                     mean, spread = _mean(own[score])
-                    column = f"{score} at {at:,g}"
-                    yield Row(DP_RUL, f"{table}, {profile}{by_level}", PROTOCOLS[str(method)], column, None,
-                              mean, spread, note)  # fmt: skip
+                    yield Row(DP_RUL, name, row, f"{along} {at:,g}", None, mean, spread, note)
 
     for file in sorted(folder.glob("queries-*.csv")):
         profile = file.stem.removeprefix("queries-")
@@ -121,21 +127,23 @@ def learned(folder: Path) -> Iterator[Row]:
             f"the trajectories held out; {own['run'].max() + 1} runs; nu 0.02 unless varied, epsilon "
             "300 where nu is"
         )
+        rules = f"learned rules ({task})"
         for (protocol, epsilon, nu), part in own.groupby(["protocol", "epsilon", "nu"], sort=False):
             name = PROTOCOLS[str(protocol)]
-            scores = {"coverage": part["coverage"], "precision": part["precision"],
-                      "balanced accuracy": part["balanced_accuracy"], "F1": part["f1"]}  # fmt: skip
-            if protocol != "all rules" and nu == 0.02:
-                for score, values in scores.items():
+            for score, values in {label: part[column] for column, label in WORTH.items()}.items():
+                if protocol == "levels":
+                    yield Row(DP_RUL, f"Figures 6 and 10, {rules}, by level (unit: one rule)", score,
+                              f"epsilon {epsilon:g}", None, *_mean(values), note)  # fmt: skip
+                elif protocol != "all rules" and nu == 0.02:
                     figure = "Figure 6" if score in ("coverage", "precision") else "Figure 10"
-                    yield Row(DP_RUL, f"{figure}, learned rules ({task})", name,
-                              f"{score} at {epsilon:,g}", None, *_mean(values), note)  # fmt: skip
-            if protocol == "all rules" or epsilon == 300:
-                for score in ("balanced accuracy", "F1"):
-                    yield Row(DP_RUL, f"Figure 11, learned rules ({task})", name,
-                              f"{score} at nu {nu:g}", None, *_mean(scores[score]), note)  # fmt: skip
+                    yield Row(DP_RUL, f"{figure}, {rules}, {score}", name, f"epsilon {epsilon:,g}",
+                              None, *_mean(values), note)  # fmt: skip
+                varied = protocol == "all rules" or (protocol != "levels" and epsilon == 300)
+                if varied and score in ("balanced accuracy", "F1"):
+                    yield Row(DP_RUL, f"Figure 11, {rules}, {score}", name, f"nu {nu:g}", None,
+                              *_mean(values), note)  # fmt: skip
             if protocol == "all rules":
-                yield Row(DP_RUL, f"Figure 12, learned rules ({task})", "valid rules",
+                yield Row(DP_RUL, f"Figure 12, {rules}", "valid rules",
                           f"held by {100 * float(str(nu)):g} %", None, float(part["found"].iloc[0]), None, note)  # fmt: skip
 
 
@@ -143,57 +151,70 @@ def learned(folder: Path) -> Iterator[Row]:
 
 RULEFIT = "federated RuleFit"
 METRICS = {"auc": "AUC", "accuracy": "accuracy", "f1": "F1"}
+METHODS = {
+    "federated": "federated",
+    "independent": "independent",
+    "local": "local",
+    "bfi": "BFI",
+    "forest": "forests",
+}
+UNEVEN = {"moderate": "moderately uneven", "severe": "very uneven", "balanced": "even"}
 
 
 def simulations(folder: Path) -> Iterator[Row]:
-    """Figure 2: differences to the centralized twin."""
+    """Figure 2: differences to centralized RuleFit by the same code."""
     data = pd.read_csv(folder / "scores.csv")
-    for (model, scenario, setting), cell in data.groupby(
-        ["model", "scenario", "setting"], sort=False
-    ):
+    keys = ["model", "scenario", "setting"]
+    for (model, scenario, setting), cell in data.groupby(keys, sort=False):
         runs = cell["repetition"].nunique()
         note = (
-            f"medians of {runs} repetitions (the paper: 20); the paper shows differences to the "
-            "federated model in pictures, here they are to centralized RuleFit by the same code; "
-            '"independent" is centralized RuleFit by scikit-learn and liblinear alone'
+            f"medians of {runs} repetitions (the paper: 20), each one's records drawn anew; the paper "
+            "has pictures of differences to the federated model, here they are to centralized RuleFit "
+            'by the same code; "independent" is centralized RuleFit by scikit-learn and liblinear '
+            "alone; local is the mean over clients, forests the federated random forest"
+        )
+        row = (
+            f"{str(setting).removeprefix('M=')} clients"
+            if scenario == "clients"
+            else f"{scenario} {UNEVEN[str(setting)]}"
         )
         for metric, name in METRICS.items():
-            table, row = f"Figure 2, Model {model}, {name}", f"{scenario}: {setting}"
-            central = cell.groupby("repetition")[f"central_{metric}"].first()
-            spread = float(central.std()) if runs > 1 else None
-            yield Row(
-                RULEFIT, table, row, "centralized twin", None, float(central.median()), spread, note
+            table = (
+                f"Figure 2, Model {model}, {name}: centralized, and the others' differences to it"
             )
-            for method, own in cell.groupby("method", sort=False):
-                spread = float(own[metric].std()) if runs > 1 else None
-                yield Row(
-                    RULEFIT,
-                    table,
-                    row,
-                    str(method),
-                    None,
-                    float(own[metric].median()),
-                    spread,
-                    note,
-                )
+            central = cell.groupby("repetition")[f"central_{metric}"].first()
+            for method, values in {
+                "centralized": central,
+                **{METHODS[str(m)]: own[metric] for m, own in cell.groupby("method", sort=False)},
+            }.items():
+                spread = float(values.std()) if runs > 1 else None
+                yield Row(RULEFIT, table, row, method, None, float(values.median()), spread, note)
 
 
 def trauma(folder: Path) -> Iterator[Row]:
     """Table 1, Figures 3 and 4."""
     own = pd.read_csv(folder / "rules-paper.csv", index_col="rule")
-    note = "the paper's five rules, held against the 371 patients; exp(coef.) and importance are its model's"
+    note = (
+        "the paper's five rules, held against the 371 patients; importance and exp(coef.) are its "
+        'model\'s; support is of all patients, as its Eq. 2 has it, "hospitals" the mean of the three '
+        "hospitals' supports"
+    )
+    measured = {"support": "support", "hospitals": "support, mean of hospitals",
+                "inside": "mortality inside", "outside": "mortality outside"}  # fmt: skip
     for text, (coefficient, importance, support) in TABLE_1.items():
-        held = {name: float(str(own.loc[text, name])) for name in ("support", "inside", "outside")}
-        known = {"exp(coef.)": coefficient, "importance": importance, "support": support}
-        for column in ("exp(coef.)", "importance", "support", "inside", "outside"):
+        for column, known in (("exp(coef.)", coefficient), ("importance", importance)):
+            yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column, known, "-",
+                      None, note)  # fmt: skip
+        for name, column in measured.items():
             yield Row(RULEFIT, "Table 1 and Figure 3, the paper's rules", text, column,
-                      known.get(column), held.get(column, "-"), None, note)  # fmt: skip
+                      support if "support" in column else None, float(str(own.loc[text, name])),
+                      None, note)  # fmt: skip
     for kind, name in (("settings", "the paper's settings"), ("defaults", "our defaults")):
         top = pd.read_csv(folder / f"rules-{kind}.csv", index_col="rule").head(5)
         note = "all 371 patients, three hospitals; mortality inside and outside is Figure 3's"
         for text in top.index:
             for column in map(str, top):
-                yield Row(RULEFIT, f"Table 1 and Figure 3, {name}", str(text), column, None,
+                yield Row(RULEFIT, f"Table 1 and Figure 3, {name}", str(text), measured.get(column, column), None,
                           float(str(top.loc[text, column])), None, note)  # fmt: skip
         model = pd.read_csv(folder / f"model-{kind}.csv", header=None, index_col=0)[1]
         note = "gap: how far the pooled objective is above that of 300 rounds of proximal gradient"
@@ -202,13 +223,27 @@ def trauma(folder: Path) -> Iterator[Row]:
             shown = f"importance of {column}" if column in SCHEMA.names else column
             yield Row(RULEFIT, "The model of all patients", name, shown, theirs,
                       float(value), None, note)  # fmt: skip
+    yield from _counts(folder / "counts.csv")
     yield from _splits(pd.read_csv(folder / "splits.csv"))
+
+
+def _counts(file: Path) -> Iterator[Row]:
+    """How many rules Section 4.1 counts, by reading of what it does not print."""
+    if not file.exists():
+        return
+    for reading, own in pd.read_csv(file).groupby("reading", sort=False):
+        note = f"all 371 patients; otherwise the paper's settings, four leaves on average; {len(own)} seeds"
+        for column in ("candidates", "rules"):
+            printed = 82 if column == "rules" else None
+            label = {"candidates": "candidate rules", "rules": "rules with a coefficient"}[column]
+            yield Row(RULEFIT, "How many rules the model of all patients has", str(reading), label,
+                      printed, *_mean(own[column]), note)  # fmt: skip
 
 
 def _splits(splits: pd.DataFrame) -> Iterator[Row]:
     note = (
         f"{len(splits)} splits, 70/30 in each hospital; seeds 0 to {len(splits) - 1}; importances "
-        "are relative to the largest"
+        "are relative to the largest; BFI's are |coefficient| times standard deviation"
     )
     for learner, name in (
         ("rulefit", "our defaults"),

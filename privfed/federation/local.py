@@ -181,7 +181,7 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     owners = frame[client]
     if owners.isna().any():
         raise InputError(
-            f"column {client!r} leaves {int(owners.isna().sum())} records without a client"
+            f"column {client!r} leaves {int(owners.isna().sum())} of {len(owners)} records without a client"
         )
     names = owners.astype(str).str.strip()
     if names.nunique() != owners.nunique():

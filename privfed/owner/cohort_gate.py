@@ -25,6 +25,7 @@ from privfed.ledger.allowances import (
 )
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
+from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import Amount
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
@@ -34,7 +35,8 @@ from privfed.questions.query import CohortQuery, Query
 class CohortGate(Gate):
     """Answers for a cohort: see the module, and :class:`privfed.owner.gate.Gate` for the arguments.
 
-    Only a :class:`CohortQuery` can be asked. The state of the budgets is a function of the ledger's
+    Only a :class:`CohortQuery` can be asked. A secret that is not given lies beside the ledger's file,
+    or lasts as long as the process where the ledger is in memory. The state of the budgets is a function of the ledger's
     rows alone, and is read again whenever the ledger holds rows that this gate did not write.
 
     Raises:
@@ -54,9 +56,11 @@ class CohortGate(Gate):
         **settings: Any,
     ) -> None:
         self.people = len(records)
+        if not settings.get("secret"):
+            settings["secret"] = secret_beside(ledger.path)
         #: Tells the individuals and their order from any others; records that name nobody have none.
         #: Keyed by the owner's secret: of a few known names a bare hash would give the others away.
-        self.roster = _keyed(str(getattr(records, "roster", "")), settings.get("secret", b""))
+        self.roster = _keyed(str(getattr(records, "roster", "")), settings["secret"])
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
         if settings.get("block", 1) != 1:

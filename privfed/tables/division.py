@@ -61,7 +61,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
     missing = int(owners.isna().sum())
     if missing:
         raise InputError(
-            f"clients: column {column!r} leaves {missing} records without a client; "
+            f"clients: column {column!r} leaves {missing} of {len(owners)} records without a client; "
             "name their owner, or leave those records out"
         )
     if owners.dtype.kind == "f" and (owners % 1 != 0).any():

@@ -128,7 +128,7 @@ def _encode(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndar
     missing = int(series.isna().sum())
     if missing and column.fill is None:
         raise SchemaError(
-            f"{where}column {column.name!r} has {missing} missing values; "
+            f"{where}column {column.name!r} has no value in {missing} of {len(series)} records; "
             "write fill = ... for it in the schema, or leave those records out"
         )
     if column.numeric:

@@ -72,7 +72,9 @@ def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
     empty = np.flatnonzero(frame[name].isna())
     if not len(empty):
         return []
-    told = f"column {name!r} leaves {len(empty)} records without {who} ({rows(empty)})"
+    told = (
+        f"column {name!r} leaves {len(empty)} of {len(frame)} records without {who} ({rows(empty)})"
+    )
     return [f"{told}; name them, or leave those records out"]
 
 
@@ -85,7 +87,7 @@ def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
     absent = np.flatnonzero(series.isna())
     if len(absent) and column.fill is None:
         yield (
-            f"column {column.name!r} has {len(absent)} missing values ({rows(absent)}); write fill = ... "
+            f"column {column.name!r} has no value in {len(absent)} of {len(series)} records ({rows(absent)}); write fill = ... "
             "for it in the schema, or leave those records out"
         )
     here = series.dropna()

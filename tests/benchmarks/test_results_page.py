@@ -4,15 +4,58 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from results_page import ROOT, TABLES, page, pictures
+from results_page import ROOT, TABLES, anchor, page
+from results_pictures import PICTURES, draw
 
 
 def test_the_page_is_what_the_command_makes() -> None:
     """To the letter; the pictures that it shows are there."""
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert written == page(TABLES), "run: python benchmarks/results_page.py"
-    for section in ("rulefit", "rule_search"):
-        assert all(picture.exists() for picture in pictures(TABLES, section))
+    assert all((ROOT / "docs" / "results" / f"{name}.png").exists() for name in PICTURES)
+
+
+def test_every_section_is_summed_up_at_the_top() -> None:
+    """With a link to its heading, and a sentence on what holds and on what does not."""
+    told = page(TABLES)
+    summary = [line for line in told.split("## ")[0].splitlines() if line.startswith("| [")]
+    headings = [line[3:] for line in told.splitlines() if line.startswith("## ")]
+    assert len(summary) == len(headings) >= 6
+    for line, heading in zip(summary, headings, strict=True):
+        link, holds, fails = line.strip("| ").split(" | ")
+        assert link == f"[{heading}](#{anchor(heading)})"
+        assert len(holds) > 20 and len(fails) > 20
+
+
+def test_words_for_the_summary_stand_there_alone(tmp_path: Path) -> None:
+    """The other paragraphs make the section's text."""
+    (tmp_path / "genetic_x.csv").write_text("set,prior,commit\ns,1,abc\n")
+    (tmp_path / "genetic.md").write_text("Reproduced: this\nand that.\n\nNot: at all.\n")
+    told = page(tmp_path)
+    assert "| [FedGA-Tree](#fedga-tree) | this and that. |  |" in told
+    assert told.count("this") == 1 + told.split("| [")[0].count("this")
+    assert "Not: at all." in told
+
+
+def test_tables_come_in_the_paper_s_order(tmp_path: Path) -> None:
+    """By number, figures after tables; what stands below two in a row stands there once."""
+    heading = "paper,table,row,column,theirs,ours,spread,note,commit,seed,machine\n"
+    lines = ["Figure 2,r,c,,1,,n", "Table 10,r,c,,1,,n", "Table 9,r,c,,1,,n", "Else,r,c,,1,,m"]
+    (tmp_path / "forest_x.csv").write_text(
+        heading + "".join(f"P,{line},abc,7,small\n" for line in lines)
+    )
+    told = page(tmp_path)
+    found = [line[4:-4] for line in told.splitlines() if line.startswith("### ")]
+    assert found == ["Table 9", "Table 10", "Figure 2", "Else"]
+    assert told.count("- n\n") == told.count("- m\n") == 1
+    assert told.index("Figure 2 (P)") < told.index("- n\n") < told.index("Else (P)")
+
+
+def test_the_pictures_are_drawn_from_the_tables(tmp_path: Path) -> None:
+    """One file for each, none of them empty."""
+    draw(TABLES, tmp_path)
+    assert {file.stem for file in tmp_path.iterdir()} == set(PICTURES)
+    assert all(file.stat().st_size > 10_000 for file in tmp_path.iterdir())
 
 
 def test_a_papers_figure_stands_beside_ours(tmp_path: Path) -> None:
@@ -26,7 +69,7 @@ def test_a_papers_figure_stands_beside_ours(tmp_path: Path) -> None:
     )
     told = page(tmp_path)
     assert "## FedGA-Tree" in told
-    assert "| a | 2.2 ± 0.31 (5.58) | 2 ± 1.4 |" in told
+    assert "| a | 2.20 ± 0.31 (5.58) | 2.0 ± 1.4 |" in told
     assert "| b | not run (4.1) |  |" in told
     assert "- one split\n- Measured at commit abc; seed 7, 8; machine small." in told
 
@@ -39,7 +82,7 @@ def test_the_best_private_learner_is_marked_and_counted(tmp_path: Path) -> None:
         "s,1,tree,AUC,.7,,abc,1\ns,1,peer,AUC,.8,,abc,1\ns,4,peer,AUC,.9,,abc,1\n"
     )
     told = page(tmp_path)
-    assert "| s | 1 | **0.5** ± 0.1 | 0.6 ± 0.1 |" in told
+    assert "| s | 1 | **0.50** ± 0.10 | 0.60 ± 0.10 |" in told
     assert "| s | 1 | 0.7 | **0.8** |" in told
     assert "| s | 4 | not run | **0.9** |" in told
     assert "Best of 2 lines: tree 0, peer 2." in told

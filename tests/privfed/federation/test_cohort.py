@@ -150,6 +150,18 @@ def test_budgets_belong_to_the_individuals_who_spent_them(tmp_path: Path) -> Non
             opened(others)
 
 
+def test_a_roster_cannot_be_guessed_without_the_secret_beside_its_ledger(tmp_path: Path) -> None:
+    """A gate made by hand keys it too: of a few known names, a bare hash would tell which are in."""
+    book = RuleBook.of({"ann": [], "bob": []}, BOOK.grammar)
+
+    def roster(path: Path) -> str:
+        return CohortGate("cohort", book, _policy(), Ledger(path, "cohort")).roster
+
+    first = roster(tmp_path / "one.db")
+    assert roster(tmp_path / "one.db") == first
+    assert roster(tmp_path / "two.db") != first
+
+
 def test_two_gates_on_one_ledger_share_the_budgets() -> None:
     """What another gate charged counts: the state is read off the ledger."""
     ledger = Ledger(None, "cohort")

@@ -128,7 +128,11 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
     ("frame", "options", "says"),
     [
         (table(), {"client": "hospital"}, "no column 'hospital'.*a, b, y, clinic"),
-        (table().assign(clinic=pd.Series(["x", None] * 20)), {}, "20 records without a client"),
+        (
+            table().assign(clinic=pd.Series(["x", None] * 20)),
+            {},
+            "20 of 40 records without a client",
+        ),
         (table().assign(clinic=["x", "x "] * 20), {}, "two clients with one name"),
         (pd.concat([table(), table()[["clinic"]]], axis=1), {}, "'clinic' stands twice"),
         (pd.concat([table(), table()[["a"]]], axis=1), {}, "'a' stands twice"),

@@ -98,7 +98,7 @@ def test_all_that_a_table_lacks_is_told_at_once(
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("privfed: 3 faults")
     assert "no column 'GCS'" in told.err and "no column 'age'" in told.err
-    assert "'noise' has 1 missing values (row 5)" in told.err
+    assert f"'noise' has no value in 1 of {len(FRAME)} records (row 5)" in told.err
 
 
 def test_a_model_of_trajectories_reads_no_table(

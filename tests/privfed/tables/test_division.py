@@ -81,7 +81,7 @@ def test_a_column_names_the_owners() -> None:
     ("sites", "told"),
     [
         (["a", "a ", "b"], "two clients are called 'a'"),
-        (["a", None, "b"], "leaves 1 records without a client"),
+        (["a", None, "b"], "leaves 1 of 3 records without a client"),
         (["a", "", "b"], "has no name"),
     ],
 )

@@ -71,10 +71,10 @@ def test_records_cannot_be_written() -> None:
     ("table", "says"),
     [
         (frame().drop(columns="age"), "no column 'age' in the table"),
-        (frame(age=[SENTINEL, None]), "1 missing values"),
+        (frame(age=[SENTINEL, None]), "no value in 1 of 2 records"),
         (frame(age=[SENTINEL, "7318,25"]), "1 of its cells hold text"),
         (frame(sex=["f", str(SENTINEL)]), "1 cells with a category"),
-        (frame(y=[np.nan, 0.0]), "'y' has 1 missing"),
+        (frame(y=[np.nan, 0.0]), "'y' has no value in 1 of"),
         (pd.concat([frame(), frame()[["age"]]], axis=1), "'age' stands twice"),
     ],
 )

@@ -51,11 +51,11 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     faults = caught.value.faults
     unlisted = "column 'sex' has 2 cells with a category that the schema does not list (rows 3, 5)"
     assert [fault.split("; ")[0] for fault in faults] == [
-        "data file t.csv: column 'age' has 2 missing values (rows 3, 5)",
+        "data file t.csv: column 'age' has no value in 2 of 4 records (rows 3, 5)",
         "data file t.csv: no column 'weight' in the table",
         f"data file t.csv: {unlisted}",
         "data file t.csv: column 'days' is numeric but 1 of its cells hold text (row 4)",
-        "data file t.csv: column 'site' leaves 1 records without a client (row 4)",
+        "data file t.csv: column 'site' leaves 1 of 4 records without a client (row 4)",
         "data file t.csv: no column 'person' in the table",
     ]
     assert "did you mean 'wieght'" in faults[1]
