@@ -147,7 +147,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     at = commit()
-    rows = pd.read_csv(given.out).to_dict("records") if given.out.exists() else []
+    rows: list[dict[str, Any]] = []
+    if given.out.exists():
+        known = pd.read_csv(given.out)
+        rows = [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
     done = {(row["set"], row["rows"], row["split"]) for row in rows}
     splits = range(given.first, given.first + given.splits)
     sizes = map(int, given.rows.split(","))

@@ -51,7 +51,6 @@ SEARCHES: list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]] = [
 ]
 BOUNDED: list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]] = [
     ({"bounded": True}, {"bounded": (False, False)}),
-    ({"bounded": True, "fitness": "folds"}, {"bounded+folds+own": (True, True)}),
 ]
 
 
@@ -111,6 +110,7 @@ def searched(data: Prepared, participation: float, seed: int) -> Iterator[tuple[
         bounded = bool(changes.get("bounded"))
         scoring = Scoring(data.classify, changes.get("fitness", "share"), bounded=bounded)
         scoring = replace(scoring, held=learner.scored_on_)
+        assert learner.candidates_ is not None
         for name, (own, refit) in choices.items():
             clients.ask(KeepBest(learner.candidates_, scoring, Choice(own, refit)))
             yield name, at_home(learner, clients)
@@ -180,7 +180,8 @@ def remaining(given: argparse.Namespace) -> tuple[list[dict[str, Any]], list[tup
         return [], wanted
     done = pd.read_csv(given.out)
     pairs = set(zip(done["set"], done["split"], strict=True))
-    return done.to_dict("records"), [each for each in wanted if each not in pairs]
+    rows = [dict(zip(done.columns, row, strict=True)) for row in done.itertuples(index=False)]
+    return rows, [each for each in wanted if each not in pairs]
 
 
 def main() -> None:
