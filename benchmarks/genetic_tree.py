@@ -1,27 +1,30 @@
 """FedGA-Tree by the paper's protocol (its Section IV), beside local, centralized and IBM trees.
 
-    python benchmarks/genetic_tree.py DATA --sets magic_telescope,nursery --splits 10 [--alpha 1]
-        [--participation 0.1] [--clients 20] [--rows 8000] [--out results.csv]
+    python benchmarks/genetic_tree.py DATA --out iid.csv [--sets magic_telescope,nursery] [--splits 10]
+        [--alpha 1] [--participation 0.1] [--clients 20] [--rows 8000]
 
 20 clients, 90/10 splits, P = 20 (40 for numbers), G = 100, five quantile bins for classification and
 classes made equally common, as in the paper's sets. Each row of the table: the mean over clients of
 the gain in macro F1 over the client's own tree (for numbers, the change of the mean squared error)
 in %, the share of clients that gain, and decision nodes. The search runs without gates (the sizes,
 which alone are noisy in the paper, are equal here); the IBM tree runs through gates, with secure
-noise.
+noise. Learners that differ in their final choice alone share one search. Split 0 of all sets comes
+first, then split 1, ...; what is done is written at once, and not done again.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from genetic_tables import NUMBERS, Prepared, federation, prepared
+from paper_rows import commit
 from sklearn.metrics import f1_score
 
 from privfed import LocalDisclosure
@@ -35,27 +38,27 @@ from privfed.learners.baselines import (
     LocalTreeRegressor,
     TruexTreeClassifier,
 )
+from privfed.learners.genetic_tree.personal import Choice
+from privfed.learners.genetic_tree.population import Scoring
+from privfed.learners.genetic_tree.queries import KeepBest
 
 PAPER_SETS = "nursery,california,magic_telescope,electricity,bank_marketing,default_credit_card"
-#: Learns, and takes trees home.
-Learn = Callable[[], FederatedLearner]
-#: What to run beside the paper's own way.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "folds": {"fitness": "folds"},
-    "folds+own": {"fitness": "folds", "own_tree": True},
-    "refit": {"refit": True},
-}
+#: Searches, by the parameters in which they differ from the paper's, and what the clients then choose
+#: by: (own tree, refit), by name.
+SEARCHES: list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]] = [
+    ({}, {"paper": (False, False), "refit": (False, True), "own+refit": (True, True)}),
+    ({"fitness": "folds"}, {"folds": (False, True), "folds+own": (True, True)}),
+]
+BOUNDED: list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]] = [
+    ({"bounded": True}, {"bounded": (False, False)}),
+]
 
 
 def fitted(learner: FederatedLearner, data: Prepared) -> FederatedLearner:
     """Learn without gates; every client takes its own model home."""
     clients = federation(data, UngatedDisclosure)
     learner.fit(clients)
-    if isinstance(learner, PersonalLearner):
-        for name in clients.clients:
-            learner.take_home(name, clients.shelves[name])
-    return learner
+    return at_home(learner, clients) if isinstance(learner, PersonalLearner) else learner
 
 
 def score(learner: FederatedLearner, data: Prepared) -> np.ndarray:
@@ -75,6 +78,8 @@ def nodes(learner: FederatedLearner, data: Prepared) -> float:
     """Mean number of decision nodes."""
     if isinstance(learner, PersonalLearner):
         return float(np.mean([learner.at_home(name).decisions for name in data.clients]))
+    if isinstance(learner, TruexTreeClassifier):
+        return float((learner.shared_.tree.feature >= 0).sum())
     return float("nan")
 
 
@@ -95,34 +100,48 @@ def truex(data: Prepared, parties: int) -> FederatedLearner:
     return learner.fit(gates)
 
 
-def runs(data: Prepared, participation: float, seed: int) -> Iterator[tuple[str, Learn]]:
-    """Names, and what learns."""
+def searched(data: Prepared, participation: float, seed: int) -> Iterator[tuple[str, Any]]:
+    """Each search once, and what the clients choose of it in each of several ways."""
     kind = GeneticTreeClassifier if data.classify else GeneticTreeRegressor
-    for name, changes in OPTIONS.items():
+    for changes, choices in SEARCHES if data.classify else [*SEARCHES, *BOUNDED]:
+        clients = federation(data, UngatedDisclosure)
         learner = kind(participation=participation, random_state=seed, **changes)
-        yield name, partial(fitted, learner, data)
-    if not data.classify:
-        bounded = GeneticTreeRegressor(participation=participation, random_state=seed, bounded=True)
-        yield "bounded", partial(fitted, bounded, data)
-    central = CentralTreeClassifier() if data.classify else CentralTreeRegressor()
-    yield "central", partial(fitted, central, data)
+        learner.fit(clients)
+        bounded = bool(changes.get("bounded"))
+        scoring = Scoring(data.classify, changes.get("fitness", "share"), bounded=bounded)
+        scoring = replace(scoring, held=learner.scored_on_)
+        assert learner.candidates_ is not None
+        for name, (own, refit) in choices.items():
+            clients.ask(KeepBest(learner.candidates_, scoring, Choice(own, refit)))
+            yield name, at_home(learner, clients)
+
+
+def at_home(learner: PersonalLearner, clients: UngatedDisclosure) -> PersonalLearner:
+    """Every client takes its own model home."""
+    for name in clients.clients:
+        learner.take_home(name, clients.shelves[name])
+    return learner
+
+
+def fitted_all(data: Prepared, participation: float, seed: int) -> Iterator[tuple[str, Any]]:
+    """Names, and what has learned."""
+    yield from searched(data, participation, seed)
+    yield (
+        "central",
+        fitted(CentralTreeClassifier() if data.classify else CentralTreeRegressor(), data),
+    )
     if data.classify:
-        yield "IBM", partial(truex, data, 1)
-        yield "IBM, secure sum", partial(truex, data, len(data.clients))
+        yield "IBM", truex(data, 1)
+        yield "IBM, secure sum", truex(data, len(data.clients))
 
 
-def measured(
-    data: Prepared, participation: float, seed: int, wanted: set[str]
-) -> list[dict[str, Any]]:
+def measured(data: Prepared, participation: float, seed: int) -> list[dict[str, Any]]:
     """All learners on one split."""
     local = LocalTreeClassifier() if data.classify else LocalTreeRegressor()
     own = fitted(local, data)
     base = score(own, data)
     rows = [{"learner": "local", "score": base.mean(), "nodes": nodes(own, data)}]
-    for name, learn in runs(data, participation, seed):
-        if wanted and name not in wanted:
-            continue
-        learner = learn()
+    for name, learner in fitted_all(data, participation, seed):
         each = score(learner, data)
         better = each > base if data.classify else each < base
         rows.append(
@@ -153,6 +172,18 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([told, every]).round(2)
 
 
+def remaining(given: argparse.Namespace) -> tuple[list[dict[str, Any]], list[tuple[str, int]]]:
+    """Rows that are there, and what is still to be done: split by split, all sets each."""
+    splits = range(given.first, given.first + given.splits)
+    wanted = [(name, split) for split in splits for name in given.sets.split(",")]
+    if not given.out.exists():
+        return [], wanted
+    done = pd.read_csv(given.out)
+    pairs = set(zip(done["set"], done["split"], strict=True))
+    rows = [dict(zip(done.columns, row, strict=True)) for row in done.itertuples(index=False)]
+    return rows, [each for each in wanted if each not in pairs]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
@@ -163,24 +194,18 @@ def main() -> None:
     parser.add_argument("--alpha", type=float)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--participation", type=float, default=1.0)
-    parser.add_argument("--learners", default="", help="only these, separated by semicolons")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    wanted = set(filter(None, given.learners.split(";")))
-    rows: list[dict[str, Any]] = []
-    for name in given.sets.split(","):
-        for split in range(given.first, given.first + given.splits):
-            data = prepared(given.data, name, split, given.clients, given.alpha, rows=given.rows)
-            found = measured(data, given.participation, split, wanted)
-            rows += [{"set": name, "split": split, **row} for row in found]
-            print(
-                name,
-                split,
-                {row["learner"]: round(row.get("gain", 0.0), 2) for row in found},
-                flush=True,
-            )
-            if given.out:
-                pd.DataFrame(rows).to_csv(given.out, index=False)
+    at = commit()
+    rows, wanted = remaining(given)
+    for name, split in wanted:
+        started = process_time()
+        data = prepared(given.data, name, split, given.clients, given.alpha, rows=given.rows)
+        found = measured(data, given.participation, split)
+        rows += [{"set": name, "split": split, "commit": at, **row} for row in found]
+        pd.DataFrame(rows).to_csv(given.out, index=False)
+        told = {row["learner"]: round(row.get("gain", 0.0), 2) for row in found}
+        print(name, split, f"{process_time() - started:.0f} s", told, flush=True)
     print(table(pd.DataFrame(rows)).to_string())
     if set(given.sets.split(",")) <= set(NUMBERS):
         print("negative gains are better")

@@ -23,10 +23,12 @@ class PaperRows:
     Args:
         paper: which paper the tables are of.
         seed: that the cells were computed with, in words where there are several.
+        measured: the commit at which; none for the one that is checked out.
     """
 
     paper: str
     seed: str
+    measured: str = ""
     rows: list[dict[str, str]] = field(default_factory=list)
 
     def add(
@@ -50,7 +52,7 @@ class PaperRows:
         """Write ``results/NAME.csv``."""
         RESULTS.mkdir(exist_ok=True)
         path = RESULTS / f"{name}.csv"
-        made = {"commit": commit(), "seed": self.seed, "machine": machine()}
+        made = {"commit": self.measured or commit(), "seed": self.seed, "machine": machine()}
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()

@@ -6,7 +6,6 @@
     python benchmarks/results_tables.py simulations simulations  # rulefit_simulations.py's folder
     python benchmarks/results_tables.py trauma trauma            # rulefit_trauma.py's folder
     python benchmarks/results_tables.py cutoffs cutoffs          # a folder of rulefit_cutoffs.py's tables
-    python benchmarks/results_tables.py genetic genetic          # a folder of the genetic benchmarks' tables
 
 Then `python benchmarks/results_page.py`. The commit is the checkout's, unless it is given.
 """
@@ -274,33 +273,12 @@ def cutoffs(folder: Path) -> Iterator[Row]:
             )
 
 
-# --- FedGA-Tree --------------------------------------------------------------------------------
-
-
-def genetic(folder: Path) -> Iterator[Row]:
-    """Gains over local trees, published and private."""
-    published = pd.read_csv(folder / "published.csv")
-    note = f"{published['split'].nunique()} split(s) of the paper's 10, seed 100; 20 clients; gain in % of the local tree's F1"
-    for (name, learner), own in published.groupby(["set", "learner"], sort=False):
-        for column in ("score", "gain", "share", "nodes"):
-            if own[column].notna().any():
-                yield Row("FedGA-Tree", "Gain over local trees", f"{name}, {learner}", column, None,
-                          *_mean(own[column]), note)  # fmt: skip
-    private = pd.read_csv(folder / "private.csv")
-    note = f"{private['split'].nunique()} split(s), seed 100; {private['rows'].iloc[0]} records, 20 clients"
-    for (name, epsilon, learner), own in private.groupby(["set", "epsilon", "learner"], sort=False):
-        for column in ("gain", "share"):
-            yield Row("FedGA-Tree", "`private`, gain over local trees", f"{name}, {learner}",
-                      f"{column} at epsilon {epsilon:g}", None, *_mean(own[column]), note)  # fmt: skip
-
-
 WHAT: dict[str, tuple[str, Callable[[Path], Iterator[Row]], str]] = {
     "curves": ("rule_search_curves.csv", curves, "0 up"),
     "learned": ("rule_search_learned.csv", learned, "1; runs 0 up"),
     "simulations": ("rulefit_simulations.csv", simulations, "0 up"),
     "trauma": ("rulefit_trauma.csv", trauma, "0 up"),
     "cutoffs": ("rulefit_cutoffs.csv", cutoffs, "0 up"),
-    "genetic": ("genetic_tree.csv", genetic, "100"),
 }
 
 

@@ -94,7 +94,7 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
         except NobodyAnswered:
             return
         for node, counts in zip(leaves.tolist(), told[:, 0].sum(axis=1), strict=True):
-            growth.counts[node] = counts
+            growth.nodes[node].counts = counts
 
     def _edges(self, schema: Schema) -> np.ndarray:
         """Between all values of columns that have few, else in equal steps; public."""

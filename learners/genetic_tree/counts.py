@@ -13,6 +13,7 @@ from privfed.learners.genetic_tree.population import classes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.questions.tree import Forest, Tree
+from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 #: Most bins of a feature, and of a numeric target.
@@ -80,40 +81,19 @@ class NodeCounts(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``counts`` by node, feature, bin and class."""
-        self.tree.check(schema)
+        check_open(self.tree, self.nodes, schema)
         check_edges(self.features, self.edges, len(schema.features))
-        leaves = self.tree.leaves
-        listed = self.nodes.ndim == 1 and self.nodes.dtype == np.int64 and len(self.nodes) > 0
-        if not listed or not np.isin(self.nodes, leaves).all():
-            raise QueryError("malformed", "open nodes must be leaves of the tree")
-        if len(np.unique(self.nodes)) != len(self.nodes):
-            raise QueryError("false-partition", "a node is listed twice")
         f = len(self.features)
         moved = Sensitivity(Bound(f, f), replace_one=Bound(2 * f, 2 * f))
-        shape = (len(self.nodes), f, self.edges.shape[1] + 1, self._targets(schema))
+        targets = _targets(self.target_edges, schema)
+        shape = (len(self.nodes), f, self.edges.shape[1] + 1, targets)
         return {"counts": Part(PartType.COUNTS, ("node", "feature", "bin", "class"), shape, moved)}
-
-    def _targets(self, schema: Schema) -> int:
-        if self.target_edges is not None:
-            check_edges(np.zeros(1, np.int64), self.target_edges[None], 1)
-            if schema.target is None or not schema.target.numeric:
-                raise QueryError("malformed", "only a numeric target has edges")
-            return len(self.target_edges) + 1
-        if not classes(schema):
-            raise QueryError("malformed", "the target has no classes; give edges")
-        return classes(schema)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
-        table, targets = view.table, self._targets(view.schema)
-        place = np.full(len(self.tree.feature), -1)
-        place[self.nodes] = np.arange(len(self.nodes))
-        node = place[self.tree.reach(table.x)]
-        here = node >= 0
-        code = table.target.astype(np.int64)
-        if self.target_edges is not None:
-            code = np.searchsorted(self.target_edges, table.target, side="right")
-        bins = self.edges.shape[1] + 1
+        table, targets = view.table, _targets(self.target_edges, view.schema)
+        node, code = _places(self.tree, self.nodes, table), _codes(self.target_edges, table)
+        here, bins = node >= 0, self.edges.shape[1] + 1
         counted = []
         for feature, edges in zip(self.features, self.edges, strict=True):
             where = np.searchsorted(edges, table.x[here, feature], side="right")
@@ -127,6 +107,81 @@ class RootCounts(NodeCounts):
     """:class:`NodeCounts` of the root: a kind of its own, for all features share its budget."""
 
     kind: ClassVar[str] = "genetic_tree.root"
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTotals(Query):
+    """Counts at leaves of a public tree, by class.
+
+    Sensitivity: a record reaches one leaf, where it counts once: L1 = 1 and squared L2 = 1; one in
+    another's place moves two cells: 2 and 2. The tree must be public or released before.
+
+    Args:
+        tree: what has grown.
+        nodes: leaves of it, each once.
+        target_edges: of a numeric target's bins; none where the target has classes.
+    """
+
+    tree: Tree
+    nodes: np.ndarray
+    target_edges: np.ndarray | None
+    kind: ClassVar[str] = "genetic_tree.totals"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``counts`` by node and class."""
+        check_open(self.tree, self.nodes, schema)
+        moved = Sensitivity(Bound(1, 1), replace_one=Bound(2, 2))
+        shape = (len(self.nodes), _targets(self.target_edges, schema))
+        return {"counts": Part(PartType.COUNTS, ("node", "class"), shape, moved)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count."""
+        table, targets = view.table, _targets(self.target_edges, view.schema)
+        node, code = _places(self.tree, self.nodes, table), _codes(self.target_edges, table)
+        cell = (node * targets + code)[node >= 0]
+        counts = np.bincount(cell, minlength=len(self.nodes) * targets)
+        return {"counts": counts.reshape(-1, targets)}
+
+
+def check_open(tree: Tree, nodes: np.ndarray, schema: Schema) -> None:
+    """Hold open nodes to leaves of a tree of known features, each once.
+
+    Raises:
+        QueryError: they are not.
+    """
+    tree.check(schema)
+    listed = nodes.ndim == 1 and nodes.dtype == np.int64 and len(nodes) > 0
+    if not listed or not np.isin(nodes, tree.leaves).all():
+        raise QueryError("malformed", "open nodes must be leaves of the tree")
+    if len(np.unique(nodes)) != len(nodes):
+        raise QueryError("false-partition", "a node is listed twice")
+
+
+def _targets(edges: np.ndarray | None, schema: Schema) -> int:
+    """How many classes a target has, or bins between edges."""
+    if edges is not None:
+        check_edges(np.zeros(1, np.int64), edges[None], 1)
+        if schema.target is None or not schema.target.numeric:
+            raise QueryError("malformed", "only a numeric target has edges")
+        return len(edges) + 1
+    if not classes(schema):
+        raise QueryError("malformed", "the target has no classes; give edges")
+    return classes(schema)
+
+
+def _places(tree: Tree, nodes: np.ndarray, table: Records) -> np.ndarray:
+    """Which of the listed leaves each record reaches; -1 for another."""
+    place = np.full(len(tree.feature), -1)
+    place[nodes] = np.arange(len(nodes))
+    found: np.ndarray = place[tree.reach(table.x)]
+    return found
+
+
+def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:
+    """Each record's class, or the bin of its target."""
+    if edges is not None:
+        return np.searchsorted(edges, table.target, side="right")
+    return table.target.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

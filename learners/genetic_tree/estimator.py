@@ -21,7 +21,7 @@ from privfed.learners.base import (
 )
 from privfed.learners.genetic_tree import local, planning
 from privfed.learners.genetic_tree.below import Shared
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, RootCounts
+from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
 from privfed.learners.genetic_tree.evolution import Evolution, Settings
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
@@ -63,7 +63,7 @@ class _GeneticTree(PersonalLearner):
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         *(Size, Depth, Structure, Votes, Fitness, KeepBest),
-        *(Cells, RootCounts, NodeCounts, KeepBelow),
+        *(Cells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
     )
     _parameter_constraints: ClassVar[Constraints] = {
         "population": [Whole(1), None],

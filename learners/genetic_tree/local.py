@@ -30,12 +30,22 @@ class Votes:
     distinct: float = 0.8
 
 
-def cart(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
+def cart(
+    x: np.ndarray, y: np.ndarray, classes: int, depth: int, expected: np.ndarray | None = None
+) -> np.ndarray:
     """Nodes of a CART tree, the root first.
 
+    Args:
+        x: shape (records, features).
+        y: class codes or numbers.
+        classes: how many classes; 0 for numbers.
+        depth: of the tree.
+        expected: of each record's shares of the classes, or value, whose means over nodes are
+            wanted; shape (records, values).
+
     Returns:
-        a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), and
-        values: shares of the classes, or a mean.
+        a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), size (in
+        records), values (shares of the classes, or a mean), and expected, 0 where nothing was.
     """
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     grown = kind(max_depth=depth, random_state=0).fit(x, y)
@@ -44,13 +54,17 @@ def cart(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
         tree.node_count,
         [
             *(("feature", int), ("left", int), ("right", int), ("cut", float)),
-            ("values", float, (classes or 1,)),
+            *(("size", int), ("values", float, (classes or 1,))),
+            ("expected", float, (classes or 1,)),
         ],
     )
     nodes["feature"], nodes["cut"] = np.maximum(tree.feature, -1), tree.threshold
     nodes["left"], nodes["right"] = tree.children_left, tree.children_right
     columns = grown.classes_.astype(int) if classes else [0]
-    nodes["values"][:, columns] = tree.value[:, 0]
+    nodes["size"], nodes["values"][:, columns] = tree.n_node_samples, tree.value[:, 0]
+    if expected is not None:
+        sums = grown.decision_path(x).T @ expected
+        nodes["expected"] = sums / nodes["size"][:, None]
     return nodes
 
 
@@ -104,11 +118,11 @@ def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
     Returns:
         shape (depths, rows).
     """
-    return labels(values_by_depth(nodes, x, depths))
+    return labels(nodes["values"][reached_by_depth(nodes, x, depths)])
 
 
-def values_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
-    """The values of the nodes that rows reach at each depth; shape (depths, rows, values)."""
+def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
+    """The nodes that rows reach at each of some rising depths from 1; shape (depths, rows)."""
     at, found, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
     for depth in range(1, depths[-1] + 1):
         node = nodes[at]
@@ -117,7 +131,7 @@ def values_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarr
             low = x[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
             at = np.where(inner, np.where(low, node["left"], node["right"]), at)
         if depth in depths:
-            found.append(nodes["values"][at])
+            found.append(at)
     return np.array(found)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, RootCounts
+from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Population, Scoring, classes
 from privfed.learners.genetic_tree.private_tree import TopPlan
@@ -30,8 +30,9 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
-#: Shares of rho: all rounds of cells together, the root's counts; the levels below share the rest.
-CELLS_SHARE, ROOT_SHARE = Fraction(15, 100), Fraction(21, 100)
+#: Shares of rho: all rounds of cells together, the root's counts, the leaves' totals; the levels below
+#: the root share the rest.
+CELLS_SHARE, ROOT_SHARE, LEAVES_SHARE = Fraction(15, 100), Fraction(20, 100), Fraction(10, 100)
 
 
 def published(epsilon: Number) -> Policy:
@@ -49,15 +50,17 @@ def private(epsilon: Number, delta: Number, plan: TopPlan) -> Policy:
     budget = Budget.of(epsilon, delta)
     rho = largest_rho(budget.epsilon, budget.delta)
     cells = rho * CELLS_SHARE / plan.rounds
-    root = rho * (ROOT_SHARE if plan.depth > 1 else 1 - CELLS_SHARE)
+    leaves, below = rho * LEAVES_SHARE, rho * (1 - CELLS_SHARE - LEAVES_SHARE)
+    root = rho * ROOT_SHARE if plan.depth > 1 else below
     guards: dict[str, tuple[Guard, ...]] = {
         Cells.kind: (Guard.of("gaussian", spend=cells, times=plan.rounds),),
         RootCounts.kind: (Guard.of("gaussian", spend=root, times=1),),
+        NodeTotals.kind: (Guard.of("gaussian", spend=leaves, times=1),),
         KeepBelow.kind: (),
     }
     if plan.depth > 1:
         levels = plan.depth - 1
-        each = (rho * (1 - CELLS_SHARE) - root) / levels
+        each = (below - root) / levels
         guards[NodeCounts.kind] = (Guard.of("gaussian", spend=each, times=levels),)
     return Policy(guards, accountant="zcdp", budget=budget, name="private")
 
@@ -92,7 +95,7 @@ def published_schedule(
 def private_schedule(
     schema: Schema, scoring: Scoring, plan: TopPlan, lowest: int, deepest: int
 ) -> Sequence[Planned]:
-    """Every question of the private way: cells, the root, each level below, and what is kept."""
+    """Every question of the private way: cells, the root, each level below, leaves, what is kept."""
     features = np.arange(len(schema.features))
     few = features[: plan.features]
     edges = np.full((len(features), plan.bins - 1), np.inf)
@@ -109,6 +112,8 @@ def private_schedule(
     if plan.depth > 1:
         below = NodeCounts(tree, tree.leaves, few, edges[: len(few)], targets)
         planned.append(Planned(below, plan.depth - 1))
+    whole = stump(plan.depth)
+    planned.append(Planned(NodeTotals(whole, whole.leaves, targets), 1))
     return [*planned, Planned(KeepBelow(tree, values, scoring, lowest, deepest), 1)]
 
 

@@ -6,7 +6,7 @@ All that is computed here is computed from releases, and so it costs nothing fur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -108,6 +108,34 @@ def _quality(counts: np.ndarray, variance: np.ndarray, rule: Rule) -> np.ndarray
 
 
 @dataclass
+class Node:
+    """What is known of a node of a growing tree.
+
+    Args:
+        counts: noisy counts of the classes.
+        variance: of the noise of each.
+        sound: whether they were told after its place was chosen; what chose a split favours it.
+    """
+
+    counts: np.ndarray
+    variance: float
+    sound: bool
+    feature: int = -1
+    cut: float = 0.0
+    children: tuple[int, int] = (-1, -1)
+
+    def hear(self, counts: np.ndarray, variance: float) -> None:
+        """Put further counts beside the known ones, each weighted by the other's variance."""
+        if not self.sound:
+            self.counts, self.variance, self.sound = counts, variance, True
+            return
+        both = self.variance + variance
+        own = variance / both if both else 0.5
+        self.counts = own * self.counts + (1 - own) * counts
+        self.variance = self.variance * own
+
+
+@dataclass
 class Growth:
     """A tree as it grows, with the noisy class counts of its nodes.
 
@@ -116,14 +144,11 @@ class Growth:
     """
 
     classes: int
-    feature: list[int] = field(default_factory=lambda: [-1])
-    cut: list[float] = field(default_factory=lambda: [0.0])
-    children: list[tuple[int, int]] = field(default_factory=lambda: [(-1, -1)])
-    counts: list[np.ndarray] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if not self.counts:
-            self.counts = [np.zeros(self.classes)]
+        if not self.nodes:
+            self.nodes = [Node(np.zeros(self.classes), 0.0, sound=False)]
 
     def level(
         self,
@@ -145,28 +170,34 @@ class Growth:
             rule: when to split.
         """
         found: list[int] = []
+        bins = counts.shape[2]
         for node, told in zip(nodes, counts, strict=True):
-            self.counts[node] = told.sum(axis=1).mean(axis=0)
+            whole = variance * bins / len(features)
+            self.nodes[node].hear(told.sum(axis=1).mean(axis=0), whole)
             split = best_split(told, edges, variance, rule)
             if split is not None:
                 cut = float(edges[split.feature, split.edge])
-                found += self._split(node, int(features[split.feature]), cut, split.below)
+                held = split.edge + 1, bins - split.edge - 1
+                below = [
+                    Node(side, variance * each, sound=False)
+                    for side, each in zip(split.below, held, strict=True)
+                ]
+                found += self._split(node, int(features[split.feature]), cut, below)
         return found
 
-    def _split(self, node: int, feature: int, cut: float, below: np.ndarray) -> list[int]:
-        new = [len(self.feature), len(self.feature) + 1]
-        self.feature[node], self.cut[node], self.children[node] = feature, cut, (new[0], new[1])
-        self.feature += [-1, -1]
-        self.cut += [0.0, 0.0]
-        self.children += [(-1, -1), (-1, -1)]
-        self.counts += list(below)
+    def _split(self, node: int, feature: int, cut: float, below: Sequence[Node]) -> list[int]:
+        new = [len(self.nodes), len(self.nodes) + 1]
+        parent = self.nodes[node]
+        parent.feature, parent.cut, parent.children = feature, cut, (new[0], new[1])
+        self.nodes += below
         return new
 
     @property
     def tree(self) -> Tree:
         """What has grown."""
-        left, right = np.array(self.children).T
-        return Tree.binary(np.array(self.feature), np.array(self.cut), left, right)
+        left, right = np.array([node.children for node in self.nodes]).T
+        features, cuts = zip(*((node.feature, node.cut) for node in self.nodes), strict=True)
+        return Tree.binary(np.array(features), np.array(cuts), left, right)
 
     @property
     def shares(self) -> np.ndarray:
@@ -175,13 +206,52 @@ class Growth:
         Returns:
             shape (nodes, classes).
         """
-        totals = np.maximum(np.array(self.counts), 0.0)
+        totals = np.maximum([node.counts for node in self.nodes], 0.0)
         shares = np.full(totals.shape, 1 / self.classes)
-        for node, below in enumerate(self.children):
-            if totals[node].any():
-                shares[node] = totals[node] / totals[node].sum()
-            shares[[child for child in below if child >= 0]] = shares[node]
+        for number, node in enumerate(self.nodes):
+            if totals[number].any():
+                shares[number] = totals[number] / totals[number].sum()
+            shares[[child for child in node.children if child >= 0]] = shares[number]
         return shares
+
+    def smoothed(self, weight: float) -> np.ndarray:
+        """Shares of the classes in each node, as far as its counts bear them out.
+
+        Each node's shares are drawn towards its parent's as if that were so many records, and the
+        noise makes its own records fewer: n of them with noise of variance v tell of a share as much
+        as n' = n^2 q / (n q + v s) without, where q = sum p (1 - p) is the variance of one record's
+        class and s = C - 2 + C sum p^2 that of the noise in a share's numerator (see _quality), both
+        by the parent's shares p. The root's parent is ignorance: equal shares, of one record in all
+        (Perks 1947).
+
+        Args:
+            weight: of a parent, in records.
+
+        Returns:
+            shape (nodes, classes).
+        """
+        shares = np.full((len(self.nodes), self.classes), 1 / self.classes)
+        for number, node in enumerate(self._added_up()):
+            prior, size = shares[number], float(node.counts.sum())
+            squares = float((prior**2).sum())
+            one, noise = 1 - squares, self.classes - 2 + self.classes * squares
+            own = size**2 * one / (size * one + node.variance * noise) if size > 0 else 0.0
+            if own > 0:
+                clipped = np.maximum(node.counts, 0.0)
+                above = weight if number else 1.0
+                shares[number] = (own * clipped / clipped.sum() + above * prior) / (own + above)
+            shares[[child for child in node.children if child >= 0]] = shares[number]
+        return shares
+
+    def _added_up(self) -> list[Node]:
+        """The nodes, each having heard from its children what they hold together."""
+        nodes = [replace(node) for node in self.nodes]
+        for node in reversed(nodes):
+            below = [nodes[child] for child in node.children if child >= 0]
+            if below and all(child.sound for child in below):
+                left, right = below
+                node.hear(left.counts + right.counts, left.variance + right.variance)
+        return nodes
 
 
 def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarray:
@@ -199,6 +269,27 @@ def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarr
     shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
     inner = np.interp(np.arange(1, bins) / bins, shares, edges)
     return np.unique(inner[(inner > edges[0]) & (inner < edges[-1])])
+
+
+def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """Mean value of what lies in each new bin, by noisy counts of old ones; even within an old one.
+
+    Args:
+        edges: old ones with both ends of the range, rising, shape (old bins + 1,).
+        counts: noisy counts of the old bins, shape (old bins,).
+        inner: inner edges of the new bins, rising.
+
+    Returns:
+        shape (len(inner) + 1,).
+    """
+    mass = np.maximum(counts, 0.0) + 1e-9
+    ends = np.unique(np.concatenate([edges, inner]))
+    pieces = np.diff(np.interp(ends, edges, np.concatenate([[0.0], np.cumsum(mass)])))
+    middles = (ends[1:] + ends[:-1]) / 2
+    bins = np.searchsorted(inner, middles)
+    weights = np.bincount(bins, pieces, minlength=len(inner) + 1)
+    means: np.ndarray = np.bincount(bins, pieces * middles, minlength=len(inner) + 1) / weights
+    return means
 
 
 def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:

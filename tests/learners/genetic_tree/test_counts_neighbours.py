@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.learners.genetic_tree.counts import Cells, LeafCounts, NodeCounts, RootCounts
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    LeafCounts,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+)
 from privfed.learners.genetic_tree.queries import Size
 from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
@@ -45,6 +51,8 @@ QUERIES: dict[str, tuple[Query, Schema]] = {
     "root": (RootCounts(ROOT, np.array([0]), ALL, EDGES, None), CLASSES),
     "open nodes": (NodeCounts(TREE, OPEN, np.array([0, 2]), EDGES[[0, 2]], None), CLASSES),
     "all leaves": (NodeCounts(TREE, TREE.leaves, ALL, EDGES, TARGET), NUMBERS),
+    "totals": (NodeTotals(TREE, TREE.leaves, None), CLASSES),
+    "totals of open nodes": (NodeTotals(TREE, OPEN, TARGET), NUMBERS),
     "candidates": (LeafCounts(Forest.of([TREE, ROOT, TREE, TREE])), CLASSES),
 }
 #: Three features and a target.

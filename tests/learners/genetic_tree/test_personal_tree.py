@@ -119,7 +119,7 @@ def test_hardly_any_records_are_enough(records: int, classify: bool) -> None:
 def test_a_cut_at_the_root_is_the_own_tree() -> None:
     """At level 0 nothing of the shared tree is left."""
     client, shared = _client(), Shared(STUMP, np.full((3, 2), 0.5))
-    planted = Graft.grown(shared, 0, client.x, client.y, 2, 4).planted(4)
+    planted = Graft.grown(shared, 0, client.x, client.y, 2, 4).planted(4, 0.0)
     own = PersonalTree.of_nodes(local.cart(client.x, client.y, 2, 4), "own")
     assert np.array_equal(planted.predict(client.x), own.predict(client.x))
     assert planted.source == "own"
@@ -132,12 +132,34 @@ def test_what_is_planted_says_what_was_tried(classify: bool) -> None:
     shared = Shared(STUMP, np.array([[0.2, 0.8]] * 3) if classify else np.ones((3, 1)))
     for level in (0, 1):
         grown = Graft.grown(shared, level, client.x, client.y, 2 * classify, 5)
-        said = local.labels(grown.by_depth(client.x, range(6)))
+        said = grown.by_depth(client.x, range(6), (0.0, 9.0))
         for depth in range(6):
-            found = grown.planted(depth).predict(client.x)
-            flat = found.argmax(axis=1) if classify else found[:, 0]
-            assert said[depth] == pytest.approx(flat)
-        assert (np.diff([(row == client.y).mean() for row in said[1:]]) >= 0).all() or not classify
+            for tried, prior in zip(said, (0.0, 9.0), strict=True):
+                found = grown.planted(depth, prior).predict(client.x)
+                assert tried[depth] == pytest.approx(found)
+        right = [(row == client.y).mean() for row in local.labels(said[0, 1:])]
+        assert (np.diff(right) >= 0).all() or not classify
+
+
+def test_small_leaves_are_drawn_to_what_all_have_found() -> None:
+    """By hand: a leaf of n records and a prior of w say (n own + w expected) / (n + w)."""
+    x = np.array([[-2.0, 0, 0], [-1, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]])
+    y = np.array([1.0, 1, 0, 0, 0])
+    shared = Shared(STUMP, np.array([[0.5, 0.5], [0.9, 0.1], [0.3, 0.7]]))
+    found = Graft.grown(shared, 0, x, y, 2, 1).planted(1, 4.0).predict(x[[0, 4]])
+    wanted = [(2 * np.eye(2)[1] + 4 * shared.values[1]) / 6]
+    wanted += [(3 * np.eye(2)[0] + 4 * shared.values[2]) / 7]
+    assert found == pytest.approx(np.array(wanted))
+
+
+def test_no_share_is_zero_where_something_was_released() -> None:
+    """However few records a client has: what it has not seen happens elsewhere."""
+    for records in (2, 3, 20):
+        shared = Shared(STUMP, np.array([[0.9, 0.1]] * 3))
+        client = _client(records)
+        client.y = np.zeros(records)
+        told = choose_below(client, shared, 5, 2, 4).predict(client.x)
+        assert (told[:, 1] >= 0.1 / (records + 1)).all()
 
 
 def test_the_best_level_is_chosen() -> None:
@@ -159,7 +181,7 @@ def test_the_best_level_is_chosen() -> None:
         ),
         np.eye(2)[[0, 1, 0]],
     )
-    assert choose_below(client, wrong, 5, 2, 6).source == "own"
+    assert choose_below(client, wrong, 5, 1, 6).source == "own"
 
 
 def test_the_order_of_records_is_the_client_s_secret() -> None:

@@ -8,8 +8,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.top import (
     Growth,
+    Node,
     Rule,
     best_split,
+    bin_means,
     gains,
     padded,
     quantile_edges,
@@ -94,9 +96,9 @@ def test_growth_numbers_children_after_their_parents() -> None:
     assert growth.tree.depth == 2
     assert growth.shares.sum(axis=1) == pytest.approx(1.0)
     assert growth.shares[0] == pytest.approx(np.bincount(y) / 400)
-    last = len(growth.counts) - 1
-    growth.counts[last] = np.array([-3.0, -1.0])
-    parent = next(node for node, pair in enumerate(growth.children) if last in pair)
+    last = len(growth.nodes) - 1
+    growth.nodes[last].counts = np.array([-3.0, -1.0])
+    parent = next(n for n, node in enumerate(growth.nodes) if last in node.children)
     assert growth.shares[last] == pytest.approx(growth.shares[parent])
 
 
@@ -109,3 +111,84 @@ def test_quantile_edges_follow_the_mass() -> None:
     heap = quantile_edges(edges, np.eye(8)[0] * 1000, 4)
     assert ((heap > 0) & (heap < 1)).all()
     assert padded([heap, edges[:0]], 4)[1].tolist() == [np.inf] * 4
+
+
+# --- what the counts bear out --------------------------------------------------------------------
+
+
+def _split_in_two(left: np.ndarray, right: np.ndarray, variance: float) -> Growth:
+    nodes = [Node(np.zeros(2), 0.0, sound=False, children=(1, 2))]
+    return Growth(2, [*nodes, *(Node(each, variance, sound=True) for each in (left, right))])
+
+
+def test_shares_without_noise_are_drawn_to_the_parent_by_so_many_records() -> None:
+    """The root towards even shares by one record, its children towards the root's by the weight."""
+    growth = _split_in_two(np.array([30.0, 0.0]), np.array([10.0, 60.0]), 0.0)
+    root = (np.array([40, 60]) + 0.5) / 101
+    wanted = [root, (np.array([30, 0]) + 8 * root) / 38, (np.array([10, 60]) + 8 * root) / 78]
+    assert growth.smoothed(8.0) == pytest.approx(np.array(wanted))
+
+
+def test_noise_makes_records_count_for_less() -> None:
+    """By hand: n' = n^2 q / (n q + v s); counts of noise alone leave the parent's shares."""
+    parent = np.array([0.9, 0.1])
+    growth = Growth(2, [Node(np.array([90.0, 10.0]) * 1e9, 0.0, sound=True, children=(1, 1))])
+    growth.nodes.append(Node(np.array([100.0, 100.0]), 50.0, sound=True))
+    n, q, s = 200.0, 2 * 0.9 * 0.1, 2 * (0.81 + 0.01)
+    own = n**2 * q / (n * q + 50.0 * s)
+    assert growth.smoothed(4.0)[1] == pytest.approx((own * 0.5 + 4 * parent) / (own + 4), rel=1e-6)
+    growth.nodes[1].variance = 1e9
+    assert growth.smoothed(4.0)[1] == pytest.approx(parent, abs=1e-3)
+    growth.nodes[1].counts = np.array([-5.0, 2.0])
+    assert growth.smoothed(4.0)[1] == pytest.approx(parent, rel=1e-6)
+
+
+def test_noisy_shares_lose_less_than_the_constant() -> None:
+    """Classes of 9 to 1 under ever more noise: log loss never above the constant's by a hundredth.
+
+    The plain shares of the same counts are far above it, which is what the smoothing is for.
+    """
+    rng, rare = np.random.default_rng(0), np.array([0.05, 0.15])
+    truth = np.column_stack([1 - rare, rare])
+    even = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
+    plain: list[float] = []
+    for sigma in (0.0, 10.0, 40.0, 160.0, 640.0):
+        found: list[float] = []
+        for _ in range(60):
+            noisy = [500 * row + rng.normal(0, sigma, 2) for row in truth]
+            growth = _split_in_two(noisy[0], noisy[1], sigma**2)
+            growth.nodes[0].hear(np.array([900.0, 100.0]), 1.0)
+            for shares, losses in ((growth.smoothed(8.0), found), (growth.shares, plain)):
+                told = np.clip(shares[1:], 1e-15, 1)
+                losses.append(-(truth * np.log(told)).sum(axis=1).mean())
+        assert np.mean(found) < even + 0.01
+    assert np.mean(plain) > even + 1
+
+
+def test_later_counts_stand_beside_earlier_ones_by_their_variances() -> None:
+    """Inverse variances; but what chose a split is forgotten, for it favours the split."""
+    node = Node(np.array([10.0, 0.0]), 4.0, sound=False)
+    node.hear(np.array([8.0, 2.0]), 12.0)
+    assert node.counts.tolist() == [8.0, 2.0] and node.variance == 12.0
+    node.hear(np.array([4.0, 4.0]), 4.0)
+    assert node.counts == pytest.approx([5.0, 3.5]) and node.variance == pytest.approx(3.0)
+
+
+def test_a_parent_hears_what_its_children_hold() -> None:
+    """Their sum stands beside its own counts; nothing is heard twice, however often it is asked."""
+    growth = _split_in_two(np.array([30.0, 10.0]), np.array([10.0, 50.0]), 8.0)
+    growth.nodes[0].hear(np.array([60.0, 60.0]), 16.0)
+    once = growth.smoothed(0.0)
+    assert once[0, 0] * 100 == pytest.approx(50 * 100 / 110, abs=1)
+    assert np.array_equal(once, growth.smoothed(0.0))
+    assert growth.nodes[0].counts.tolist() == [60.0, 60.0]
+
+
+def test_bins_are_worth_what_lies_in_them() -> None:
+    """The mean by finer counts, not the middle: most of the last bin's mass is at its lower end."""
+    edges, counts = np.array([0.0, 1, 2, 10]), np.array([10.0, 30, 10])
+    assert bin_means(edges, counts, np.array([1.0])) == pytest.approx(
+        [0.5, (30 * 1.5 + 10 * 6) / 40]
+    )
+    assert bin_means(edges, counts, np.array([1.5])) == pytest.approx([23.75 / 25, 86.25 / 25])
+    assert np.isfinite(bin_means(edges, -counts, np.array([0.3, 1.5]))).all()
