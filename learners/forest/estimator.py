@@ -272,7 +272,7 @@ class _FedForest(FederatedLearner):
                     continue
                 if column.fill is None:
                     raise SchemaError(
-                        f"column {column.name!r} has {int(missing.sum())} missing values; "
+                        f"column {column.name!r} has no value in {int(missing.sum())} of {len(missing)} rows; "
                         "write fill = ... for it in the schema, or leave those rows out"
                     )
                 known = (

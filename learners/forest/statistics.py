@@ -29,7 +29,7 @@ def totals(bench: Bench, view: View, level: Level) -> Arrays:
         if level.classes:
             cells = place * level.classes + target[own.rows]
             counts = np.bincount(cells, minlength=size * level.classes)
-            found["counts"][own.nodes] = counts.reshape(size, -1)
+            found["counts"][own.nodes] = counts.reshape(size, level.classes)
         else:
             found["counts"][own.nodes] = own.counts[:, None]
             found["sums"][own.nodes] = _summed(place, target[own.rows], size)
