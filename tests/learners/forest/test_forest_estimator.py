@@ -479,3 +479,33 @@ def test_averaged_gains_miss_a_split_between_supports() -> None:
     assert error() < 0.32
     assert error(evaluation="average") > 0.6
     assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
+
+
+def test_private_classes_are_categories() -> None:
+    """Whole numbers and too many categories are refused before anything is spent."""
+    frame = table(60)
+    many = tuple(f"v{number}" for number in range(65))
+    for target, values in (
+        (Column("y", "integer", 3, 8), np.arange(60) % 6 + 3),
+        (Column("y", "category", categories=many), [many[at] for at in range(60)]),
+    ):
+        schema = Schema(FEATURES, target)
+        learner = FedForestClassifier(**QUICK)
+        owners = federation(frame.assign(y=values), schema, learner.private("4"))
+        with pytest.raises(InputError, match="categor"):
+            learner.fit(owners)
+        assert (owners.budget()["spent"] == 0).all()
+        with pytest.raises(InputError, match="categor"):
+            learner.plan(schema, learner.private("4"))
+
+
+def test_real_numbers_are_no_classes() -> None:
+    """However whole their bounds are."""
+    with pytest.raises(InputError, match="FedForestRegressor"):
+        FedForestClassifier().check(NUMERIC)
+
+
+def test_a_parameter_is_called_by_its_own_name() -> None:
+    """Of clients that do not exist."""
+    with pytest.raises(InputError, match="clients_per_tree must lie between 1 and 4, not 9"):
+        fitted(table(60), clients_per_tree=9)
