@@ -96,13 +96,12 @@ def encoded_target(records: Records, classes: int) -> np.ndarray:
 def class_count(schema: Schema) -> int:
     """How many classes the schema's target can have; zero for none that could be told apart.
 
-    Categories are classes; so are the whole numbers between the bounds of an integer target, where
-    there are at most 100 of them, and 0 and 1.
+    Categories are classes; so are the whole numbers between the bounds of a numeric target, where
+    there are at most 100 of them.
     """
     target = schema.target
     if target is None:
         return 0
     low, high = target.bounds
-    listed = target.kind != "number" or (low, high) == (0, 1)
-    whole = listed and float(low).is_integer() and float(high).is_integer() and high - low < 100
+    whole = float(low).is_integer() and float(high).is_integer() and high - low < 100
     return int(high - low) + 1 if whole else 0

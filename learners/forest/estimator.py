@@ -412,7 +412,7 @@ class _FedForest(FederatedLearner):
 class FedForestClassifier(_FedForest, FederatedClassifier):
     """A federated random forest for classes.
 
-    A target of categories, of 0 and 1, or of at most 100 integers (in private: the first two).
+    A target of categories, or of at most 100 whole numbers; in private, of 64 categories or 32 integers.
 
     Args:
         trees: how many.
@@ -456,9 +456,8 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def _check_target(self, schema: Schema) -> None:
         if not self._classes(schema):
             raise InputError(
-                "FedForestClassifier needs a target of categories, 0 and 1, or integers with at most "
-                '100 values between its bounds; declare kind = "category" or "integer" in the '
-                "schema, or take FedForestRegressor"
+                "FedForestClassifier needs a target of categories, or of whole numbers with at most "
+                "100 values between its bounds; for other numbers take FedForestRegressor"
             )
 
     def _classes(self, schema: Schema) -> int:

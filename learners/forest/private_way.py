@@ -16,6 +16,7 @@ import numpy as np
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
+from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.outcome import MOST_CLASSES
 from privfed.tables.schema import Schema
 
@@ -30,16 +31,17 @@ def outcome(schema: Schema, numbers: bool) -> Outcome:
         numbers: whether numbers are predicted, else classes.
 
     Raises:
-        InputError: classes that are whole numbers, or more than the engine tells apart.
+        InputError: more classes than the engine tells apart, or a number that is none.
     """
     found = Outcome.of(schema, numbers)
     target = schema.target
     assert target is not None
-    if found.kind == "classes" and (target.numeric or found.classes > MOST_CLASSES):
+    few = one_bin_each(target) and found.classes <= MOST_CLASSES
+    if found.kind == "classes" and not few:
         raise InputError(
-            f"in private a forest tells apart up to {MOST_CLASSES} categories, or 0 and 1, and "
-            f'{target.name!r} is no such target; declare kind = "category" and its categories in '
-            "the schema, or take FedForestRegressor for a number"
+            f"in private a forest tells apart up to {MOST_CLASSES} categories or {WHOLE} integers, "
+            f'and {target.name!r} is no such target; declare kind = "category" and its categories '
+            "in the schema, or take FedForestRegressor for a number"
         )
     return found
 

@@ -481,12 +481,13 @@ def test_averaged_gains_miss_a_split_between_supports() -> None:
     assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
 
 
-def test_private_classes_are_categories() -> None:
-    """Whole numbers and too many categories are refused before anything is spent."""
+def test_private_classes_are_listed() -> None:
+    """Real numbers and too many categories are refused before anything is spent."""
     frame = table(60)
     many = tuple(f"v{number}" for number in range(65))
     for target, values in (
-        (Column("y", "integer", 3, 8), np.arange(60) % 6 + 3),
+        (Column("y", "number", 3, 8), np.arange(60) % 6 + 3.0),
+        (Column("y", "integer", 0, 40), np.arange(60) % 41),
         (Column("y", "category", categories=many), [many[at] for at in range(60)]),
     ):
         schema = Schema(FEATURES, target)
@@ -499,10 +500,21 @@ def test_private_classes_are_categories() -> None:
             learner.plan(schema, learner.private("4"))
 
 
-def test_real_numbers_are_no_classes() -> None:
-    """However whole their bounds are."""
-    with pytest.raises(InputError, match="FedForestRegressor"):
-        FedForestClassifier().check(NUMERIC)
+def test_private_classes_may_be_integers() -> None:
+    """Wherever they start: what is learned are the same chances as of categories."""
+    frame = table(1500)
+    codes = pd.cut(frame["y"], [-99, 0.5, 2.5, 99], labels=False).astype(int)
+    learner = FedForestClassifier(random_state=0)
+    told = []
+    for target, values in (
+        (Column("y", "integer", 3, 5), codes + 3),
+        (THREE.target, codes.map({0: "low", 1: "middle", 2: "high"})),
+    ):
+        schema = Schema(FEATURES, target)
+        owners = federation(frame.assign(y=values), schema, learner.private("8"))
+        told.append(learner.fit(owners).predict_proba(frame))
+        assert (learner.predict(frame) == values).mean() > 0.7
+    assert np.array_equal(told[0], told[1])
 
 
 def test_a_parameter_is_called_by_its_own_name() -> None:
