@@ -13,7 +13,7 @@ from privfed.learners.forest.trees import LEAF, Trees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once; more neither costs nor saves time.
-BLOCK = 40_000
+BLOCK = 80_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
 _U64 = np.uint64

@@ -15,7 +15,11 @@ from privfed.questions.query import View
 
 def together(counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
     """Counts and sums as one vector of statistics, the last axis: see ``gains``."""
-    return counts if sums is None else np.concatenate([counts, sums[..., None]], axis=-1)
+    if sums is None:
+        return counts
+    both = np.empty((*sums.shape, 2), np.int64)
+    both[..., 0], both[..., 1] = counts[..., 0], sums
+    return both
 
 
 def local_gains(found: Mapping[str, np.ndarray], criterion: str) -> np.ndarray:
