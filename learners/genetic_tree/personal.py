@@ -170,7 +170,7 @@ def choose(client: Client, population: Population, scoring: Scoring, rule: Choic
     best = int(said.argmax())
     if rule.own and len(client.y):
         depths = range(rule.lowest, rule.deepest + 1)
-        depth = local.best_depth(client.depth_scores(scoring.folds, depths), depths)
+        depth = client.own_depth(scoring.folds, depths)
         if client.own_score(scoring, depth) > said[best] + AHEAD * abs(said[best]):
             nodes = local.cart(client.x, client.y, client.classes, depth)
             return PersonalTree.of_nodes(nodes, "own")
