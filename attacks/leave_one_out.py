@@ -126,7 +126,8 @@ def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
     asked = known_question(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):
         return {}
-    if type(asked).equations is not Query.equations:
+    kind = type(asked)
+    if kind.equations is not Query.equations or kind.drawn is not Query.drawn:
         return {}
     sound = sound_parts(entry)
     return {

@@ -24,7 +24,7 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import known_schema, told_of
+from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -34,6 +34,8 @@ from privfed.questions.query import Query, View
 MOST, TRIED = 2000, 900
 #: Most values that are tried for an unknown column of numbers, and fewest.
 VALUES, FEWEST = 9, 3
+#: Most samples of a client's records that are solved for, and how often each may repeat a record.
+SAMPLES, REPEATED = 6, 8
 #: What is thought of a candidate beforehand: mean and deviation of how often it was there.
 PRIOR, SPREAD = 0.3, 0.5
 #: False positives at which members count as found, and how many outsiders such a rate needs.
@@ -110,14 +112,13 @@ class System:
     def __post_init__(self) -> None:
         self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
 
-    def read(self, entry: Disclosed, view: View) -> None:
-        """Add what a release says."""
-        for told in told_of(entry, view):
-            self.gram += told.added @ told.added.T
-            self.right += told.added @ told.told
-            self.equations += len(told.told)
-            self.exact += len(told.told) * told.exact
-            self.kinds.add(entry.kind)
+    def add(self, told: Told, kind: str) -> None:
+        """Add what a release of some kind says."""
+        self.gram += told.added @ told.added.T
+        self.right += told.added @ told.told
+        self.equations += len(told.told)
+        self.exact += len(told.told) * told.exact
+        self.kinds.add(kind)
 
     @cached_property
     def rank(self) -> int:
@@ -142,6 +143,58 @@ class System:
             if not over.any() or clock.over:
                 return np.asarray(np.minimum(found, self.often))
             full |= over
+
+
+@dataclass
+class Systems:
+    """All that a client said: of its records, and of samples that it drew from them by secret coins.
+
+    A sample's equations say how often each candidate was drawn; who was in none was hardly there.
+
+    Args:
+        often: most times that each unknown can count, shape (unknowns,).
+    """
+
+    often: np.ndarray
+    _all: dict[str, System] = field(default_factory=dict)
+
+    def read(self, entry: Disclosed, view: View) -> None:
+        """Add what a release says; of samples the first few."""
+        for told in told_of(entry, view):
+            self._all.setdefault("", System(self.often)).add(told, entry.kind)
+        for draw, told in drawn_of(entry, view):
+            if draw not in self._all and len(self._all) > SAMPLES:
+                break
+            self._all.setdefault(draw, System(self.often * REPEATED)).add(told, entry.kind)
+
+    def solve(self, clock: Clock) -> np.ndarray:
+        """How often each was there, over all systems, shape (unknowns,)."""
+        total = np.zeros(len(self.often))
+        for each in self._all.values():
+            if total.any() and clock.over:
+                break
+            total += each.solve(clock)
+        return total
+
+    @property
+    def rank(self) -> int:
+        """Of the system that says most."""
+        return max(each.rank for each in self._all.values())
+
+    @property
+    def equations(self) -> int:
+        """How many there are."""
+        return sum(each.equations for each in self._all.values())
+
+    @property
+    def exact(self) -> int:
+        """How many of them left without noise."""
+        return sum(each.exact for each in self._all.values())
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of release that they are of."""
+        return set().union(*(each.kinds for each in self._all.values()))
 
 
 def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
@@ -177,7 +230,7 @@ class Outcome:
     recovered: float
     guessed: float
     error: float | None
-    system: System
+    system: Systems
 
 
 class Pool(Attack):
@@ -223,7 +276,8 @@ class Pool(Attack):
         if asked is None:
             return False
         summed = asked.linear and any(p.type.adds_up for p in entry.release.parts.values())
-        return summed or type(asked).equations is not Query.equations
+        kind = type(asked)
+        return summed or kind.equations is not Query.equations or kind.drawn is not Query.drawn
 
     def attackable(self, transcript: Transcript) -> bool:
         """Whether anything in it is linear in who was there."""
@@ -293,7 +347,7 @@ class Pool(Attack):
     ) -> Iterator[Outcome]:
         """The outcome at one client; none where nothing that it said could be read."""
         x, y = column.filled(listed, values)
-        view, system = View.of(schema, x, y), System(np.repeat(listed.often, len(values)))
+        view, system = View.of(schema, x, y), Systems(np.repeat(listed.often, len(values)))
         for entry in entries:
             if clock.over:
                 break
@@ -438,7 +492,7 @@ class Unknown:
         return x, y
 
     def scored(
-        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: System
+        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: Systems
     ) -> Outcome:
         """Hold the weights, shape (candidates, values), to who was there and what they had."""
         often = weights.sum(axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, final
@@ -99,6 +99,24 @@ class Equations:
 
 
 @dataclass(frozen=True, eq=False)
+class Drawn:
+    """What some cells of an answer add up, where secret coins decide how often each record counts.
+
+    Args:
+        draw: names the coins; all cells of one draw count a record equally often, whatever the
+            question (a tree's bootstrap).
+        part: the part.
+        cells: places in the part, row by row, shape (cells,).
+        added: what each record would add, were it counted once, shape (records, cells).
+    """
+
+    draw: str
+    part: str
+    cells: np.ndarray
+    added: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class LocalView(View):
     """What a local effect sees at a client: its cache, too, is no other question's.
 
@@ -188,6 +206,17 @@ class Query(ABC):
             for name in added
             if name in answer
         }
+
+    def drawn(self, view: View) -> Iterator[Drawn]:
+        """Say what each record would add, were it drawn: for answers over samples of the records.
+
+        As it stands there are none. A query whose answer adds up over a secret sample (a bootstrap)
+        overrides this: who was in no sample at all was hardly there.
+
+        Args:
+            view: the records that may have been there.
+        """
+        return iter(())
 
     @cached_property
     def fields(self) -> bytes:
