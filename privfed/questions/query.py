@@ -280,3 +280,12 @@ class CohortQuery(Query):
         Raises:
             QueryError: the question is meant for a cohort of another size.
         """
+
+    def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
+        """Say of which other question's bits the answers are public hashes; none where they are none.
+
+        Returns:
+            the question, of which an individual sets at most one bit, and whether that bit would set
+            its answer to this one, shape (the other's bits, individuals asked).
+        """
+        return None
