@@ -109,8 +109,11 @@ def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> Non
     study = prepared.study
     for choice in study.policies:
         heard, count = output.transcript(choice.name), len(attacks_of(study))
+        policy = Policy.from_toml(output.policy(choice.name) / "policy.toml")
         with tqdm(desc=f"attacks, {choice.name}", total=count, unit="", disable=None) as bar:
-            found, inapplicable = simulation.attack(prepared, heard, bar.update, seconds=seconds)
+            found, inapplicable = simulation.attack(
+                prepared, heard, bar.update, seconds=seconds, relation=policy.relation
+            )
         found += simulation.audit(prepared, choice)
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         output.write(choice.name, "findings.json", told)
