@@ -4,7 +4,7 @@ Every released number that adds up over records is an equation in who was there:
 candidates of ``h_i a_i`` is what was released, with ``h_i`` the times that candidate i was there and
 ``a_i`` what the question would release about it alone. All equations of one client are solved jointly
 for ``0 <= h``, exact and noisy ones together, each divided by the deviation of its noise, by
-non-negative least squares (Lawson and Hanson 1974) with a weak prior. No equation needs to give
+least squares within a box with a weak prior. No equation needs to give
 anybody away: five hundred candidates need five hundred sums, and a tree's levels have thousands.
 """
 
@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
+from privfed.attacks.boxed import boxed
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
@@ -128,21 +127,10 @@ class System:
     def solve(self, clock: Clock) -> np.ndarray:
         """How often each was there, shape (unknowns,).
 
-        Least squares with a Gaussian prior, not below zero; whoever comes out above the most that is
-        possible is set to it, and the rest are solved again.
+        Least squares with a Gaussian prior, within what is possible.
         """
         gram = self.gram + np.eye(len(self.often)) / SPREAD**2
-        factor = cholesky(gram)
-        aim = solve_triangular(factor, self.right + PRIOR / SPREAD**2, trans="T")
-        full = np.zeros(len(self.often), bool)
-        while True:
-            found = self.often.copy()
-            rest = aim - factor[:, full] @ self.often[full]
-            found[~full] = _not_below_zero(factor[:, ~full], rest)
-            over = ~full & (found > self.often * (1 + 1e-6))
-            if not over.any() or clock.over:
-                return np.asarray(np.minimum(found, self.often))
-            full |= over
+        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, clock)
 
 
 @dataclass
@@ -195,16 +183,6 @@ class Systems:
     def kinds(self) -> set[str]:
         """The kinds of release that they are of."""
         return set().union(*(each.kinds for each in self._all.values()))
-
-
-def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
-    """Non-negative least squares; where it finds no end, the plain solution cut at zero."""
-    if not matrix.shape[1]:
-        return np.zeros(0)
-    try:
-        return np.asarray(nnls(matrix, aim, maxiter=30 * matrix.shape[1])[0])
-    except RuntimeError:
-        return np.asarray(np.maximum(np.linalg.lstsq(matrix, aim, rcond=None)[0], 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,7 @@ class Prepared:
         return tuple(str(name) for name in self.train[self.owner].unique())
 
     def federate(
-        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadBook | None = None
     ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(
