@@ -5,7 +5,8 @@ strictly monotone linear complementarity problems", with upper bounds): every un
 at a bound or between; those between are solved for; all that contradict their guess change it at once.
 It takes some ten to thirty factorings, however many unknowns lie at a bound. Where the number of those
 that contradict no longer falls, they are added one by one instead (Lawson and Hanson 1974), which takes
-a step for each.
+a step for each, and whoever then comes out above the most is set to it for good: no more than near the
+least.
 """
 
 from __future__ import annotations
