@@ -106,17 +106,17 @@ def test_the_private_way_spends_what_it_may_and_no_more(
 def test_the_shared_tree_is_as_good_as_a_constant(
     learner: PersonalLearner, gated: MakeGated, table: MakeTable
 ) -> None:
-    """At an epsilon that leaves little of 600 records: log loss, or squared error, beside a constant's."""
-    model, _ = _fitted(learner, gated, learner.private("0.5"), records=600)
+    """Log loss, or squared error, of 600 records at epsilon 2; raw noisy shares have .41 nats more."""
+    model, _ = _fitted(learner, gated, learner.private(2), records=600)
     classify = isinstance(learner, GeneticTreeClassifier)
     frame = table(records=900, classify=classify)
     if isinstance(model, GeneticTreeClassifier):
         told = model.predict_proba(frame[list("abc")])
         true = (frame["y"] == "yes").to_numpy().astype(int)
-        assert -np.log(told[np.arange(900), true]).mean() < np.log(2) + 0.03
+        assert -np.log(told[np.arange(900), true]).mean() < np.log(2)
     else:
         error = np.mean((frame["y"] - model.predict(frame[list("abc")])) ** 2)
-        assert error < 1.1 * np.var(frame["y"])
+        assert error < np.var(frame["y"])
 
 
 def test_an_owner_need_not_tell_the_leaves_counts(gated: MakeGated) -> None:
