@@ -13,13 +13,14 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from paper_rows import PaperRows
 from scipy.special import ndtr
 
 from privfed.attacks.bounds import (
@@ -33,7 +34,12 @@ from privfed.attacks.bounds import (
 from privfed.attacks.expected import discrete, gaussian_area, gaussian_found
 from privfed.attacks.finding import Finding
 from privfed.attacks.one_run import audit_one_run, one_run_epsilon, one_run_mu
-from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
+from privfed.learners import (
+    FedForestClassifier,
+    FedForestRegressor,
+    FuzzyTreeRegressor,
+    RuleFitClassifier,
+)
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.mechanisms.gaussian import Gaussian
@@ -50,9 +56,9 @@ from privfed.study.mechanism_audit import Group, audit
 from privfed.tables.schema import Schema
 from privfed.testing import faulty
 from privfed.testing.audit_gate import MakeGate, audit_gate, plain_gate
-from privfed.testing.audit_learner import audit_learner
+from privfed.testing.audit_learner import audit_learner, roomy_schema
 from privfed.testing.faulty_gates import AnewGate, LaxCapGate
-from privfed.testing.hospitals import BINARY, NUMERIC
+from privfed.testing.hospitals import NUMERIC
 from privfed.testing.queries import Histogram
 
 SEEDS, GAMES, HONEST, ALPHA, DELTA = 20, 10, 200, 0.05, 1e-5
@@ -275,30 +281,82 @@ def told(name: str, found: list[Finding], began: float) -> None:
 
 
 def learners() -> None:
-    """Whole learners by canary records; then the same with a twentieth of the noise."""
+    """Whole learners by canary records; then the same with half the noise."""
     warnings.simplefilter("ignore")
-    chosen: tuple[tuple[str, FederatedLearner, Schema], ...] = (
-        ("fuzzy tree", FuzzyTreeRegressor(), NUMERIC),
-        ("RuleFit", RuleFitClassifier(trees=40, rounds=20, random_state=0), BINARY),
-        ("FedForest", FedForestClassifier(random_state=0), BINARY),
+    few, many = {"canaries": 4, "others": 60, "runs": 60}, {"others": 1000, "runs": 4}
+    chosen: tuple[tuple[str, FederatedLearner, Schema, dict[str, int]], ...] = (
+        ("fuzzy tree", FuzzyTreeRegressor(), NUMERIC, few),
+        ("RuleFit", RuleFitClassifier(trees=40, rounds=20), roomy_schema(), many),
+        ("FedForest", FedForestClassifier(), roomy_schema(), many),
+        ("FedForest, a number", FedForestRegressor(), roomy_schema(number=True), many),
     )
-    for epsilon in ("1", "8"):
-        for name, learner, schema in chosen:
+    for name, learner, schema, size in chosen:
+        policy = learner.private("8", "1e-5")
+        thin = with_mechanism(policy, faulty.ThinnerGaussian(2))
+        for what, adopted in ((name, policy), (f"{name}, noise / 2", thin)):
+            began = time.perf_counter()
+            found = [
+                audit_learner(learner, adopted, schema, seed=100 * s, noise=TestNoise(s), **size)
+                for s in range(3)
+            ]
+            told(what, found, began)
+
+
+#: Faults of FedForest's private training: what they are called, the mechanism, on which questions.
+TRAINING: tuple[tuple[str, Callable[[], Mechanism] | None, tuple[str, ...]], ...] = (
+    ("as it is", None, ()),
+    ("half the noise", lambda: faulty.ThinnerGaussian(2), ()),
+    ("noise / 1.5", lambda: faulty.ThinnerGaussian(1.5), ()),
+    ("half the gradients' noise", lambda: faulty.ThinnerGaussian(2), ("private.gradient",)),
+    (
+        "one histogram of three without noise",
+        lambda: faulty.SilentGaussian(3),
+        ("private.histogram",),
+    ),
+)
+
+
+def training() -> None:
+    """FedForest's private training as a whole, and with faults: the table of the results page."""
+    warnings.simplefilter("ignore")
+    rows = PaperRows("FedForest", "0, 100, 200")
+    for epsilon, runs, games in (("8", 4, 3), ("2", 40, 1)):
+        for name, build, kinds in TRAINING if games > 1 else TRAINING[:2]:
+            learner, began, found = FedForestClassifier(), time.perf_counter(), []
             policy = learner.private(epsilon, "1e-5")
-            for told_name, adopted in ((name, policy), (f"{name}, noise / 20", thinner(policy))):
-                began = time.perf_counter()
-                found = [
-                    audit_learner(learner, adopted, schema, seed=100 * s, noise=TestNoise(s))
-                    for s in range(3)
-                ]
-                told(f"{told_name}, epsilon {epsilon}", found, began)
+            for seed in range(games):
+                adopted = policy if build is None else with_mechanism(policy, build(), kinds)
+                size = {"runs": runs, "others": 1000, "seed": 100 * seed}
+                noise = TestNoise(seed)
+                found.append(audit_learner(learner, adopted, roomy_schema(), noise=noise, **size))
+            told(f"{name}, epsilon {epsilon}", found, began)
+            _noted(rows, f"{name}, epsilon {epsilon}", found)
+    rows.write("forest_audit")
 
 
-def thinner(policy: Policy) -> Policy:
-    """The policy with a twentieth of the Gaussian noise, at the same charge."""
-    thin = faulty.ThinnerGaussian(20)
+def _noted(rows: PaperRows, name: str, found: list[Finding]) -> None:
+    """A row of the table: how many audits convict, and what they prove of which claim."""
+    title = "Audit of the private training (ours)"
+    median = sorted(found, key=lambda own: own.value / (own.of or 1))[len(found) // 2]
+    told_by = "all answers" if "," not in median.attack else median.attack.split(", ", 1)[1]
+    numbers = {
+        "convicted, share of the audits": np.mean([f.severity == "breach" for f in found]),
+        "canaries of an audit": median.detail["canaries"],
+        "epsilon claimed": median.of,
+        "epsilon proven at least": median.value,
+    }
+    note = "a hundred canaries a run, alpha .05, delta 1e-5; claimed by the ledger for all answers, or for the one that convicts"
+    for column, value in numbers.items():
+        rows.add(title, f"{name} ({told_by})", column=column, ours=float(value), note=note)
+
+
+def with_mechanism(policy: Policy, mechanism: Mechanism, kinds: Sequence[str] = ()) -> Policy:
+    """The policy with another mechanism on some kinds of question, or on all, at the same charge."""
     guards = {
-        kind: tuple(replace(g, mechanism=thin) if g.called == "gaussian" else g for g in several)
+        kind: tuple(
+            replace(guard, mechanism=mechanism) if kind in (kinds or (kind,)) else guard
+            for guard in several
+        )
         for kind, several in policy.guards.items()
     }
     return replace(policy, guards=guards)
@@ -328,7 +386,17 @@ def expected() -> None:
 
 SECTIONS = {
     section.__name__: section
-    for section in (tightness, coverage, faults, honest, gates, learners, floating_point, expected)
+    for section in (
+        tightness,
+        coverage,
+        faults,
+        honest,
+        gates,
+        learners,
+        training,
+        floating_point,
+        expected,
+    )
 }
 
 if __name__ == "__main__":

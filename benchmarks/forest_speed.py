@@ -1,10 +1,12 @@
 """Processor time of a whole published fit, gates and ledgers on, as a share of scikit-learn's forest.
 
     OMP_NUM_THREADS=1 python benchmarks/forest_speed.py [--records 20000] [--features 8] [--repeats 3]
+    OMP_NUM_THREADS=1 python benchmarks/forest_speed.py --table    # results/forest_speed.csv
 
-100 trees of depth at most 10, leaves of at least 5 records, five clients against the pooled records
-with one job, by turns in one process. Nodes look at sqrt(p) features for classes; for numbers at sqrt(p)
-and at all. Both learn the same table: uniform features, steps, waves and an interaction.
+Trees of depth at most 10, leaves of at least 5 records, five clients against the pooled records with one
+job, by turns in one process (a new one for each line, whose peak memory after the first fit is told).
+Nodes look at sqrt(p) features for classes; for numbers at sqrt(p) and at all. Both learn the same table:
+uniform features, steps, waves and an interaction.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import resource
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +34,29 @@ TASKS = (
     ("classes, sqrt(p) features", True, "sqrt"),
     ("numbers, sqrt(p) features", False, "sqrt"),
     ("numbers, all features", False, None),
+)
+
+
+class Line(NamedTuple):
+    """One line of the table: a size, one of :data:`TASKS`, and how many turns."""
+
+    records: int
+    features: int
+    trees: int
+    task: int
+    repeats: int
+
+
+#: The lines of the table: the tasks, a large one, and how time grows with records, features and trees.
+LINES = (
+    Line(20_000, 8, 100, 0, 3),
+    Line(20_000, 8, 100, 1, 3),
+    Line(20_000, 8, 100, 2, 3),
+    Line(200_000, 20, 100, 0, 1),
+    Line(10_000, 8, 100, 0, 1),
+    Line(40_000, 8, 100, 0, 1),
+    Line(20_000, 16, 100, 2, 1),
+    Line(20_000, 8, 200, 0, 1),
 )
 
 
@@ -48,12 +76,24 @@ def drawn(records: int, features: int, classes: bool) -> tuple[pd.DataFrame, Sch
     return frame, Schema(columns, target)
 
 
-def turn(
-    frame: pd.DataFrame, schema: Schema, classes: bool, few: str | None
-) -> tuple[float, float]:
-    """Seconds of the federated fit, and of the pooled one right after."""
-    own = spent(lambda: federated(frame, schema, classes, few))
-    return own, spent(lambda: pooled(frame, classes, few))
+class Turns(NamedTuple):
+    """Seconds of each turn, federated and pooled, and the peak of the first federated one."""
+
+    own: list[float]
+    other: list[float]
+    megabytes: float
+
+
+def turns(line: Line) -> Turns:
+    """Fit by turns."""
+    _, classes, few = TASKS[line.task]
+    frame, schema = drawn(line.records, line.features, classes)
+    own, other, megabytes = [], [], 0.0
+    for _ in range(line.repeats):
+        own.append(spent(lambda: federated(frame, schema, classes, few, line.trees)))
+        megabytes = megabytes or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        other.append(spent(lambda: pooled(frame, classes, few, line.trees)))
+    return Turns(own, other, megabytes)
 
 
 def spent(work: Callable[[], object]) -> float:
@@ -63,61 +103,83 @@ def spent(work: Callable[[], object]) -> float:
     return time.process_time() - before
 
 
-def federated(frame: pd.DataFrame, schema: Schema, classes: bool, few: str | None) -> None:
+def federated(
+    frame: pd.DataFrame, schema: Schema, classes: bool, few: str | None, trees: int = 100
+) -> None:
     """Gates and ledgers made, and a forest fitted through them."""
     made = FedForestClassifier if classes else FedForestRegressor
-    learner = made(trees=100, max_features=few, max_depth=10, random_state=0)
+    learner = made(trees=trees, max_features=few, max_depth=10, random_state=0)
     fed = LocalDisclosure.from_frame(
         frame, "y", client="client", schema=schema, policy=learner.published()
     )
     learner.fit(fed)
 
 
-def pooled(frame: pd.DataFrame, classes: bool, few: str | None) -> None:
+def pooled(frame: pd.DataFrame, classes: bool, few: str | None, trees: int = 100) -> None:
     """scikit-learn's forest of the same size, one job."""
     made = RandomForestClassifier if classes else RandomForestRegressor
-    model = made(100, max_features=few or 1.0, min_samples_leaf=5, n_jobs=1, **FIXED)
+    model = made(trees, max_features=few or 1.0, min_samples_leaf=5, n_jobs=1, **FIXED)
     model.fit(frame.drop(columns=["y", "client"]).to_numpy(np.float32), frame["y"].to_numpy())
 
 
-def profile(frame: pd.DataFrame, schema: Schema, classes: bool, few: str | None) -> None:
+def profile(line: Line) -> None:
     """Where the federated fit spends its time."""
+    _, classes, few = TASKS[line.task]
+    frame, schema = drawn(line.records, line.features, classes)
     watch = cProfile.Profile(time.process_time)
-    watch.runcall(federated, frame, schema, classes, few)
+    watch.runcall(federated, frame, schema, classes, few, line.trees)
     pstats.Stats(watch).sort_stats("tottime").print_stats(25)
+
+
+def told(cells: PaperRows, line: Line, found: Turns) -> None:
+    """Print a line, and add it to the table."""
+    ratios = [own / other for own, other in zip(found.own, found.other, strict=True)]
+    own, other = float(np.median(found.own)), float(np.median(found.other))
+    name = f"{line.records} x {line.features}, {line.trees} trees, {TASKS[line.task][0]}"
+    shown = " ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"{name}: {own:.2f} s, scikit-learn {other:.2f} s, ratios {shown}, peak "
+          f"{found.megabytes:.0f} MB", flush=True)  # fmt: skip
+    note = (
+        "processor time of one thread in one process, medians of the turns (three for the first three "
+        "lines, one for the others); five clients, gates and ledgers on; the peak is that of the whole "
+        "process with all five clients and their ledgers in memory"
+    )
+    for column, value in {
+        "ours, seconds": own,
+        "scikit-learn, seconds": other,
+        "ratio": float(np.median(ratios)),
+        "peak, megabytes": found.megabytes,
+    }.items():
+        several = column == "ratio" and len(ratios) > 1
+        spread = float(np.std(ratios, ddof=1)) if several else ""
+        cells.add("Time beside scikit-learn's forest", name, column=column, ours=value,
+                  spread=spread, note=note)  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--features", type=int, default=8)
+    parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tasks", type=int, nargs="*", default=list(range(len(TASKS))))
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--out", help="write results/forest_OUT.csv")
+    parser.add_argument(
+        "--table", action="store_true", help="all lines of results/forest_speed.csv"
+    )
     given = parser.parse_args()
+    size = given.records, given.features, given.trees
+    lines = [Line(*size, task, given.repeats) for task in given.tasks]
+    if given.profile:
+        for line in lines:
+            profile(line)
+        return
     cells = PaperRows("FedForest", "0")
-    for name, classes, few in (TASKS[number] for number in given.tasks):
-        frame, schema = drawn(given.records, given.features, classes)
-        if given.profile:
-            profile(frame, schema, classes, few)
-            continue
-        both = [turn(frame, schema, classes, few) for _ in range(given.repeats)]
-        ratios = [own / other for own, other in both]
-        own, other = np.median(both, axis=0)
-        print(f"{name}: {own:.2f} s, scikit-learn {other:.2f} s, ratios "
-              + " ".join(f"{ratio:.2f}" for ratio in ratios), flush=True)  # fmt: skip
-        told = {"ours, seconds": own, "scikit-learn, seconds": other, "ratio": np.median(ratios)}
-        size = f"{given.records} x {given.features}, {name}"
-        note = (
-            f"processor time of one thread, medians of {given.repeats} turns; gates and ledgers on"
-        )
-        for column, value in told.items():
-            spread = float(np.std(ratios, ddof=1)) if column == "ratio" and len(both) > 1 else ""
-            cells.add("Time beside scikit-learn", size, column=column, ours=float(value),
-                      spread=spread, note=note)  # fmt: skip
-    if given.out:
-        print(cells.write(f"forest_{given.out}"))
+    for line in LINES if given.table else lines:
+        with get_context("spawn").Pool(1) as process:
+            told(cells, line, process.apply(turns, (line,)))
+    if given.table:
+        print(cells.write("forest_speed"))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/forest_values.py DATA [--sets breast_cancer_wdbc diabetes_pima] [--trees 10]
 
 Five clients, records dealt at random; sqrt(p) features a node, depth 10, leaves of 5. Sketches are order
-statistics, or interpolated ("least squares" solves those for the values between). A share of zero under
-`private` says that the forest grew and no sketch left.
+statistics, or interpolated ("least squares" solves those for the values between). Under `private` the
+forest grows and no sketch leaves, which the table says in words.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from privfed.privacy.policy import Policy
 from privfed.tables.records import Records
 
 METRICS = ("cells that stand in the sketches", "cells recovered with least squares")
+#: What stands in the place of a share where the attack has nothing to work on.
+NOTHING = "no sketch leaves"
 POLICIES = ("published", "nullified", "private")
 
 
@@ -36,8 +38,8 @@ def policy_of(learner: FedForestClassifier, name: str) -> Policy:
 
 def shares(
     folder: Path, name: str, trees: int, policy: str, interpolate: bool
-) -> Iterator[tuple[str, float, float]]:
-    """Each finding of the attack: what, share of all cells, and share by chance."""
+) -> Iterator[tuple[str, float | None, float | None]]:
+    """Each finding of the attack: what, share of all cells, and share by chance; none without a sketch."""
     frame, schema = load(folder, name)
     assert schema.target is not None
     owner = np.random.default_rng(0).integers(0, CLIENTS, len(frame)).astype(str)
@@ -54,7 +56,7 @@ def shares(
     attack, transcript = SketchedValues(), federation.transcript()
     if not attack.attackable(transcript):
         for metric in METRICS:
-            yield metric, 0.0, 0.0
+            yield metric, None, None
         return
     for found in attack.run(transcript, truth, schema):
         assert found.of and found.baseline is not None
@@ -75,10 +77,11 @@ def main() -> None:
                 for metric, share, chance in shares(
                     given.data, name, given.trees, policy, interpolate
                 ):
-                    print(f"{row}: {metric} {share:.3f}, by chance {chance:.3f}", flush=True)
-                    note = f"share of all cells, {given.trees} trees, five clients; private: no sketch leaves"
+                    note = f"share of all cells, {given.trees} trees, five clients"
                     for column, value in ((metric, share), (f"{metric}, by chance", chance)):
-                        cells.add("Raw values out of sketches", row, column=column, ours=value,
+                        shown = NOTHING if value is None else value
+                        print(f"{row}: {column}: {shown}", flush=True)
+                        cells.add("Raw values out of sketches", row, column=column, ours=shown,
                                   note=note)  # fmt: skip
     print(cells.write("forest_values"))
 

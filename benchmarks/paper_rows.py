@@ -37,12 +37,12 @@ class PaperRows:
         row: str,
         *,
         column: str,
-        ours: float,
+        ours: float | str,
         theirs: float | str = "",
         spread: float | str = "",
         note: str = "",
     ) -> None:
-        """One cell: what the paper has, what was found here, and its standard deviation."""
+        """One cell: what the paper has, what was found here (or words), and its standard deviation."""
         numbers = {"theirs": theirs, "ours": ours, "spread": spread}
         written = {n: v if isinstance(v, str) else f"{v:.5g}" for n, v in numbers.items()}
         about = {"paper": self.paper, "table": table, "row": row, "column": column, "note": note}

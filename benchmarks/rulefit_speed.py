@@ -1,48 +1,192 @@
-"""Time of the default federated fit, ledger on, beside imodels' centralized RuleFit.
+"""What learning costs: time and memory of default fits over gates and ledgers, with secure noise.
 
-    pip install imodels        # the peer; a benchmark's dependency only
-    OMP_NUM_THREADS=1 python benchmarks/rulefit_speed.py
+    git worktree add /tmp/before c44b6fd1   # the code that goals are shares of
+    python benchmarks/rulefit_speed.py --before /tmp/before
+    python benchmarks/results_page.py
 
-Five clients of 4,000 records, ten covariates (Model 2 of the simulations), secure noise.
+Each fit is a process of its own, on one core: ten covariates (Model 2 of RuleFit's simulations), as many
+records in each client. Seconds are the processor's, ratios are of one run, and memory is the most that
+the process took beyond what it held before it began to learn, its table included. Where noise is drawn,
+its part of the time is told apart: each number takes OpenDP's exact sampler some microseconds.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
 import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rulefit_simulations import NAMES, SCHEMA, draw, scores, split
-from sklearn.metrics import roc_auc_score
+import pandas as pd
+from results_page import TABLES
+from results_tables import commit, machine
+from rulefit_simulations import SCHEMA, draw, split
 
 from privfed import LocalDisclosure
-from privfed.learners import RuleFitClassifier
+from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
+from privfed.privacy.noise import SecureNoise
+
+ROOT = Path(__file__).resolve().parent.parent
+LEARNERS: dict[str, Any] = {
+    "RuleFit": RuleFitClassifier,
+    "forest": FedForestClassifier,
+    "fuzzy tree": FuzzyTreeRegressor,
+}
+#: The goals, of the code before: a share of its time, and megabytes beyond the data.
+SHARE, MEMORY, MANY = 0.2, 200, 2.0
+SEED = 0
+#: What is measured, the goal, and the figure.
+Line = tuple[str, str, float]
+NOTE = (
+    "one core, shared with other work: ratios of one run, processor time; ledgers in memory; secure noise; "
+    '"before" is the code at commit c44b6fd1, when the goals were set'
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one fit took: seconds, those of drawing noise, how many numbers that was, megabytes."""
+
+    seconds: float
+    noise: float
+    cells: int
+    memory: float
+
+
+# --- one fit, in a process of its own ----------------------------------------------------------
+
+
+def fit(learner: str, policy: str, rows: int, clients: int) -> Cost:
+    """Learn once, policy `published` or `private` at epsilon 1."""
+    warnings.simplefilter("ignore")
+    frame = split(draw(2, rows, np.random.default_rng(SEED)), (1 / clients,) * clients)
+    kind = LEARNERS[learner]
+    own = kind() if learner == "fuzzy tree" else kind(random_state=SEED)
+    allowed = own.published() if policy == "published" else own.private(1, "1e-5", schema=SCHEMA)
+    gates = LocalDisclosure.from_frame(
+        frame, "y", client="client", schema=SCHEMA, policy=allowed, queries=kind.queries
+    )
+    drawn = _watched()
+    before, start = _most(), time.process_time()
+    own.fit(gates)
+    return Cost(time.process_time() - start, drawn[0], int(drawn[1]), _most() - before)
+
+
+def _most() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _watched() -> list[float]:
+    """Seconds and numbers of noise from here on."""
+    told = [0.0, 0]
+    for law in ("gaussian", "laplace"):
+        sampler = getattr(SecureNoise, law)
+
+        def watched(noise: Any, size: int, scale: float, sampler: Any = sampler) -> np.ndarray:
+            start = time.process_time()
+            found: np.ndarray = sampler(noise, size, scale)
+            told[0] += time.process_time() - start
+            told[1] += size
+            return found
+
+        setattr(SecureNoise, law, watched)
+    return told
+
+
+def measured(tree: Path, learner: str, policy: str, rows: int, clients: int) -> Cost:
+    """The cost of one fit by the code of some checkout."""
+    cores = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    told = subprocess.run(
+        [sys.executable, __file__, "--one", learner, policy, str(rows), str(clients)],
+        env={**os.environ, **cores, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cost = Cost(**json.loads(told.stdout))
+    print(
+        f"{tree.name:10} {learner}, {policy}, {rows:,} records, {clients} clients: {cost}",
+        flush=True,
+    )
+    return cost
+
+
+# --- goals and figures -------------------------------------------------------------------------
+
+
+def share_of_before(learner: str, rows: int, before: Path | None, goal: str) -> Iterator[Line]:
+    """Time of a published fit as a share of the earlier code's, and its memory."""
+    what = f"{learner}, published, {rows:,} x 10, five clients"
+    now = measured(ROOT, learner, "published", rows, 5)
+    if before is not None:
+        then = measured(before, learner, "published", rows, 5)
+        yield f"{what}: share of the time before", goal, now.seconds / then.seconds
+    yield f"{what}: MB beyond the data", f"at most {MEMORY}", now.memory
+
+
+def many_clients(learner: str, policy: str) -> Iterator[Line]:
+    """The same records among ever more clients: time in times of five clients'."""
+    what, goal = f"{learner}, {policy}, 20,000 x 10", f"at most {MANY:g}"
+    five = measured(ROOT, learner, policy, 20_000, 5)
+    for clients in (20, 100):
+        more = measured(ROOT, learner, policy, 20_000, clients)
+        yield (
+            f"{what}: time of {clients} clients over that of five",
+            goal if clients == 100 else "",
+            more.seconds / five.seconds,
+        )
+    if policy == "private":
+        yield f"{what}: the same of noise alone, {clients} clients", "", more.noise / five.seconds
+        yield f"{what}: noisy numbers of one client", "", more.cells / clients
+        yield f"{what}: microseconds of a noisy number", "", 1e6 * more.noise / more.cells
+
+
+def lines(before: Path | None, quick: bool) -> Iterator[Line]:
+    """What is measured, the goal, and the figure."""
+    fifth = f"at most {SHARE:g}"
+    yield from share_of_before("RuleFit", 20_000, before, fifth)
+    for learner, policy in (
+        ("RuleFit", "private"),
+        ("forest", "private"),
+        ("fuzzy tree", "private"),
+        ("RuleFit", "published"),
+    ):
+        yield from many_clients(learner, policy)
+    if quick:
+        return
+    large = measured(ROOT, "RuleFit", "private", 200_000, 5)
+    what = "RuleFit, private, 200,000 x 10, five clients: MB beyond the data"
+    yield what, f"at most {MEMORY}", large.memory
+    yield from share_of_before("fuzzy tree", 1_000_000, before, "at most 1")
+    yield from share_of_before("RuleFit", 200_000, before, fifth)
 
 
 def main() -> None:
-    from imodels import RuleFitClassifier as Peer
-
-    warnings.simplefilter("ignore")
-    rng = np.random.default_rng(0)
-    train, test = draw(2, 20_000, rng), draw(2, 5_000, rng)
-    learner = RuleFitClassifier(random_state=0)
-    start = time.process_time()
-    gates = LocalDisclosure.from_frame(
-        split(train, (0.2,) * 5), "y", client="client", schema=SCHEMA, policy=learner.published()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--before", type=Path, help="a checkout of the code that goals are shares of"
     )
-    learner.fit(gates)
-    own = time.process_time() - start
-    start = time.process_time()
-    peer = Peer().fit(train[NAMES].to_numpy(), train["y"].to_numpy())
-    other = time.process_time() - start
-    chance = peer.predict_proba(test[NAMES].to_numpy())[:, 1]
-    print(
-        f"federated {own:.1f} s, {len(learner.rules_)} rules, AUC {scores(learner, test)['auc']:.4f}"
-    )
-    print(
-        f"imodels   {other:.1f} s, {len(peer.rules_)} rules, AUC {roc_auc_score(test['y'], chance):.4f}"
-    )
-    print(f"ratio {own / other:.2f} (processor time)")
+    parser.add_argument("--quick", action="store_true", help="leave the large tables out")
+    parser.add_argument("--out", type=Path, default=TABLES / "rulefit_speed.csv")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        learner, policy, rows, clients = chosen.one
+        print(json.dumps(asdict(fit(learner, policy, int(rows), int(clients)))))
+        return
+    found = lines(chosen.before, chosen.quick)
+    table = pd.DataFrame(found, columns=["cost", "goal", "figure"])
+    source = {"note": NOTE, "commit": commit(), "seed": str(SEED), "machine": machine()}
+    table.assign(**source).to_csv(chosen.out, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -155,10 +155,10 @@ def test_no_import_goes_in_a_circle() -> None:
     assert not left
 
 
-def loaded_by(statement: str) -> set[str]:
-    """The modules of privfed that a fresh process holds after one statement."""
+def loaded_by(statement: str, package: str = "privfed") -> set[str]:
+    """The modules of a package that a fresh process holds after one statement."""
     program = (
-        f"{statement}\nimport sys\nprint(*[m for m in sys.modules if m.startswith('privfed')])"
+        f"{statement}\nimport sys\nprint(*[m for m in sys.modules if m.startswith({package!r})])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -185,6 +185,13 @@ def test_the_package_is_lazy() -> None:
     """``import privfed`` alone loads nothing else; its names come on first use."""
     assert loaded_by("import privfed") == {"privfed"}
     assert "privfed.owner.gate" in loaded_by("from privfed import Gate")
+
+
+def test_a_data_owners_side_needs_no_scikit_learn() -> None:
+    """Gates, ledgers, noise and tables load without it: it takes longer than all of them."""
+    owner = "import privfed.engines.owner_file, privfed.federation.local"
+    assert not loaded_by(owner, "sklearn")
+    assert loaded_by("import privfed.learners.fuzzy_tree", "sklearn")
 
 
 def test_every_public_name_is_there() -> None:

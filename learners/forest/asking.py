@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,9 @@ from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import together
 from privfed.learners.forest.mixture import between_shown
 from privfed.questions.query import Query
+
+#: Pairs or nodes that a server works on at once.
+PORTION = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +97,22 @@ class Heard:
     def __bool__(self) -> bool:
         return bool(self.said)
 
-    def total(self) -> np.ndarray:
-        """The sum over clients, suppressed cells as zero, shape (items, ...)."""
+    def portions(self) -> Iterator[slice]:
+        """All items, so many at a time that what is worked out of them stays near the processor."""
+        for first in range(0, max(self.items, 1), PORTION):
+            yield slice(first, min(first + PORTION, self.items))
+
+    def total(self, portion: slice | None = None) -> np.ndarray:
+        """The sum over clients, suppressed cells as zero, shape (items, ...) or of a portion of them."""
+        wanted = slice(0, self.items) if portion is None else portion
         shape = self.said[0][2].shape[1:]
-        found = np.zeros((self.items, *shape), np.int64)
+        found = np.zeros((wanted.stop - wanted.start, *shape), np.int64)
         for _, items, array in self.said:
             if len(items) == self.items:
-                found += array
+                found += array[wanted]
             else:
-                found[items] += array
+                low, high = np.searchsorted(items, (wanted.start, wanted.stop))
+                found[items[low:high] - wanted.start] += array[low:high]
         return found
 
     def at(self, chosen: np.ndarray) -> np.ndarray:
@@ -110,14 +120,18 @@ class Heard:
         _, _, first = self.said[0]
         found = np.zeros((self.clients, len(chosen), *first.shape[1:]), first.dtype)
         for client, items, array in self.said:
+            if len(items) == self.items:
+                found[client] = array[chosen]
+                continue
             place = np.searchsorted(items, chosen)
             known = (place < len(items)) & (items[np.minimum(place, len(items) - 1)] == chosen)
             found[client, known] = array[place[known]]
         return found
 
-    def everywhere(self) -> np.ndarray:
-        """Each client's array at all items, shape (clients, items, ...)."""
-        return self.at(np.arange(self.items))
+    def everywhere(self, portion: slice | None = None) -> np.ndarray:
+        """Each client's array at all items, or at a portion of them, shape (clients, items, ...)."""
+        wanted = slice(0, self.items) if portion is None else portion
+        return self.at(np.arange(wanted.start, wanted.stop))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +160,13 @@ class Summed:
         sums = self.sums.at(chosen) if self.sums is not None else None
         return self.of(self.counts.at(chosen), sums)
 
-    def total(self) -> np.ndarray:
-        """The sum over clients, shape (items, ..., statistics)."""
+    def total(self, portion: slice | None = None) -> np.ndarray:
+        """The sum over clients, shape (items, ..., statistics), or of a portion of the items."""
         if self.by_client:
-            return np.asarray(self.at(np.arange(self.counts.items)).sum(axis=0))
-        return together(self.counts.total(), None if self.sums is None else self.sums.total())
+            own = self.of(self.counts.everywhere(portion), None)
+            return np.asarray(own.sum(axis=0))
+        sums = None if self.sums is None else self.sums.total(portion)
+        return together(self.counts.total(portion), sums)
 
 
 @dataclass(frozen=True, eq=False)

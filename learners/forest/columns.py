@@ -20,20 +20,24 @@ from privfed.tables.schema import Schema
 TARGET_GRID = Fraction(1, 2**20)
 #: Largest 32-bit float that values and cuts may have.
 LARGEST = float(np.finfo(np.float32).max)
-_SIGN = np.uint32(0x80000000)
+_SIGN = np.int32(-(2**31))
 
 
 def ordered(values: np.ndarray) -> np.ndarray:
     """32-bit floats as unsigned integers in the same order (and minus zero as zero)."""
-    bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.uint32)
-    flipped: np.ndarray = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    return flipped
+    bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
+    return np.asarray(bits ^ _flipped(bits)).view(np.uint32)
 
 
 def unordered(bits: np.ndarray) -> np.ndarray:
     """The inverse of :func:`ordered`."""
-    whole = bits.astype(np.uint32)
-    return np.where(whole & _SIGN, whole ^ _SIGN, ~whole).astype(np.uint32).view(np.float32)
+    whole = bits.astype(np.uint32).view(np.int32)
+    return np.asarray(whole ^ _flipped(~whole)).view(np.float32)
+
+
+def _flipped(bits: np.ndarray) -> np.ndarray:
+    """Which bits to turn over: all of a negative number's, or else the sign alone; without a branch."""
+    return np.asarray((bits >> np.int32(31)) | _SIGN)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.out_of_bag import OutOfBag, score
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
-from privfed.learners.forest.samples import WAYS, Sampling
+from privfed.learners.forest.samples import WAYS, Sampling, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES, Trees, category_sizes
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
 from privfed.privacy.policy import Guard, Policy
@@ -135,7 +135,7 @@ class _FedForest(FederatedLearner):
             NobodyAnswered: no client answered the first question.
         """
         self._start(federation)
-        check_round(self.clients_per_tree, len(federation.clients))
+        check_round(self.clients_per_tree, len(federation.clients), "clients_per_tree")
         growth = Growth(federation, self._settings(self.schema_))
         self.private_ = not (self.baseline or growth.offered())
         if self.private_:
@@ -167,7 +167,7 @@ class _FedForest(FederatedLearner):
         return Settings(
             trees=self.trees,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
-            min_leaf=self.min_leaf,
+            min_leaf=instances(self.min_leaf, self.sampling),
             min_decrease=float(self.min_decrease),
             criterion=self.criterion,  # type: ignore[arg-type]
             classes=self._classes(schema),
@@ -189,7 +189,7 @@ class _FedForest(FederatedLearner):
 
     def _fit_private(self, federation: Disclosure) -> Self:
         """Random trees and noisy sums; see :mod:`privfed.learners.forest.private_way`."""
-        outcome = private.Outcome.of(self.schema_, not self._classes(self.schema_))
+        outcome = private_way.outcome(self.schema_, not self._classes(self.schema_))
         rng = np.random.default_rng(self.random_state)
         self.private_model_ = private.learn(federation, outcome, rng)
         self.rounds_ = self.private_model_.rounds
@@ -272,7 +272,7 @@ class _FedForest(FederatedLearner):
                     continue
                 if column.fill is None:
                     raise SchemaError(
-                        f"column {column.name!r} has {int(missing.sum())} missing values; "
+                        f"column {column.name!r} has no value in {int(missing.sum())} of {len(missing)} rows; "
                         "write fill = ... for it in the schema, or leave those rows out"
                     )
                 known = (
@@ -393,7 +393,7 @@ class _FedForest(FederatedLearner):
         """
         s = self._settings(schema)
         if not (Sketches.kind in policy.guards or self.baseline):
-            return private.schedule(schema, private.Outcome.of(schema, not self._classes(schema)))
+            return private.schedule(schema, private_way.outcome(schema, not self._classes(schema)))
         level = _example(schema, s)
         cuts = np.zeros((len(level.numeric), max(s.quantiles - 1, 1)), np.float32)
         times = _rounds(s, len(schema.features))
@@ -412,12 +412,13 @@ class _FedForest(FederatedLearner):
 class FedForestClassifier(_FedForest, FederatedClassifier):
     """A federated random forest for classes.
 
-    A target of categories, or of at most 100 whole numbers.
+    A target of categories, or of at most 100 whole numbers; in private, of 64 categories or 32 integers.
 
     Args:
         trees: how many.
         max_depth: most splits on a path; none for as many as there can be, at most 60.
-        min_leaf: fewest records of a leaf, repeats of a bootstrap counted.
+        min_leaf: fewest records of a leaf. Clients tell counts with a bootstrap's repeats, of which as
+            many are asked as so many different records have on average: 8 for 5.
         min_decrease: least weighted impurity decrease of a split (a node's share of the records times
             its decrease).
         criterion: ``"gini"`` or ``"entropy"``.
@@ -456,7 +457,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         if not self._classes(schema):
             raise InputError(
                 "FedForestClassifier needs a target of categories, or of whole numbers with at most "
-                "100 values between its bounds"
+                "100 values between its bounds; for other numbers take FedForestRegressor"
             )
 
     def _classes(self, schema: Schema) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest import draws
-from privfed.learners.forest.asking import Told, Version, ask_about, versions
+from privfed.learners.forest.asking import Heard, Told, Version, ask_about, versions
 from privfed.learners.forest.columns import TARGET_GRID
 from privfed.learners.forest.gains import Criterion, sizes
 from privfed.learners.forest.level import Level, Pairs
@@ -245,20 +245,41 @@ class Growth:
         numeric, sketches = told.level.numeric, told.heard("knots")
         if not len(numeric) or not sketches:
             return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
-        knots = sketches.everywhere()
-        totals = self.grown.totals[:, told.level.nodes]
-        counts = sizes(totals, self.settings.criterion)[:, numeric.nodes]
-        counts = np.where(np.isnan(knots[:, :, 0]), 0, counts)
+        counts = sizes(self.grown.totals[:, told.level.nodes], self.settings.criterion)
+        counts = counts[:, numeric.nodes]
+        cuts = self._cuts(told, counts)
+        found = [
+            self._proposed(sketches.everywhere(own), counts[:, own], cuts)
+            for own in self._together(sketches)
+        ]
+        return np.concatenate([own for own, _ in found]), np.concatenate([one for _, one in found])
+
+    def _together(self, sketches: Heard) -> Iterable[slice]:
+        """Portions of the pairs; all at once where how many cuts a pair gets hangs on the others."""
+        whole = [slice(0, sketches.items)]
+        return whole if self.settings.candidates == "midpoints" else sketches.portions()
+
+    def _cuts(self, told: Told, counts: np.ndarray) -> int:
+        """How many cuts each pair gets: bins of few records would be suppressed where any is."""
+        knots = told.heard("knots")
+        most = int(knots.said[0][2].shape[1]) - 2
+        if not told.suppressed:
+            return most
+        counts = _told(knots.everywhere(), counts)
+        typical = np.median(counts[counts > 0]) if counts.any() else 0
+        return min(most, max(1, int(typical) // (2 * FEWEST) - 1))
+
+    def _proposed(
+        self, knots: np.ndarray, counts: np.ndarray, cuts: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cuts of some pairs, and which of them have but one value."""
+        counts = _told(knots, counts)
         low = np.where(counts > 0, knots[:, :, 0], np.inf).min(axis=0)
         high = np.where(counts > 0, knots[:, :, -1], -np.inf).max(axis=0)
         if self.settings.candidates == "midpoints":
             return middles(knots, counts), low >= high
         if self.settings.candidates == "range":
             return equal_steps(low, high, self.settings.quantiles), low >= high
-        cuts = knots.shape[2] - 2
-        if told.suppressed:  # bins of few records would be suppressed too
-            typical = np.median(counts[counts > 0]) if counts.any() else 0
-            cuts = min(cuts, max(1, int(typical) // (2 * FEWEST) - 1))
         return candidate_cuts(knots, counts, cuts), low >= high
 
     # --- choosing splits -----------------------------------------------------------------------
@@ -383,6 +404,11 @@ def _members(settings: Settings, clients: int) -> np.ndarray:
     members = np.zeros((clients, settings.trees), bool)
     members[order[:, :wanted].T, np.arange(settings.trees)] = True
     return members
+
+
+def _told(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Records of each client at each pair's node, none where its sketch shows nothing."""
+    return np.where(np.isnan(knots[:, :, 0]), 0, counts)
 
 
 def _without_numbers(asked: Version) -> Version:

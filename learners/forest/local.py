@@ -6,15 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.gains import best_cut, best_subset, decreases, sizes
-from privfed.learners.forest.level import Bench, Level
+from privfed.learners.forest.level import Level
 from privfed.learners.forest.statistics import bins, categories, quantiles
 from privfed.questions.query import View
 
 
 def together(counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
     """Counts and sums as one vector of statistics, the last axis: see ``gains``."""
-    return counts if sums is None else np.concatenate([counts, sums[..., None]], axis=-1)
+    if sums is None:
+        return counts
+    both = np.empty((*sums.shape, 2), np.int64)
+    both[..., 0], both[..., 1] = counts[..., 0], sums
+    return both
 
 
 def local_gains(found: Mapping[str, np.ndarray], criterion: str) -> np.ndarray:

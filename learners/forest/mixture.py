@@ -10,6 +10,8 @@ from privfed.learners.forest.columns import ordered, unordered
 CHUNK = 512
 #: Knots nearer than this share of a pair's range count as one value: the CDF jumps there.
 NEAR = 1e-7
+#: The mixture is level where it rises by less than this share of the records.
+LEVEL = 1e-9
 
 
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
@@ -30,29 +32,63 @@ def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarr
     found = np.zeros((pairs, cuts), np.float32)
     for first in range(0, pairs, CHUNK):
         part = slice(first, min(first + CHUNK, pairs))
-        own, weights = knots[:, part].transpose(1, 0, 2).astype(np.float32), counts[:, part].T
-        lowest = np.where(weights > 0, own[:, :, 0], np.inf).min(axis=1)
-        shown = np.where((weights > 0)[:, :, None], own, lowest[:, None, None])
-        found[part] = _inverted(np.where(np.isfinite(shown), shown, 0), weights, cuts)
+        own, weights = knots[:, part].transpose(1, 0, 2).astype(np.float32, "C"), counts[:, part].T
+        found[part] = _inverted(_shown(own, weights), weights, cuts)
     return found
+
+
+def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The knots of clients with records; of others the pair's lowest, where they add nothing."""
+    finite = np.isfinite(knots)
+    if not finite.all():
+        knots[~finite] = 0
+    pair, client = np.nonzero(counts <= 0)
+    if len(pair):
+        lowest = np.where(counts > 0, knots[:, :, 0], np.float32(np.inf)).min(axis=1)[pair]
+        knots[pair, client] = np.where(np.isfinite(lowest), lowest, np.float32(0))[:, None]
+    return knots
 
 
 def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     """The same for a few pairs: knots of shape (pairs, clients, Q + 1), counts (pairs, clients)."""
     pairs, _, width = knots.shape
     step = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) / (width - 1)
-    gaps = np.diff(knots, axis=2)
-    reach = np.maximum(np.ptp(knots, axis=(1, 2)), np.finfo(np.float32).tiny)
-    jumps = gaps <= (NEAR * reach)[:, None, None]
-    slopes = step[:, :, None] / np.where(jumps, np.inf, gaps)
-    turn, jump = np.zeros(knots.shape), np.zeros(knots.shape)
-    turn[:, :, :-1] = slopes
+    step = np.repeat(step, width - 1, axis=1).reshape(pairs, -1, width - 1)
+    gaps = knots[:, :, 1:] - knots[:, :, :-1]
+    reach = knots[:, :, -1].max(axis=1) - knots[:, :, 0].min(axis=1)
+    near = NEAR * np.maximum(reach, np.finfo(np.float32).tiny)
+    jumps = gaps <= near[:, None, None]
+    np.copyto(gaps, np.inf, where=jumps)
+    slopes = step / gaps
+    turn, jump = np.empty(knots.shape), np.empty(knots.shape)
+    turn[:, :, :-1], turn[:, :, -1] = slopes, 0
     turn[:, :, 1:] -= slopes
-    jump[:, :, 1:] = jumps * step[:, :, None]
+    jump[:, :, 0] = 0
+    np.multiply(jumps, step, out=jump[:, :, 1:])
     values, turn, jump = _in_order(knots.reshape(pairs, -1), turn, jump)
-    slope = np.maximum(np.cumsum(turn, axis=1), 0.0)
-    jump[:, 1:] += slope[:, :-1] * np.diff(values, axis=1)
-    return _at_levels(values, np.cumsum(jump, axis=1), slope, cuts)
+    slope = np.cumsum(turn, axis=1, out=turn)
+    np.maximum(slope, 0.0, out=slope)
+    widths = values[:, 1:] - values[:, :-1]
+    rises = slope[:, :-1] * widths
+    apart = (rises < LEVEL) & (widths > near[:, None])
+    jump[:, 1:] += rises
+    height = np.cumsum(jump, axis=1, out=jump)
+    found = _at_levels(values, height, slope, cuts)
+    _centre(found, apart, values, height)
+    return found
+
+
+def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
+    """Move the candidate nearest to each stretch without records to its middle, as CART cuts there.
+
+    The inverse of a level is the stretch's lower end, or lies beside the stretch where no level falls
+    on it; new records of the lower side would then be counted to the upper one.
+    """
+    rows, places = np.nonzero(apart)
+    level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
+    inside = (level >= 0) & (level < found.shape[1])
+    rows, places, level = rows[inside], places[inside], level[inside]
+    found[rows, level] = (values[rows, places] + values[rows, places + 1]) / 2
 
 
 def _in_order(
@@ -61,12 +97,14 @@ def _in_order(
     """Each row of values ascending, and what belongs to them: one sort of values above places."""
     pairs, width = values.shape
     bits = max(width - 1, 1).bit_length()
-    keys = (ordered(values).astype(np.uint64) << np.uint64(bits)) | np.arange(
-        width, dtype=np.uint64
-    )
+    keys = ordered(values).astype(np.uint64)
+    keys <<= np.uint64(bits)
+    keys |= np.arange(width, dtype=np.uint64)
     keys.sort(axis=1)
-    place = (keys & np.uint64((1 << bits) - 1)).astype(np.int64) + width * np.arange(pairs)[:, None]
-    sorted_ = unordered((keys >> np.uint64(bits)).astype(np.uint32)).astype(float)
+    place = (keys & np.uint64((1 << bits) - 1)).view(np.int64)
+    place += width * np.arange(pairs)[:, None]
+    keys >>= np.uint64(bits)
+    sorted_ = unordered(keys.astype(np.uint32)).astype(float)
     return sorted_, turn.reshape(-1).take(place), jump.reshape(-1).take(place)
 
 
@@ -74,19 +112,16 @@ def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: 
     """Where each row's rising CDF reaches each level; a row is shifted by 2, so that one search does."""
     pairs, width = values.shape
     levels = np.arange(1, cuts + 1) / (cuts + 1)
-    shift = 2.0 * np.arange(pairs)[:, None]
-    wanted = levels + shift
-    upper = np.searchsorted((height + shift).reshape(-1), wanted.reshape(-1), side="left")
-    upper = np.clip(upper.reshape(wanted.shape) - np.arange(pairs)[:, None] * width, 0, width - 1)
-    lower = np.maximum(upper - 1, 0)
-    at, top, below, rate = (
-        np.take_along_axis(array, place, axis=1)
-        for array, place in ((values, lower), (values, upper), (height, lower), (slope, lower))
-    )
+    shift, first = 2.0 * np.arange(pairs)[:, None], width * np.arange(pairs)[:, None]
+    found = np.searchsorted((height + shift).reshape(-1), (levels + shift).reshape(-1))
+    upper = np.clip(found.reshape(pairs, cuts), first, first + width - 1)
+    lower = np.maximum(upper - 1, first)
+    at, top = values.reshape(-1).take(lower), values.reshape(-1).take(upper)
+    below, rate = height.reshape(-1).take(lower), slope.reshape(-1).take(lower)
     steep = rate > 0
     inside = at + (levels - below) / np.where(steep, rate, 1.0)
-    found = np.where(steep, np.clip(inside, at, top), top)
-    return np.maximum.accumulate(found.astype(np.float32), axis=1)
+    cut = np.where(steep, np.clip(inside, at, top), top)
+    return np.maximum.accumulate(cut.astype(np.float32), axis=1)
 
 
 def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:

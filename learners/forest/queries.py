@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.level import Bench, Level, Pairs
+from privfed.learners.forest.bench import Bench
+from privfed.learners.forest.columns import LARGEST, TARGET_GRID
+from privfed.learners.forest.equations import bins_by_tree
+from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
-from privfed.questions.query import Query, View
+from privfed.questions.query import Drawn, Query, View
 from privfed.tables.schema import Schema
 
 #: Most quantile levels, and most candidate cuts of a pair.
@@ -143,6 +145,10 @@ class Bins(_AboutLevel):
         by_bin = _few(exact, ("bins", "bin_sums"), strict)
         return {**by_bin, **_few(exact, ("groups", "group_sums"), strict)}
 
+    def drawn(self, view: View) -> Iterator[Drawn]:
+        """By tree, whose sample is secret."""
+        return bins_by_tree(self.level, self.cuts, _width(self.level, view.schema), view)
+
 
 @dataclass(frozen=True, eq=False)
 class LocalGains(_AboutLevel):
@@ -210,11 +216,11 @@ class Shortlist(_AboutLevel):
 
 
 def check_cuts(cuts: np.ndarray, pairs: int) -> None:
-    """Hold candidates to ascending finite numbers for each pair; a QueryError otherwise."""
+    """Hold candidates to ascending finite 32-bit floats for each pair; a QueryError otherwise."""
     if cuts.ndim != 2 or cuts.dtype.kind != "f" or len(cuts) != pairs:
         raise QueryError("malformed", "every pair needs a row of cuts")
-    if not 1 <= cuts.shape[1] <= MOST_CUTS or not np.isfinite(cuts).all():
-        raise QueryError("malformed", "cuts must be finite numbers, one or more")
+    if not 1 <= cuts.shape[1] <= MOST_CUTS or not (np.abs(cuts) <= LARGEST).all():
+        raise QueryError("malformed", "cuts must be finite 32-bit floats, one or more")
     if (np.diff(cuts, axis=1) < 0).any():
         raise QueryError("false-partition", "cuts must rise, or bins overlap")
 
@@ -251,12 +257,12 @@ def _width(level: Level, schema: Schema) -> int:
 
 def _reach(level: Level, pairs: Pairs | None = None) -> Bound | None:
     """How far one record moves counts of open nodes, or of bins of their pairs; none for no bound."""
-    tree = level.trees.tree_of[level.nodes]
-    most = np.zeros(level.trees.roots, np.int64)
-    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
     repeats = level.sampling.repeats(1)
     if repeats is None:
         return None
+    tree = level.trees.tree_of[level.nodes]
+    most = np.zeros(level.trees.roots, np.int64)
+    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
     reached = int(most.max(initial=0) if level.sampling.way == "split" else most.sum())
     return Bound(repeats * reached, repeats**2 * reached)
 

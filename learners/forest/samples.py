@@ -76,6 +76,16 @@ class Sampling:
         return np.repeat(np.arange(records, dtype=np.int32), repeats)
 
 
+def instances(records: int, way: str) -> int:
+    """How many instances so many different records make in one tree, on average.
+
+    A record that a bootstrap draws at all is drawn 1 / (1 - 1/e) times on average. Instances are what
+    counts tell of; records are what scikit-learn's ``min_samples_leaf`` counts.
+    """
+    repeated = way in ("bootstrap", "poisson") and records > 1
+    return round(records / (1 - exp(-1))) if repeated else records
+
+
 #: Coins from the k-th of these on have a count above k: P(count <= k) of 2^64.
 _POISSON = np.array(
     [int(sum(exp(-1) / factorial(j) for j in range(k + 1)) * 2**64) for k in range(CAP)], np.uint64

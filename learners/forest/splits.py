@@ -8,6 +8,7 @@ import numpy as np
 
 from privfed.learners.forest.asking import Summed
 from privfed.learners.forest.gains import (
+    Best,
     Criterion,
     best_cut,
     best_subset,
@@ -140,7 +141,7 @@ def exact_splits(
     Returns:
         the splits, and the nodes all of whose features have but one value.
     """
-    numeric = best_cut(bins.total(), criterion, min_leaf)
+    numeric = _best_cuts(bins, criterion, min_leaf)
     by_group = groups.total()
     grouped, chosen = best_subset(by_group, criterion, min_leaf)
     found = Candidates(
@@ -156,6 +157,12 @@ def exact_splits(
     if len(level.grouped):
         left = left + _left_of_groups(groups, picked, len(level.numeric), chosen)
     return replace(found.splits(picked, bins.counts.clients), left=left), found.nothing
+
+
+def _best_cuts(bins: Summed, criterion: Criterion, min_leaf: int) -> Best:
+    """The best cut of every pair; of a portion of the pairs at a time."""
+    found = [best_cut(bins.total(own), criterion, min_leaf) for own in bins.counts.portions()]
+    return Best(*(np.concatenate([getattr(b, name) for b in found]) for name in ("gain", "place")))
 
 
 def averaged_splits(
@@ -245,7 +252,8 @@ def _left_of_cuts(bins: Summed, picked: np.ndarray, numbers: int, place: np.ndar
     each = bins.at(pairs[order])
     inside = np.arange(each.shape[2]) <= place[pairs[order]][:, None]
     left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
-    left[:, by_cut[order]] = (each * inside[None, :, :, None]).sum(axis=2)
+    for number in range(each.shape[3]):  # one statistic at a time: sums over a last axis are quick
+        left[:, by_cut[order], number] = (each[..., number] * inside).sum(axis=2)
     return left
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
+from privfed.learners.forest.bench import Bench, Gathered, Sorted
 from privfed.learners.forest.columns import Columns, ordered, unordered
-from privfed.learners.forest.level import Bench, Instances, Level, Sorted
+from privfed.learners.forest.level import Level, Pairs
 from privfed.questions.query import View
 
 _U64 = np.uint64
@@ -18,25 +20,27 @@ Arrays = dict[str, np.ndarray]
 
 def totals(bench: Bench, view: View, level: Level) -> Arrays:
     """Class counts of each open node, or count and sum of the target."""
-    columns, nodes = bench.columns, len(level.nodes)
-    counts = np.zeros(nodes * (level.classes or 1), np.int64)
-    sums = np.zeros(nodes, np.int64)
-    for block in bench.blocks(view, level):
+    target, nodes = bench.columns.target, len(level.nodes)
+    found: Arrays = {"counts": np.zeros((nodes, level.classes or 1), np.int64)}
+    if not level.classes:
+        found["sums"] = np.zeros(nodes, np.int64)
+    for own in bench.open(view, level):
+        place, size = own.spread(np.arange(len(own.nodes))), len(own.nodes)
         if level.classes:
-            cells = block.nodes * level.classes + columns.target[block.rows]
-            counts += np.bincount(cells, minlength=len(counts))
+            cells = place * level.classes + target[own.rows]
+            counts = np.bincount(cells, minlength=size * level.classes)
+            found["counts"][own.nodes] = counts.reshape(size, level.classes)
         else:
-            counts += np.bincount(block.nodes, minlength=nodes)
-            sums += _summed(block.nodes, columns.target[block.rows], nodes)
-    found = {"counts": counts.reshape(nodes, -1)}
-    return found if level.classes else {**found, "sums": sums}
+            found["counts"][own.nodes] = own.counts[:, None]
+            found["sums"][own.nodes] = _summed(place, target[own.rows], size)
+    return found
 
 
 def node_sizes(bench: Bench, view: View, level: Level) -> np.ndarray:
     """Instances in each open node, shape (nodes,)."""
     found = np.zeros(len(level.nodes), np.int64)
-    for block in bench.blocks(view, level):
-        found += np.bincount(block.nodes, minlength=len(found))
+    for own in bench.open(view, level):
+        found[own.nodes] = own.counts
     return found
 
 
@@ -47,29 +51,22 @@ def quantiles(bench: Bench, view: View, level: Level, levels: int, interpolate: 
     records here says zero.
     """
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
-    for block in bench.blocks(view, level):
-        for part in block.sorted(level.numeric):
-            knots[part.pairs] = _knots(part, levels, bench.columns.payload, interpolate)
+    for part in bench.sorted(view, level):
+        knots[part.pairs] = _knots(part, levels, bench.columns.payload, interpolate)
     return knots
 
 
 def _knots(part: Sorted, levels: int, payload: int, interpolate: bool) -> np.ndarray:
-    counts, starts = np.diff(part.edges), part.edges[:-1, None]
-    last = len(part.keys) - 1
-    if last < 0:
-        return np.zeros((len(counts), levels + 1), np.float32)
+    starts = part.edges[:-1, None]
+    counts = part.edges[1:] - part.edges[:-1]
     if not interpolate:
-        rank = _nearest(counts, levels)
-        knots = _values(part.keys.take(np.minimum(starts + rank, last)), payload)
-    else:
-        exact = np.arange(levels + 1) * np.maximum(counts - 1, 0)[:, None] / levels
-        below = np.floor(exact)
-        place = np.minimum(starts + below.astype(np.int64), last)
-        upper = np.minimum(place + (exact > below), last)
-        low, high = (_values(part.keys.take(at), payload).astype(float) for at in (place, upper))
-        knots = (low + (high - low) * (exact - below)).astype(np.float32)
-    knots[counts == 0] = 0
-    return knots
+        return _values(part.keys.take(starts + _nearest(counts, levels)), payload)
+    exact = np.arange(levels + 1) * (counts - 1)[:, None] / levels
+    below = np.floor(exact)
+    place = starts + below.astype(np.int64)
+    upper = place + (exact > below)
+    low, high = (_values(part.keys.take(at), payload).astype(float) for at in (place, upper))
+    return np.asarray(low + (high - low) * (exact - below), np.float32)
 
 
 def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
@@ -77,7 +74,7 @@ def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
     most = int(counts.max(initial=1))
     if most * (levels + 1) > TABLED:
         return _ranks(counts, levels)
-    return np.asarray(_table(1 << most.bit_length(), levels)[counts])
+    return _table(1 << most.bit_length(), levels).take(counts, axis=0)
 
 
 @lru_cache(maxsize=64)
@@ -106,34 +103,51 @@ def bins(bench: Bench, view: View, level: Level, cuts: np.ndarray) -> Arrays:
     found = {"bins": np.zeros(shape, np.int32)}
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
-    for block in bench.blocks(view, level):
-        for part in block.sorted(level.numeric):
-            for name, values in _between(part, cuts[part.pairs], bench.columns).items():
-                found[name][part.pairs] = values
+    for part in bench.sorted(view, level):
+        for name, values in _between(part, cuts[part.pairs], bench.columns).items():
+            found[name][part.pairs] = values
     return found
 
 
 def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
-    nodes, payload = len(part.pairs), columns.payload
-    mask = _U64((1 << payload) - 1)
-    above = np.arange(nodes, dtype=_U64)[:, None] << _U64(32 + payload)
-    needles = above | (ordered(cuts).astype(_U64) << _U64(payload)) | mask
-    place = np.searchsorted(part.keys, needles.reshape(-1), side="right").reshape(cuts.shape)
-    edges = np.concatenate([part.edges[:-1, None], place, part.edges[1:, None]], axis=1)
-    counts = edges[:, 1:] - edges[:, :-1]
-    below = (part.keys & mask).astype(np.intp)
+    mask = _U64((1 << columns.payload) - 1)
+    place = np.searchsorted(part.keys, _needles(cuts, columns.payload).reshape(-1), side="right")
+    edges = np.empty((len(cuts), cuts.shape[1] + 2), np.int64)
+    edges[:, 0], edges[:, -1] = part.edges[:-1], part.edges[1:]
+    edges[:, 1:-1] = place.reshape(cuts.shape)
+    counts = _steps(edges)
+    below = (part.keys & mask).view(np.int64)
     if columns.classes == 0:
         upto = _cumulated(columns.target.take(below)).take(edges)
-        return {"bins": counts[:, :, None], "bin_sums": upto[:, 1:] - upto[:, :-1]}
+        return {"bins": counts[:, :, None], "bin_sums": _steps(upto)}
     if columns.classes == 1:
         return {"bins": counts[:, :, None]}
     if columns.classes == 2:
-        upto = _cumulated(below).take(edges)
-        second = upto[:, 1:] - upto[:, :-1]
-        return {"bins": np.stack([counts - second, second], axis=2)}
+        second = _steps(_cumulated(below).take(edges))
+        each = np.empty((*counts.shape, 2), np.int32)
+        np.subtract(counts, second, out=each[:, :, 0], casting="same_kind")
+        each[:, :, 1] = second
+        return {"bins": each}
     cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below
     each = np.bincount(cells, minlength=counts.size * columns.classes)
     return {"bins": each.reshape(*counts.shape, columns.classes)}
+
+
+def _needles(cuts: np.ndarray, payload: int) -> np.ndarray:
+    """The largest key of each node's values up to each cut, shape (nodes, cuts)."""
+    keys = ordered(cuts).astype(_U64)
+    keys <<= _U64(payload)
+    keys |= _U64((1 << payload) - 1)
+    keys |= np.arange(len(cuts), dtype=_U64)[:, None] << _U64(32 + payload)
+    return keys
+
+
+def _steps(rising: np.ndarray) -> np.ndarray:
+    """Each row's differences; of all rows as one, for numpy is slow over short ones."""
+    steps = np.empty_like(rising)
+    flat = rising.reshape(-1)
+    np.subtract(flat[1:], flat[:-1], out=steps.reshape(-1)[:-1])
+    return steps[:, :-1]
 
 
 def _cumulated(values: np.ndarray) -> np.ndarray:
@@ -147,8 +161,8 @@ def categories(bench: Bench, view: View, level: Level, width: int) -> Arrays:
     classes, pairs = level.classes or 1, level.grouped
     counts = np.zeros(len(pairs) * width * classes, np.int64)
     sums = np.zeros(len(pairs) * width, np.int64)
-    for block in bench.blocks(view, level) if len(pairs) else ():
-        for cells, rows in _category_cells(block, level, width):
+    for own in bench.open(view, level) if len(pairs) else ():
+        for cells, rows in _category_cells(own, bench.columns, pairs, width):
             if level.classes:
                 cells = cells * classes + bench.columns.target[rows]
             else:
@@ -159,17 +173,16 @@ def categories(bench: Bench, view: View, level: Level, width: int) -> Arrays:
 
 
 def _category_cells(
-    block: Instances, level: Level, width: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    pairs, columns = level.grouped, block.bench.columns
-    found = []
-    for slot in range(int(pairs.sizes[block.nodes].max(initial=0))):
-        kept = np.flatnonzero(pairs.sizes[block.nodes] > slot)
-        pair = pairs.first[block.nodes[kept]] + slot
-        rows = block.rows[kept]
-        codes = columns.values[pairs.features[pair], rows].astype(np.int64)
-        found.append((pair * width + codes, rows))
-    return found
+    own: Gathered, columns: Columns, pairs: Pairs, width: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Each instance's category of its node's first, second, ... categorical pair, and its record."""
+    sizes = pairs.sizes.take(own.nodes)
+    for slot in range(int(sizes.max(initial=0))):
+        kept = own.only(sizes > slot)
+        pair = pairs.first.take(kept.nodes) + slot
+        feature = kept.spread(pairs.features.take(pair).astype(np.intp))
+        codes = columns.values[feature, kept.rows].astype(np.int64)
+        yield kept.spread(pair) * width + codes, kept.rows
 
 
 def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:

@@ -64,7 +64,7 @@ class Trees:
             rows: which record it is, shape (instances,).
             columns: values, shape (features, records), 32-bit floats.
         """
-        moving = np.flatnonzero((self.feature != LEAF).take(at))
+        moving = np.flatnonzero(self.inner.take(at))
         if not len(moving):
             return at
         at, here = at.copy(), at.take(moving).astype(np.intp)
@@ -72,24 +72,41 @@ class Trees:
         while len(here):
             here = self.left.take(here) + self.goes_right(here, own, columns)
             at[moving] = here
-            further = np.flatnonzero((self.feature != LEAF).take(here))
+            further = np.flatnonzero(self.inner.take(here))
             moving, here, own = moving[further], here[further], own[further]
         return at
 
-    def goes_right(self, nodes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Whether each instance goes right at its (inner) node, shape (instances,)."""
-        begin = np.maximum(self.feature, 0).astype(np.intp) * columns.shape[1]
-        values = columns.reshape(-1).take(begin.take(nodes) + rows)
-        right: np.ndarray = values > self.cut.take(nodes)
+    def goes_right(
+        self,
+        nodes: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        counts: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Whether each instance goes right at its (inner) node, shape (instances,).
+
+        Args:
+            nodes: the nodes, shape (nodes,).
+            rows: which record each instance is, node after node, shape (instances,).
+            columns: values, shape (features, records), 32-bit floats.
+            counts: how many instances each node has, shape (nodes,); one each unless given.
+        """
+
+        def spread(each: np.ndarray) -> np.ndarray:
+            return each if counts is None else np.repeat(each, counts)
+
+        feature = self.feature.take(nodes)
+        begin = np.maximum(feature, 0).astype(np.intp) * columns.shape[1]
+        values = columns.reshape(-1).take(spread(begin) + rows)
+        right: np.ndarray = values > spread(self.cut.take(nodes))
         if len(self.subsets):
-            chosen = self.subset[nodes]
+            chosen = spread(self.subset.take(nodes))
             grouped = np.flatnonzero(chosen >= 0)
             codes = values[grouped].astype(np.int64)
             right[grouped] = ~self.subsets[chosen[grouped], codes]
-        feature = self.feature
         if feature.min(initial=0) <= ALL_LEFT:
-            right[feature[nodes] == ALL_LEFT] = False
-            right[feature[nodes] == ALL_RIGHT] = True
+            right[spread(feature == ALL_LEFT)] = False
+            right[spread(feature == ALL_RIGHT)] = True
         return right
 
     # --- for one client ------------------------------------------------------------------------
@@ -123,6 +140,11 @@ class Trees:
         return Trees(int(kept.sum()), *parts, self.subsets), nodes
 
     # --- what follows from the arrays ----------------------------------------------------------
+
+    @cached_property
+    def inner(self) -> np.ndarray:
+        """Which nodes split, shape (nodes,)."""
+        return np.asarray(self.feature != LEAF)
 
     def parents(self) -> np.ndarray:
         """The node above each node, shape (nodes,); roots are their own."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit
-from sklearn import config_context
-from sklearn.tree import DecisionTreeRegressor
+from scipy.special import logit
+
+from privfed.learners.rulefit.averaging import residuals
+from privfed.learners.rulefit.coded_tree import CodedTree, Growing
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Boosting:
 
     def residuals(self, target: np.ndarray, score: np.ndarray) -> np.ndarray:
         """What the next tree is fitted to."""
-        return np.asarray(target - (expit(score) if self.logistic else score))
+        return residuals(target, score, self.logistic)
 
 
 def grow_rules(
@@ -76,47 +77,25 @@ def grow_rules(
     drawn = boosting.drawn(len(codes)) if len(codes) else 0
     if drawn < 2 * boosting.min_leaf or target.min() == target.max():
         return np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
-    data = codes.astype(np.float32)
+    columns = np.ascontiguousarray(codes.T)
     score = np.full(len(codes), boosting.start(target))
     grown: list[np.ndarray] = []
-    with config_context(skip_parameter_validation=True, assume_finite=True):
-        for _ in range(boosting.trees):
-            chosen = rng.permutation(len(codes))[:drawn]
-            residual = boosting.residuals(target, score)
-            tree = _tree(data[chosen], residual[chosen], boosting, rng)
-            score += boosting.shrinkage * tree.tree_.predict(data)[:, 0]
-            grown.append(boxes_of(tree, sizes))
+    for _ in range(boosting.trees):
+        chosen = rng.permutation(len(codes))[:drawn]
+        residual = boosting.residuals(target[chosen], score[chosen])
+        tree = _tree(codes[chosen], residual, boosting, rng)
+        score += boosting.shrinkage * tree.predict(columns)
+        grown.append(tree.boxes(sizes))
     return _different(np.concatenate(grown), features)
 
 
 def _tree(
-    data: np.ndarray, residual: np.ndarray, boosting: Boosting, rng: np.random.Generator
-) -> DecisionTreeRegressor:
+    codes: np.ndarray, residual: np.ndarray, boosting: Boosting, rng: np.random.Generator
+) -> CodedTree:
     """A tree of 2 + floor(Exponential(mean L - 2)) leaves, the best split first."""
-    return DecisionTreeRegressor(
-        max_leaf_nodes=2 + int(rng.exponential(boosting.leaves - 2)),
-        min_samples_leaf=boosting.min_leaf,
-        random_state=int(rng.integers(2**31)),
-    ).fit(data, residual, check_input=False)
-
-
-def boxes_of(tree: DecisionTreeRegressor, sizes: np.ndarray) -> np.ndarray:
-    """The boxes of all nodes but the root, shape (nodes - 1, features, 2).
-
-    A threshold lies between two whole codes: codes up to its floor go left.
-    """
-    inner = tree.tree_
-    boxes = np.zeros((inner.node_count, len(sizes), 2), np.uint8)
-    boxes[:, :, 1] = sizes
-    for node in range(inner.node_count):
-        left, right = inner.children_left[node], inner.children_right[node]
-        if left < 0:
-            continue
-        feature, cut = inner.feature[node], int(np.floor(inner.threshold[node])) + 1
-        boxes[left] = boxes[right] = boxes[node]
-        boxes[left, feature, 1] = cut
-        boxes[right, feature, 0] = cut
-    return boxes[1:]
+    leaves = 2 + int(rng.exponential(boosting.leaves - 2))
+    ties = np.random.default_rng(int(rng.integers(2**31))).permutation(codes.shape[1])
+    return Growing(codes, residual, boosting.min_leaf, ties).tree(leaves)
 
 
 def _different(boxes: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray]:

@@ -273,8 +273,9 @@ class Objective(_Model):
     def _losses(self, view: View) -> np.ndarray:
         """Each record's loss, shape (records,)."""
         design, target = self._design(view), unit_target(view, self.logistic)
+        predictor = design.predictor(self.weights)
         each = [
-            losses(target[block.rows], design.scores(block, self.weights), self.logistic)
+            losses(target[block.rows], predictor.scores(block), self.logistic)
             for block in design.blocks()
         ]
         return np.concatenate([np.empty(0), *each])

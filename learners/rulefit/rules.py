@@ -151,6 +151,21 @@ def union(
     return unique[order].reshape(-1, features, 2), often[order]
 
 
+def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, int, int]]]:
+    """What each rule wants of the covariates that it names: covariate, from which code, up to which.
+
+    Args:
+        boxes: intervals of codes, shape (rules, features, 2).
+        sizes: number of codes of each covariate; an interval of all of them says nothing.
+    """
+    rules, features = np.nonzero((boxes[..., 0] > 0) | (boxes[..., 1] < sizes))
+    found: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
+    named = (rules, features, boxes[rules, features, 0], boxes[rules, features, 1])
+    for rule, feature, low, high in zip(*(own.tolist() for own in named), strict=True):
+        found[rule].append((feature, low, high))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
     """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms.
@@ -193,11 +208,7 @@ class Terms:
 
     @cached_property
     def _used(self) -> list[list[tuple[int, int, int]]]:
-        sizes = self.cutoffs.sizes
-        return [
-            [(j, a, b) for j, (a, b) in enumerate(box) if a > 0 or b < sizes[j]]
-            for box in self.boxes.tolist()
-        ]
+        return intervals_of(self.boxes, self.cutoffs.sizes)
 
     def rules(self, x: np.ndarray) -> np.ndarray:
         """Which records satisfy which rules; bool, shape (records, rules), column-major.

@@ -155,21 +155,20 @@ def ask_pooled(
     Where spreads are withheld, the histograms tell them; where supports are, the rules' are guessed
     from records made up from the histograms.
     """
-    means, variances = (moment[1:] for moment in surrogate.moments(terms))
     rules, linear = len(terms.boxes), list(terms.linear)
-    told = marginal.linear_moments(federation.schema, terms.cutoffs)
-    means[rules:], variances[rules:] = told[0][linear], told[1][linear]
+    told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only
     if "counts" not in answers:
+        guessed = [own[1 : 1 + rules] for own in surrogate.moments(terms)]
+        means, variances = map(np.concatenate, zip(guessed, told, strict=True))
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
     sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
     total = max(sum(sizes.values()), 1.0)
     spreads = ask_spreads(federation, terms.cutoffs, terms.linear, sizes)
-    if spreads is not None:
-        variances[rules:] = spreads
     supports = answers.total("counts") / total
     shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
     within = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]
     freedom = max(sum(max(size - 1, 0) for size in sizes.values()), 1.0)
-    means[:rules], variances[:rules] = supports, np.sum(within, axis=0) / freedom
-    return Pooled(sizes, means, variances, supports)
+    means = np.concatenate([supports, told[0]])
+    spread = [np.sum(within, axis=0) / freedom, told[1] if spreads is None else spreads]
+    return Pooled(sizes, means, np.concatenate(spread), supports)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 
 import tenacity
 
@@ -46,6 +46,10 @@ class ChannelError(PrivfedError):
     """The client could not be reached this time; the same request may be sent again."""
 
 
+#: What a request is sent again after.
+UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long to go on asking a client that cannot be reached.
@@ -65,13 +69,22 @@ class Patience:
 
         A reply that cannot be read is no reply: the client sends its stored bytes again.
         """
+        began = monotonic()
+        try:
+            return _exchange(channel, data)
+        except UNREACHED:
+            return self._again(channel, data, self.deadline - (monotonic() - began))
+
+    def _again(self, channel: Channel, data: bytes, rest: float) -> Opened | None:
+        """Send once more after a while, and again, for so many seconds."""
+        if rest <= self.first:
+            return None
+        sleep(self.first)
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(
-                (ChannelError, WireError, OSError, TimeoutError)
-            ),
-            wait=tenacity.wait_exponential(self.first, self.longest)
+            retry=tenacity.retry_if_exception_type(UNREACHED),
+            wait=tenacity.wait_exponential(2 * self.first, self.longest)
             + tenacity.wait_random(0, self.first),
-            stop=tenacity.stop_after_delay(self.deadline),
+            stop=tenacity.stop_after_delay(rest - self.first),
         )
         try:
             return retrying(_exchange, channel, data)

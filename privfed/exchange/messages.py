@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
 from privfed.questions.part import PartType
 from privfed.questions.query import Query
+
+#: Largest question that is remembered, in bytes.
+REMEMBERED = 2**24
 
 
 class Reason(StrEnum):
@@ -98,7 +101,14 @@ class Request:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the kind and the query's values; equal to the query's own digest."""
-        return wire.digest(wire.encode({"kind": self.kind, "fields": self.fields}))
+        small = len(self.fields) <= REMEMBERED
+        return (_digest if small else _digest.__wrapped__)(self.kind, self.fields)
+
+
+@lru_cache(maxsize=2)
+def _digest(kind: str, fields: bytes) -> str:
+    """Remembered, for in one process the same question reaches every client."""
+    return wire.digest(wire.encode({"kind": kind, "fields": fields}))
 
 
 @dataclass(frozen=True, eq=False)

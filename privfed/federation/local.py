@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
 from privfed import plugins
@@ -183,10 +184,13 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
         raise InputError(
             f"column {client!r} leaves {int(owners.isna().sum())} of {len(owners)} records without a client"
         )
-    names = owners.astype(str).str.strip()
-    if names.nunique() != owners.nunique():
+    codes, first = pd.factorize(owners)
+    names = pd.Series(first).astype(str).str.strip().tolist()
+    if len(set(names)) != len(names):
         raise InputError(f"column {client!r} has two clients with one name; give each its own")
-    return {str(name): part for name, part in frame.groupby(names.to_numpy(), sort=False)}
+    order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(names))
+    rows = np.split(order, np.cumsum(sizes))[:-1]
+    return {name: frame.take(own) for name, own in zip(names, rows, strict=True)}
 
 
 def _check_target(schema: Schema, target: str | None) -> None:

@@ -27,6 +27,7 @@ from privfed.errors import (
     WireError,
 )
 from privfed.exchange.messages import (
+    REMEMBERED,
     Envelope,
     Failure,
     Head,
@@ -66,8 +67,6 @@ MOST_FAILURES = 3
 _SEALED = {"released": "release", "failed": "failure"}
 #: Longest id, principal or kind, in characters: they are written into the ledger.
 NAME_LIMIT = 200
-#: Largest question that is remembered, in bytes.
-REMEMBERED = 2**20
 
 
 class Gate:
@@ -262,7 +261,7 @@ class Gate:
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
         try:
-            parts = query.parts(self.schema)
+            parts = query.declared(self.schema)
         except QueryError as error:
             known = error.reason in set(Reason)
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
@@ -455,13 +454,15 @@ def _decoded(kind: type[Query], fields: bytes) -> Query:
 
 def _freeze(value: object) -> None:
     """Make a question's arrays read-only, so that no evaluation can change it for the next."""
+    if isinstance(value, float | int | str):  # most of what a question holds
+        return
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
-    elif isinstance(value, Mapping):
-        _freeze(tuple(value.values()))
     elif isinstance(value, list | tuple):
         for inner in value:
             _freeze(inner)
+    elif isinstance(value, Mapping):
+        _freeze(tuple(value.values()))
     elif is_dataclass(value):
         _freeze([getattr(value, known.name) for known in fields_of(value)])
 

@@ -208,8 +208,8 @@ def as_released(
     array: np.ma.MaskedArray, part: Part, mechanism: str, noise: Noised | None
 ) -> ReleasedPart:
     """Wrap a protected array for release."""
-    mask = np.ma.getmaskarray(array)
-    kept = mask if mask.any() else None
+    mask = np.ma.getmask(array)
+    kept = np.ma.getmaskarray(array) if mask.any() else None
     return ReleasedPart(
         part.type, part.axes, np.asarray(array.data), kept, part.grid, mechanism, noise
     )

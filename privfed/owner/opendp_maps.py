@@ -15,7 +15,10 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import opendp.prelude as dp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_randomized_response_bool
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import OpenDPException, enable_features
 
 from privfed.errors import PluginError
 from privfed.privacy.loss import Law, Loss
@@ -24,8 +27,8 @@ from privfed.privacy.mechanism import BoundedPart, Protection, joint
 #: How far a map may exceed an exact charge, relatively: it works in floats and rounds outward.
 TOLERANCE = 1e-6
 
-dp.enable_features("contrib")
-_INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"))
+enable_features("contrib")
+_INTEGERS = vector_domain(atom_domain(T="i64"))
 
 
 @lru_cache(maxsize=1024)
@@ -36,23 +39,23 @@ def mapped(law: Law) -> tuple[str, float] | None:
     """
     try:
         return _MAPS[law[0]](*law[1:])
-    except (KeyError, TypeError, ValueError, OverflowError, dp.OpenDPException):
+    except (KeyError, TypeError, ValueError, OverflowError, OpenDPException):
         return None
 
 
 def _laplace(units: str, scale: str) -> tuple[str, float]:
-    measurement: Any = dp.m.make_laplace(_INTEGERS, dp.l1_distance(T="i64"), scale=float(scale))
+    measurement: Any = make_laplace(_INTEGERS, l1_distance(T="i64"), scale=float(scale))
     return "epsilon", float(measurement.map(int(units)))
 
 
 def _gaussian(squared: str, sigma: str) -> tuple[str, float]:
-    measurement: Any = dp.m.make_gaussian(_INTEGERS, dp.l2_distance(T="f64"), scale=float(sigma))
+    measurement: Any = make_gaussian(_INTEGERS, l2_distance(T="f64"), scale=float(sigma))
     return "rho", float(measurement.map(math.sqrt(int(squared))))
 
 
 def _randomized_response(flip: str, bits: str) -> tuple[str, float]:
     truth = float(1 - Fraction(flip))
-    measurement: Any = dp.m.make_randomized_response_bool(prob=truth)
+    measurement: Any = make_randomized_response_bool(prob=truth)
     return "epsilon", float(measurement.map(1)) * int(bits)
 
 

@@ -15,12 +15,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import enable_features
 
 from privfed.errors import InputError
 
-dp.enable_features("contrib")
-_INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"))
+# by their own modules: opendp.prelude imports scikit-learn too, a second for nothing
+enable_features("contrib")
+_INTEGERS = vector_domain(atom_domain(T="i64"))
 
 
 class Noise(ABC):
@@ -63,13 +67,13 @@ class SecureNoise(Noise):
 @lru_cache(maxsize=64)
 def _laplace(scale: float) -> Any:
     """OpenDP's sampler at a scale, made once: many questions to many clients share one."""
-    return dp.m.make_laplace(_INTEGERS, dp.l1_distance(T="i64"), scale=scale)
+    return make_laplace(_INTEGERS, l1_distance(T="i64"), scale=scale)
 
 
 @lru_cache(maxsize=64)
 def _gaussian(scale: float) -> Any:
     """See :func:`_laplace`."""
-    return dp.m.make_gaussian(_INTEGERS, dp.l2_distance(T="f64"), scale=scale)
+    return make_gaussian(_INTEGERS, l2_distance(T="f64"), scale=scale)
 
 
 class TestNoise(Noise):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +19,6 @@ from urllib.error import URLError
 
 import numpy as np
 import pandas as pd
-from sklearn import datasets
 
 from privfed.errors import InputError, did_you_mean
 from privfed.tables.csv_text import PLAIN, Text
@@ -122,7 +122,7 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
     """Fetch a data set by name from OpenML: the one loader that needs a network."""
     where = f"OpenML data set {name!r}"
     try:
-        fetched = datasets.fetch_openml(name=name, as_frame=True, parser="auto")
+        fetched = _scikit_learn().fetch_openml(name=name, as_frame=True, parser="auto")
     except (URLError, OSError, TimeoutError):
         raise InputError(f"{where}: OpenML cannot be reached; use a .csv file instead") from None
     except ValueError:
@@ -204,31 +204,36 @@ def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
     return frame
 
 
-def _labelled(load_it: Callable[..., Any], target: str) -> pd.DataFrame:
+def _scikit_learn() -> Any:
+    """Its data sets, imported when one is asked for: an owner's own table is read without them."""
+    return import_module("sklearn.datasets")
+
+
+def _labelled(name: str, target: str) -> pd.DataFrame:
     """A classification set with the classes' names in place of their codes."""
-    loaded = load_it(as_frame=True)
+    loaded = getattr(_scikit_learn(), f"load_{name}")(as_frame=True)
     labels = [str(name) for name in loaded.target_names]
     frame: pd.DataFrame = loaded.data
     return frame.assign(**{target: [labels[code] for code in loaded.target]})
 
 
 def _diabetes() -> pd.DataFrame:
-    loaded = datasets.load_diabetes(as_frame=True, scaled=False)
+    loaded = _scikit_learn().load_diabetes(as_frame=True, scaled=False)
     frame: pd.DataFrame = loaded.data
     return frame.assign(sex=frame["sex"].astype(int), progression=loaded.target)
 
 
 def _linnerud() -> pd.DataFrame:
-    loaded = datasets.load_linnerud(as_frame=True)
+    loaded = _scikit_learn().load_linnerud(as_frame=True)
     frame: pd.DataFrame = pd.concat([loaded.data, loaded.target], axis=1)
     return frame
 
 
 _LOADERS: Mapping[str, Callable[[], pd.DataFrame]] = {
     "diabetes": _diabetes,
-    "breast_cancer": lambda: _labelled(datasets.load_breast_cancer, "diagnosis"),
-    "iris": lambda: _labelled(datasets.load_iris, "species"),
-    "wine": lambda: _labelled(datasets.load_wine, "cultivar"),
-    "digits": lambda: _labelled(datasets.load_digits, "digit"),
+    "breast_cancer": lambda: _labelled("breast_cancer", "diagnosis"),
+    "iris": lambda: _labelled("iris", "species"),
+    "wine": lambda: _labelled("wine", "cultivar"),
+    "digits": lambda: _labelled("digits", "digit"),
     "linnerud": _linnerud,
 }

@@ -1,36 +1,42 @@
 """An audit of a whole learner in a few runs: canary records, found in all that a client released.
 
-Every canary is in by a fair coin of the auditor's own. The auditor knows the other records and what
-each question would release about each canary alone; from all noisy answers together it estimates
-who is in, and its surest guesses are held against what the ledger says was spent in the whole.
+Every canary is in by a fair coin of the auditor's own. The auditor knows all other records and what
+each question would release about each canary alone, and scores the canaries by what left: each
+answer along directions of their own, and all answers together. Guesses by these scores are held
+against what the ledger says was spent, on the whole and on each answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privfed.attacks.bounds import gaussian_epsilon
 from privfed.attacks.finding import Finding
 from privfed.attacks.one_run import audit_one_run
+from privfed.attacks.verdict import verdict
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed
 from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
+from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.loss import Loss
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import kinds_of
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Column, Schema
 
-#: Variance of a fair coin: what is known of a canary before anything is released.
-PRIOR = 0.25
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
+#: Share of alpha for all answers together; the rest is divided among the answers.
+TOGETHER = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,18 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     policy: Policy,
     schema: Schema,
     *,
-    canaries: int = 10,
-    others: int = 200,
-    runs: int = 20,
+    canaries: int = 100,
+    others: int = 400,
+    runs: int = 4,
     noise: Noise | None = None,
     alpha: float = 0.05,
     seed: int = 0,
 ) -> Finding:
     """Let a learner learn from records that hold canaries, and guess who is in from its releases.
+
+    What convicts is a question that moves by more than it was charged for, an answer that tells more
+    than its own charge, or all of them together telling more than the ledger's total. Canaries hide
+    each other where they share cells: :func:`roomy_schema` has a cell for each.
 
     Args:
         learner: any federated learner; it is fitted.
@@ -79,7 +89,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         seed: of coins and records; never what the noise comes from.
 
     Returns:
-        a finding whose value is the epsilon that the releases prove at least, out of the ledger's.
+        a finding whose value is the epsilon that the releases prove at least, out of the ledger's: of
+        all answers together, or of the first answer that breaks its own charge.
     """
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
@@ -88,31 +99,120 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     for run in range(runs):
         planted = plant(schema, canaries, others, seed + run)
         games.append(_play(learner, policy, planted, source, kinds))
-    delta = float(policy.budget.delta) if policy.budget is not None else 0.0
-    found = audit_one_run(
-        np.concatenate([game.coins for game in games]),
-        np.concatenate([game.scores for game in games]),
-        max(game.spent for game in games),
-        delta=delta,
-        alpha=alpha,
-        noise="gaussian" if delta > 0 and all(game.gaussian for game in games) else "any",
-        centre=0.5,
-        name=type(learner).__name__,
-    )
-    found.detail.update(runs=runs, releases=games[0].entries)
-    return replace(found, releases=games[0].kinds)
+    name, delta = type(learner).__name__, _delta(policy)
+    whole = _judged(name, [game.whole for game in games], games, delta, alpha * TOGETHER)
+    told = _by_answer(games)
+    level = alpha * (1 - TOGETHER) / max(len(told), 1)
+    each = [_judged(f"{name}, {at}", told[at], games, delta, level) for at in told]
+    each += [_moved(f"{name}, {at}", told[at], delta) for at in told if delta]
+    breach = next((found for found in (whole, *each) if found.severity == "breach"), whole)
+    reached = {at: round(max(own.reach for own in told[at]), 4) for at in told}
+    breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reached)
+    return replace(breach, releases=tuple(sorted({answer.kind for answer in games[0].answers})))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How an answer, or several together, speak for each canary.
+
+    Args:
+        kind: of the question.
+        scores: log-likelihood ratios under the published noise, shape (canaries,); above 0 for "in".
+        charged: what the ledger says it cost.
+        gaussian: whether all its noise is Gaussian.
+        farthest: the most that a canary moves it, in deviations of the published noise.
+    """
+
+    kind: str
+    scores: np.ndarray
+    charged: Loss
+    gaussian: bool
+    farthest: float
+
+    @property
+    def reach(self) -> float:
+        """The share of the charge that the worst canary uses; under Gaussian noise alone, else 0."""
+        rho = float(self.charged.rho or 0)
+        return self.farthest**2 / (2 * rho) if self.gaussian and rho else 0.0
+
+    def claimed(self, delta: float) -> float:
+        """Epsilon at delta."""
+        if self.charged.epsilon is not None and not self.gaussian:
+            return float(self.charged.epsilon)
+        return to_epsilon(float(self.charged.rho or 0), delta)
 
 
 @dataclass(frozen=True)
 class Game:
-    """One run of a learner over canaries: their coins and scores, and what the ledger says."""
+    """One run of a learner over canaries: their coins, what each answer tells, what was spent."""
 
     coins: np.ndarray
-    scores: np.ndarray
+    answers: Sequence[Scored]
     spent: float
-    gaussian: bool
-    entries: int
-    kinds: tuple[str, ...]
+
+    @property
+    def whole(self) -> Scored:
+        """All answers together."""
+        charged = Loss.free()
+        for answer in self.answers:
+            charged += answer.charged
+        scores = np.sum([answer.scores for answer in self.answers], axis=0)
+        gaussian = all(answer.gaussian for answer in self.answers)
+        return Scored("", scores, charged, gaussian, 0.0)
+
+
+def _by_answer(games: Sequence[Game]) -> dict[str, list[Scored]]:
+    """Answers that every run has, by kind and how many of that kind came before."""
+    found: list[dict[str, Scored]] = []
+    for game in games:
+        before: Counter[str] = Counter()
+        named = {}
+        for answer in game.answers:
+            before[answer.kind] += 1
+            named[f"{answer.kind} {before[answer.kind]}"] = answer
+        found.append(named)
+    return {at: [own[at] for own in found] for at in found[0] if all(at in own for own in found)}
+
+
+def _judged(
+    name: str, told: Sequence[Scored], games: Sequence[Game], delta: float, alpha: float
+) -> Finding:
+    """Guess every coin by its score, and hold the right guesses against the greatest charge.
+
+    Under Gaussian noise scores have noise of their own (:func:`scores_of`), and then so many right
+    guesses are a binomial's at most.
+    """
+    gaussian = delta > 0 and all(own.gaussian for own in told)
+    whole = not told[0].kind
+    claimed = max(
+        game.spent if whole else own.claimed(delta) for own, game in zip(told, games, strict=True)
+    )
+    return audit_one_run(
+        np.concatenate([game.coins for game in games]),
+        np.concatenate([own.scores for own in told]),
+        claimed,
+        delta=delta,
+        alpha=alpha,
+        noise="independent gaussian" if gaussian else "any",
+        centre=0.0,
+        name=name,
+    )
+
+
+def _moved(name: str, told: Sequence[Scored], delta: float) -> Finding:
+    """Hold how far a canary moves an answer, in its published noise, against the charge.
+
+    There is no chance in this: a question whose sensitivity is too small is convicted by a canary
+    that moves it further, provided that the noise is as it says.
+    """
+    farthest = max(told, key=lambda own: own.reach)
+    proven = gaussian_epsilon(farthest.farthest, delta) if farthest.reach else 0.0
+    about = {"delta": delta, "deviations": farthest.farthest}
+    return verdict(f"{name}, sensitivity", proven, farthest.claimed(delta), about)
+
+
+def _delta(policy: Policy) -> float:
+    return float(policy.budget.delta) if policy.budget is not None else 0.0
 
 
 def _play(
@@ -123,97 +223,123 @@ def _play(
     kinds: Mapping[str, type[Query]],
 ) -> Game:
     """Let the learner learn, and score every canary by what left."""
+    ledger = Ledger(None, "client")
     gate = Gate(
-        *("client", planted.held, policy, Ledger(None, "client")),
+        *("client", planted.held, policy, ledger),
         noise=noise,
         queries=learner.queries,
         secret=SECRET,
     )
     federation = LocalDisclosure({"client": gate})
     learner.fit(federation)
-    entries = list(federation.transcript())
-    return Game(
-        planted.coins,
-        estimate(entries, kinds, planted, planted.others.schema),
-        float(federation.budget()["spent"].iloc[0]),
-        _all_gaussian(entries),
-        len(entries),
-        tuple(sorted({entry.kind for entry in entries})),
-    )
+    losses = {
+        entry.request: Loss.from_dict(entry.body["loss"])
+        for entry in ledger.entries()
+        if "loss" in entry.body
+    }
+    answers = [
+        scored(entry, kinds[entry.kind], planted, losses[entry.release.request])
+        for entry in federation.transcript()
+    ]
+    return Game(planted.coins, answers, float(federation.budget()["spent"].iloc[0]))
+
+
+def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -> Schema:
+    """A schema in which canaries have cells of their own: columns of many categories.
+
+    Args:
+        columns: number of features.
+        values: categories of each; at least as many as canaries.
+        number: whether the target is a number from 0 to 1, else yes or no.
+    """
+    categories = tuple(f"v{value}" for value in range(values))
+    features = (Column(f"x{at}", "category", categories=categories) for at in range(columns))
+    yes_or_no = Column("y", "category", categories=("no", "yes"))
+    return Schema(tuple(features), Column("y", "number", 0, 1) if number else yes_or_no)
 
 
 def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
-    """Canaries under coins of their own, and others, all drawn from the schema's box.
+    """Canaries under coins of their own, and others, all from the schema's box.
 
-    Half of a canary's values lie at an end of their range, where records weigh most.
+    The canaries' features are spread evenly over every column, in an order of each column's own (a
+    Latin hypercube), so that each has cells to itself where a question has enough of them; their
+    targets lie at the ends of the range, where records weigh most.
     """
-    rng = np.random.default_rng([seed, canaries, others])
-    drawn = _drawn(schema, canaries + others, rng)
-    ends = rng.integers(0, 2, (canaries, drawn.shape[1]))
-    bounds = np.array([column.bounds for column in schema.columns], dtype=float)
-    extreme = np.take_along_axis(bounds.T, ends, axis=0)
-    peculiar = np.where(rng.random(extreme.shape) < 0.5, extreme, drawn[:canaries])
+    rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
+    places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
+    spread = (places + rng.random(places.shape)) / canaries
+    if schema.target is not None:
+        spread[:, -1] = rng.integers(0, 2, canaries)
+    table = _in_box(schema, np.concatenate([spread, rng.random((others, columns))]))
     coins = rng.random(canaries) < 0.5
-    return Planted(_records(schema, peculiar), coins, _records(schema, drawn[canaries:]))
+    return Planted(_records(schema, table[:canaries]), coins, _records(schema, table[canaries:]))
 
 
-def _drawn(schema: Schema, records: int, rng: np.random.Generator) -> np.ndarray:
-    """Records drawn uniformly from the box, whole numbers where the schema has them."""
+def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
+    """Values at some shares of the columns' ranges; each whole number of a range has an even share."""
     low, high = np.array([column.bounds for column in schema.columns], dtype=float).T
-    inside = low + (high - low) * rng.random((records, len(low)))
+    inside = low + (high - low) * shares
     whole = [not column.numeric or column.kind == "integer" for column in schema.columns]
-    return np.asarray(np.where(whole, np.rint(inside), inside))
+    first, last = np.ceil(low), np.floor(high)
+    counted = np.minimum(first + np.floor(shares * (last - first + 1)), last)
+    return np.asarray(np.where(whole, counted, inside))
 
 
-def estimate(
-    entries: list[Disclosed],
-    kinds: Mapping[str, type[Query]],
-    planted: Planted,
-    schema: Schema,
-) -> np.ndarray:
-    """How far each canary seems to be in, by least squares over all noisy numbers together.
+def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> Scored:
+    """What one answer tells of every canary.
 
-    Each number is taken as the others' part, plus the coins times what the question would release
-    about each canary alone, plus noise of the published deviation; coins have mean 1/2 and variance
-    1/4. Questions that are not linear in records are left aside, and the guess is only poorer.
-
-    Returns:
-        shape (canaries,), about 0 to 1.
-    """
-    gram = np.eye(len(planted.coins)) / PRIOR
-    moment = np.zeros(len(planted.coins))
-    for rows, excess in _equations(entries, kinds, planted, schema):
-        gram += rows @ rows.T
-        moment += rows @ (excess - rows.sum(axis=0) / 2)
-    return np.asarray(0.5 + np.linalg.solve(gram, moment))
-
-
-def _equations(
-    entries: list[Disclosed],
-    kinds: Mapping[str, type[Query]],
-    planted: Planted,
-    schema: Schema,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each noisy part: what each canary adds, shape (canaries, cells), and what was released.
-
-    Both are in units of the noise's deviation, and without the others' part.
+    Args:
+        entry: what left.
+        kind: the question's class.
+        planted: the records.
+        charged: what the ledger says it cost.
     """
     canaries, others = (
-        View(records, schema, SECRET) for records in (planted.canaries, planted.others)
+        View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
     )
-    for entry in entries:
-        noisy = {n: p for n, p in entry.release.parts.items() if p.noise is not None}
-        if not noisy:
+    query = kind.from_fields(entry.fields)
+    base, added = query.evaluate(others), query.contribution(canaries)
+    rows, excess = [np.zeros((len(planted.coins), 0))], [np.zeros(0)]
+    for name, part in entry.release.parts.items():
+        if part.noise is None or name not in added:
             continue
-        query = kinds[entry.kind].from_fields(entry.fields)
-        base, added = query.evaluate(others), query.contribution(canaries)
-        for name in (name for name in noisy if name in added):
-            part, law = noisy[name], noisy[name].noise
-            assert law is not None
-            seen = ~part.values.mask.ravel()
-            rows = added[name].reshape(len(added[name]), -1)[:, seen]
-            excess = (part.units - base[name]).ravel()[seen]
-            yield rows / law.deviation, excess / law.deviation
+        seen = ~part.values.mask.ravel()
+        own = added[name].reshape(len(planted.coins), -1)[:, seen]
+        rows.append(own / part.noise.deviation)
+        excess.append((part.units - base[name]).ravel()[seen] / part.noise.deviation)
+    moves = np.concatenate(rows, axis=1)
+    laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
+    return Scored(
+        entry.kind,
+        scores_of(moves, np.concatenate(excess), planted.coins),
+        charged,
+        laws == {"gaussian"},
+        float(np.sqrt((moves**2).sum(axis=1).max(initial=0.0))),
+    )
+
+
+def scores_of(moves: np.ndarray, excess: np.ndarray, coins: np.ndarray) -> np.ndarray:
+    """Score canaries by an answer, each along a direction of its own.
+
+    With moves' = QR the rotated answer Q' excess is R coins plus noise, which a rotation leaves
+    independent where it is Gaussian. R has nothing below its diagonal, so that canary i is scored by
+    the i-th number less what the canaries after it, whose coins are known by then, put in. By
+    Cauchy and Schwarz the diagonal is no longer than the canary's own move.
+
+    Args:
+        moves: what each canary adds, in deviations of the noise, shape (canaries, cells).
+        excess: the answer without the others' part, in the same, shape (cells,).
+        coins: who is in, shape (canaries,).
+
+    Returns:
+        log-likelihood ratios of "in", shape (canaries,); 0 for canaries without a direction left.
+    """
+    directions, triangle = np.linalg.qr(moves.T)
+    length = np.diagonal(triangle)
+    later = np.triu(triangle, 1) @ coins
+    found = np.zeros(len(coins))
+    found[: len(length)] = length * (directions.T @ excess - later) - length**2 / 2
+    return found
 
 
 def _records(schema: Schema, table: np.ndarray) -> Records:
@@ -224,13 +350,3 @@ def _records(schema: Schema, table: np.ndarray) -> Records:
 def _joined(one: Records, other: Records) -> Records:
     y = None if one.y is None or other.y is None else np.concatenate([one.y, other.y])
     return Records(one.schema, np.concatenate([one.x, other.x]), y)
-
-
-def _all_gaussian(entries: list[Disclosed]) -> bool:
-    """Whether every number that left carries Gaussian noise."""
-    laws = {
-        None if part.noise is None else part.noise.law
-        for entry in entries
-        for part in entry.release.parts.values()
-    }
-    return laws == {"gaussian"}

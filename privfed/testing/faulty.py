@@ -239,6 +239,20 @@ class ForgetfulLaplace(Laplace):
         return np.where(forgotten, 0, super().draw(noise, cells, scale))
 
 
+class SilentGaussian(Gaussian):
+    """Adds no noise to the first of every so many answers, and says that it did."""
+
+    name: ClassVar[str] = "faulty-gaussian-silent"
+
+    def __init__(self, every: int) -> None:
+        self.every, self.answers = every, 0
+
+    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+        """Nothing, or as it should be."""
+        silent, self.answers = self.answers % self.every == 0, self.answers + 1
+        return super().draw(noise, cells, scale) * (not silent)
+
+
 class YesLeaningResponse(RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 

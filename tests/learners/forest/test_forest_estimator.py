@@ -78,6 +78,18 @@ def fitted(frame: pd.DataFrame, schema: Schema = NUMERIC, **ways: Any) -> Any:
     return kind(**(QUICK | ways)).fit(UngatedDisclosure.from_frame(frame, schema, "client"))
 
 
+def test_leaves_have_as_many_different_records_as_scikit_learns() -> None:
+    """Forests of pure noise grow until leaves are too small: to as many nodes as scikit-learn's."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(800, 2)), columns=["a", "b"])
+    frame = frame.assign(y=rng.normal(size=800), kind="u", client=rng.choice(["A", "B"], 800))
+    ways: dict[str, Any] = {"max_depth": 20, "max_features": None}
+    nodes = len(fitted(frame, **ways).forest_.trees)
+    peer = RandomForestRegressor(15, max_depth=20, min_samples_leaf=5, random_state=0)
+    grown = peer.fit(frame[["a", "b"]].to_numpy(), frame["y"])
+    assert 0.8 < nodes / sum(tree.tree_.node_count for tree in grown.estimators_) < 1.2
+
+
 @pytest.mark.parametrize(
     "ways",
     [
@@ -292,9 +304,9 @@ def test_missing_and_unseen_values() -> None:
     """A missing value has the schema's fill or is an error; a category that none had is predicted."""
     learner = fitted(table())
     rows = table(5, seed=2)
-    with pytest.raises(SchemaError, match="missing"):
+    with pytest.raises(SchemaError, match="no value in"):
         learner.predict(rows.assign(a=[np.nan] * 5))
-    with pytest.raises(SchemaError, match="missing"):
+    with pytest.raises(SchemaError, match="no value in"):
         learner.predict(np.array([[np.nan, 0, 0]]))
     with pytest.raises(SchemaError, match="category"):
         learner.predict(rows.assign(kind="strange"))
@@ -467,3 +479,66 @@ def test_averaged_gains_miss_a_split_between_supports() -> None:
     assert error() < 0.32
     assert error(evaluation="average") > 0.6
     assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
+
+
+@pytest.mark.parametrize(("small", "chosen"), [(40, 0), (2000, 1)])
+def test_averaged_gains_are_weighted_by_records(small: int, chosen: int) -> None:
+    """Of a half that a large client gains and a whole that a small one does, records decide."""
+    rng = np.random.default_rng(0)
+
+    def side(records: int, feature: int, right: float) -> pd.DataFrame:
+        x = rng.random((records, 2))
+        told = np.where(rng.random(records) < right, x[:, feature] > 0.5, rng.random(records) > 0.5)
+        names = pd.DataFrame(x, columns=["a", "b"])
+        return names.assign(y=told.astype(int), client=f"c{feature}")
+
+    frame = pd.concat([side(500, 0, 0.6), side(small, 1, 1.0)])
+    bounds = tuple(Column(name, "number", 0, 1) for name in "ab")
+    data = UngatedDisclosure.from_frame(
+        frame, Schema(bounds, Column("y", "integer", 0, 1)), "client"
+    )
+    ways: dict[str, Any] = {"trees": 1, "max_depth": 1, "max_features": None, "random_state": 0}
+    forest = FedForestClassifier(evaluation="average", **ways).fit(data)
+    assert int(np.argmax(forest.feature_importances_)) == chosen
+
+
+def test_private_classes_are_listed() -> None:
+    """Real numbers and too many categories are refused before anything is spent."""
+    frame = table(60)
+    many = tuple(f"v{number}" for number in range(65))
+    for target, values in (
+        (Column("y", "number", 3, 8), np.arange(60) % 6 + 3.0),
+        (Column("y", "integer", 0, 40), np.arange(60) % 41),
+        (Column("y", "category", categories=many), [many[at] for at in range(60)]),
+    ):
+        schema = Schema(FEATURES, target)
+        learner = FedForestClassifier(**QUICK)
+        owners = federation(frame.assign(y=values), schema, learner.private("4"))
+        with pytest.raises(InputError, match="categor"):
+            learner.fit(owners)
+        assert (owners.budget()["spent"] == 0).all()
+        with pytest.raises(InputError, match="categor"):
+            learner.plan(schema, learner.private("4"))
+
+
+def test_private_classes_may_be_integers() -> None:
+    """Wherever they start: what is learned are the same chances as of categories."""
+    frame = table(1500)
+    codes = pd.cut(frame["y"], [-99, 0.5, 2.5, 99], labels=False).astype(int)
+    learner = FedForestClassifier(random_state=0)
+    told = []
+    for target, values in (
+        (Column("y", "integer", 3, 5), codes + 3),
+        (THREE.target, codes.map({0: "low", 1: "middle", 2: "high"})),
+    ):
+        schema = Schema(FEATURES, target)
+        owners = federation(frame.assign(y=values), schema, learner.private("8"))
+        told.append(learner.fit(owners).predict_proba(frame))
+        assert (learner.predict(frame) == values).mean() > 0.7
+    assert np.array_equal(told[0], told[1])
+
+
+def test_a_parameter_is_called_by_its_own_name() -> None:
+    """Of clients that do not exist."""
+    with pytest.raises(InputError, match="clients_per_tree must lie between 1 and 4, not 9"):
+        fitted(table(60), clients_per_tree=9)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed import Column, Schema
-from privfed.learners.forest import level as levels
+from privfed.learners.forest import bench as levels
 from privfed.learners.forest.columns import ordered, unordered
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains

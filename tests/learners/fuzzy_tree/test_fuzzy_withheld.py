@@ -100,6 +100,21 @@ def test_withheld_cells_explain_nothing() -> None:
     assert whole.gains("told")[0, 0] == whole.gains("literal")[0, 0]
 
 
+def test_the_gain_is_the_paper_s() -> None:
+    """Fuzzy variance less the branches', weighted by their activations (Eqs. 14 and 18), by records."""
+    rng = np.random.default_rng(0)
+    below, y = rng.random(50), rng.random(50)
+    mu = np.column_stack(
+        [np.maximum(1 - 2 * below, 0), 1 - np.abs(2 * below - 1), np.maximum(2 * below - 1, 0)]
+    )
+    told = np.column_stack([mu.sum(axis=0), mu.T @ y, mu.T @ y**2])
+    means = (mu.T @ y) / mu.sum(axis=0)
+    inside = (mu * (y[:, None] - means) ** 2).sum()
+    expected = ((y - y.mean()) ** 2).mean() - inside / mu.sum()
+    for form in ("told", "literal"):
+        assert sums(told, told.sum(axis=0)).gains(form)[0, 0] == pytest.approx(expected)
+
+
 def test_a_naturally_split_feature_without_effect_is_not_chosen() -> None:
     """Each client has a range of x and a mean of its own; by what is told, only z matters."""
     rng = np.random.default_rng(2)

@@ -95,6 +95,15 @@ def test_a_search_that_hears_nothing_of_use_finds_nothing() -> None:
     assert (evolution.run().genes == 3).mean() < 0.5
 
 
+def test_the_depth_is_the_median_of_the_clients_rounded_down() -> None:
+    """One deep tree moves it as little as a slightly deeper one (Section III)."""
+    depths = {"c0": 2.0, "c1": 2.0, "c2": 3.0, "c3": 9.0}
+    told = _scripted(changes={Depth.kind: lambda client, _: {"depth": np.array([depths[client]])}})
+    assert _run(told, generations=1, deepest=9).depth == 2
+    depths["c1"] = 3.0
+    assert _run(told, generations=1, deepest=9).depth == 3
+
+
 def test_each_client_joins_once_and_brings_its_structure() -> None:
     """A quarter of eight clients a generation: each is asked its size and structure once, when new."""
     federation = _scripted(8)

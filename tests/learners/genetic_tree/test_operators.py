@@ -39,6 +39,14 @@ def test_crossover_exchanges_the_ends_of_a_pair() -> None:
     assert np.array_equal(parents[4], children[4])
 
 
+def test_crossover_cuts_anywhere_but_at_an_end() -> None:
+    """Of strings without a gene in common, all but the first gene and at least the last change sides."""
+    parents = np.repeat([[0], [1]], 7, axis=1)
+    rng = np.random.default_rng(0)
+    lengths = {int(operators.crossover(parents, rng)[0].sum()) for _ in range(200)}
+    assert lengths == set(range(1, 7))
+
+
 def test_a_flip_changes_as_many_genes_as_it_says() -> None:
     """Each to something else: another feature, or nil."""
     genes, rng = _population()

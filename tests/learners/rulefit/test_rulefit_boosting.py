@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeRegressor
 
-from privfed.learners.rulefit.boosting import Boosting, boxes_of, grow_rules
+from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.surrogate import Surrogate
@@ -20,21 +19,6 @@ def data(seed: int = 0, records: int = 200) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 6, (records, 3)).astype(np.uint8)
     return codes, ((codes[:, 0] >= 3) & (codes[:, 1] < 4)).astype(float)
-
-
-def inside(box: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Which records lie in a box, the naive way."""
-    inside: np.ndarray = np.all((codes >= box[:, 0]) & (codes < box[:, 1]), axis=1)
-    return inside
-
-
-def test_boxes_are_the_trees_nodes() -> None:
-    """Every node's box holds exactly the records whose path passes the node."""
-    codes, target = data()
-    tree = DecisionTreeRegressor(max_leaf_nodes=6, random_state=0).fit(codes, target)
-    passed = tree.decision_path(codes.astype(np.float32)).toarray().astype(bool)
-    for node, box in enumerate(boxes_of(tree, SIZES), start=1):
-        assert np.array_equal(inside(box, codes), passed[:, node])
 
 
 def test_grown_rules_find_the_outcome() -> None:

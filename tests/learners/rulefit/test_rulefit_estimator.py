@@ -219,14 +219,45 @@ def test_importances_follow_the_paper() -> None:
     """|coef| sd, and a rule's importance shared among its covariates."""
     model, _ = fitted()
     ensemble: RuleEnsemble = model.model_
+    importances = np.abs(ensemble.weights[1:]) * ensemble.deviations
+    assert ensemble.term_importances == pytest.approx(importances)
+    assert len(set(ensemble.deviations.round(3))) > 10
     expected = np.zeros(4)
     for k, rule in enumerate(ensemble.rules):
         for name in rule.features:
-            share = ensemble.term_importances[k] / len(rule.features)
-            expected[NAMES.index(name)] += share
+            expected[NAMES.index(name)] += importances[k] / len(rule.features)
     for k, feature in enumerate(ensemble.terms.linear):
-        expected[feature] += ensemble.term_importances[len(ensemble.rules) + k]
+        expected[feature] += importances[len(ensemble.rules) + k]
     assert ensemble.variable_importances == pytest.approx(expected / expected.max())
+
+
+def test_deviations_of_rules_are_those_of_the_records() -> None:
+    """Pooled within clients (Section 2.1), like the linear terms' below."""
+    model, _ = fitted()
+    frame, ensemble = patients(), model.model_
+    held = pd.DataFrame(ensemble.terms.rules(model._encode(frame)).astype(float))
+    groups = held.groupby(frame["hospital"].to_numpy())
+    within = sum((own - own.mean()).pow(2).sum() for _, own in groups)
+    expected = np.sqrt(within / (len(frame) - groups.ngroups))
+    assert ensemble.deviations[: len(ensemble.rules)] == pytest.approx(np.asarray(expected))
+
+
+def test_the_server_s_step_scales_what_it_adds_and_the_time_that_passes() -> None:
+    """z moves by eta_s times the mean increment, the time by eta_s eta_c G (Algorithm 2)."""
+    model = RuleFitClassifier(
+        **(QUICK | {"rounds": 3, "server_step": 0.5, "client_step": 0.01, "trees": 5})
+    )
+    federation = gates(patients(), model.published())
+    model.fit(federation)
+    told = [list(federation.transcript().of("rulefit.increment", c)) for c in federation.clients]
+    steps = QUICK["local_steps"]
+    sizes = np.array([(patients()["hospital"] == client).sum() for client in federation.clients])
+    for number, entries in enumerate(zip(*told, strict=True)):
+        for entry in entries:
+            assert entry.query["steps"]["elapsed"] == pytest.approx(0.5 * 0.01 * steps * number)
+    duals = [np.asarray(entry.query["dual"]) for entry in told[0]]
+    moved = [np.asarray(own[0].release["increment"].data) for own in told]
+    assert duals[1] - duals[0] == pytest.approx(0.5 * np.average(moved, axis=0, weights=sizes))
 
 
 def test_deviations_of_linear_terms_are_those_of_the_records() -> None:

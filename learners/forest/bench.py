@@ -1,0 +1,276 @@
+"""A client's records as they lie in the leaves of its trees, and sorted by the open ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from privfed.learners.forest.columns import Columns
+from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.trees import LEAF, Trees
+from privfed.questions.query import View
+
+#: Instances (records times trees) that are sorted at once; more neither costs nor saves time.
+BLOCK = 80_000
+#: Most bytes of places and of sorted keys that a client keeps between two questions.
+KEPT = 64 * 2**20
+_U64 = np.uint64
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Instances of some trees, node after node.
+
+    Args:
+        rows: the record of each instance, shape (instances,).
+        nodes: the nodes that have any, each once, shape (nodes,).
+        counts: how many instances each node has, shape (nodes,).
+    """
+
+    rows: np.ndarray
+    nodes: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def at_roots(cls, view: View, level: Level, trees: range) -> Gathered:
+        """What some trees learn from; in the records' order, so that reading their values is quick."""
+        each = [np.sort(level.sampling.rows(view, tree)) for tree in trees]
+        counts = np.array([len(rows) for rows in each])
+        return cls(np.concatenate(each), np.arange(trees.start, trees.stop), counts)._inhabited()
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Where each node's instances begin, and their end, shape (nodes + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def spread(self, each: np.ndarray) -> np.ndarray:
+        """What is known of each node, instance by instance."""
+        return np.repeat(each, self.counts)
+
+    def only(self, kept: np.ndarray) -> Gathered:
+        """Some of the nodes, shape (nodes,)."""
+        if kept.all():
+            return self
+        if not kept.any():
+            return Gathered(self.rows[:0], self.nodes[:0], self.counts[:0])
+        rows = self.rows.take(np.flatnonzero(self.spread(kept)))
+        return Gathered(rows, self.nodes[kept], self.counts[kept])
+
+    def numbered(self, numbers: np.ndarray) -> Gathered:
+        """The nodes that have a number, by that."""
+        return replace(self, nodes=numbers.take(self.nodes)).only(numbers.take(self.nodes) >= 0)
+
+    def between(self, room: int) -> Iterator[Gathered]:
+        """The same, so many nodes at a time."""
+        edges = self.edges
+        for first in range(0, len(self.nodes), room):
+            part = slice(first, first + room)
+            last = min(first + room, len(self.nodes))
+            yield Gathered(
+                self.rows[edges[first] : edges[last]], self.nodes[part], self.counts[part]
+            )
+
+    def descended(self, trees: Trees, columns: np.ndarray) -> list[Gathered]:
+        """Walk on from nodes of trees to their leaves; what stays is not touched again.
+
+        Args:
+            trees: the trees.
+            columns: values, shape (features, records), 32-bit floats.
+        """
+        inner = trees.inner.take(self.nodes)
+        if not inner.any():
+            return [self]
+        moved = self.only(inner)._parted(trees, columns).descended(trees, columns)
+        return moved if inner.all() else [*moved, self.only(~inner)]
+
+    def _parted(self, trees: Trees, columns: np.ndarray) -> Gathered:
+        """One step down: all that goes left, and then all that goes right."""
+        right = trees.goes_right(self.nodes, self.rows, columns, self.counts)
+        gone = np.diff(np.cumsum(right)[self.edges[1:] - 1], prepend=0)
+        left = trees.left.take(self.nodes).astype(np.intp)
+        return Gathered(
+            np.concatenate([self.rows.take(np.flatnonzero(side)) for side in (~right, right)]),
+            np.concatenate([left, left + 1]),
+            np.concatenate([self.counts - gone, gone]),
+        )._inhabited()
+
+    @classmethod
+    def together(cls, parts: Sequence[Gathered]) -> Gathered:
+        """Several, of different nodes."""
+        some = [part for part in parts if len(part.nodes)] or parts[:1]
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            *(
+                np.concatenate([getattr(part, own) for part in some])
+                for own in ("rows", "nodes", "counts")
+            )
+        )
+
+    def _inhabited(self) -> Gathered:
+        """Without nodes of no instance."""
+        some = self.counts > 0
+        return self if some.all() else Gathered(self.rows, self.nodes[some], self.counts[some])
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """One feature of each of some nodes, sorted.
+
+    Args:
+        pairs: the pairs, shape (nodes,).
+        keys: sorted keys, their highest bits counting the nodes from the first of these.
+        edges: where each node's keys begin, and their end, shape (nodes + 1,).
+    """
+
+    pairs: np.ndarray
+    keys: np.ndarray
+    edges: np.ndarray
+
+
+@dataclass(eq=False)
+class Bench:
+    """A client's records as they lie in the open nodes; kept in the view's cache.
+
+    What is kept makes the next question quicker and changes no answer.
+
+    Args:
+        columns: the records.
+    """
+
+    columns: Columns
+    _asked: Level | None = None
+    _leaves: dict[int, list[Gathered]] = field(default_factory=dict)
+    _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
+    _held: int = 0
+    _room: int = 0
+
+    @classmethod
+    def of(cls, view: View, level: Level) -> Bench:
+        """The bench for a question: the one kept from the last, if it was about the same forest."""
+        known = view.cache.get("forest")
+        sampling = level.sampling
+        key = (sampling.way, sampling.label, sampling.trees.tobytes(), level.classes)
+        if known is None or known[0] != key:
+            known = (key, cls(Columns.of(view.table, level.classes)))
+            view.cache["forest"] = known
+        bench: Bench = known[1]
+        bench._turn_to(level)
+        return bench
+
+    def _turn_to(self, level: Level) -> None:
+        before = self._asked
+        if before is not None and not _grew(before.trees, level.trees):
+            self._leaves.clear()
+            self._held = 0
+        if before is None or not _same(before, level):
+            self._sorted.clear()
+            self._room = KEPT
+        self._asked = level
+
+    def open(self, view: View, level: Level) -> Iterator[Gathered]:
+        """The instances in open nodes, which are counted among those, a block of trees at a time."""
+        for trees in self._blocks(level):
+            yield self._open(view, level, trees)
+
+    def sorted(self, view: View, level: Level) -> Iterator[Sorted]:
+        """Every numeric pair of the open nodes, sorted; kept for the next question if room is."""
+        for trees in self._blocks(level):
+            if trees.start in self._sorted:
+                yield from self._sorted[trees.start]
+                continue
+            made: list[Sorted] | None = []
+            for each in self._sort(self._open(view, level, trees), level.numeric):
+                made = [*made, each] if made is not None and self._keep(each.keys.nbytes) else None
+                yield each
+            if made is not None:
+                self._sorted[trees.start] = made
+
+    def _blocks(self, level: Level) -> Iterator[range]:
+        step = max(1, BLOCK // max(self.columns.records, 1))
+        for first in range(0, level.trees.roots, step):
+            yield range(first, min(first + step, level.trees.roots))
+
+    def _keep(self, size: int) -> bool:
+        """Whether so many bytes more may be kept until the next level; then they count as kept."""
+        fits = size <= self._room
+        self._room -= size if fits else 0
+        return fits
+
+    def _open(self, view: View, level: Level, trees: range) -> Gathered:
+        """A block's instances in open nodes; walked on from where they were, if known."""
+        leaves = self._leaves.get(trees.start) or [Gathered.at_roots(view, level, trees)]
+        leaves = [
+            part for own in leaves for part in own.descended(level.trees, self.columns.values)
+        ]
+        if trees.start in self._leaves or self._held < KEPT:
+            self._held += 0 if trees.start in self._leaves else _size(leaves)
+            self._leaves[trees.start] = leaves
+        return Gathered.together([part.numbered(level.numbers) for part in leaves])
+
+    def _sort(self, own: Gathered, pairs: Pairs) -> Iterator[Sorted]:
+        """The first, second, ... numeric pair of each node, each sorted by one call."""
+        for part in own.between(self.columns.room):
+            sizes = pairs.sizes.take(part.nodes)
+            above = self._above(part)
+            for slot in range(int(sizes.max(initial=0))):
+                if (sizes <= slot).any():
+                    sizes, part = sizes[sizes > slot], part.only(sizes > slot)
+                    above = self._above(part)
+                yield self._slot(part, above, pairs.first.take(part.nodes) + slot, pairs)
+
+    def _slot(self, part: Gathered, above: np.ndarray, chosen: np.ndarray, pairs: Pairs) -> Sorted:
+        columns = self.columns
+        where = part.spread(pairs.features.take(chosen).astype(np.intp) * columns.records)
+        where += part.rows
+        keys = columns.keys.reshape(-1).take(where)
+        keys += above
+        keys.sort()
+        return Sorted(chosen, keys, part.edges)
+
+    def _above(self, part: Gathered) -> np.ndarray:
+        """What stands in a key above a record's own bits: its node's place."""
+        bits = _U64(32 + self.columns.payload)
+        return part.spread(np.arange(len(part.nodes), dtype=_U64) << bits)
+
+
+def _size(leaves: Sequence[Gathered]) -> int:
+    """Bytes of the instances' records: most of what remembering their leaves takes."""
+    return sum(part.rows.nbytes for part in leaves)
+
+
+def _grew(before: Trees, after: Trees) -> bool:
+    """Whether trees are earlier ones grown on, so that places in those are on the way."""
+    size = len(before)
+    if before is after:
+        return True
+    if before.roots != after.roots or size > len(after):
+        return False
+    inner = before.feature != LEAF
+    same = all(
+        np.array_equal(getattr(before, name)[inner], getattr(after, name)[:size][inner])
+        for name in ("feature", "cut", "left")
+    )
+    grouped = before.subset[inner]
+    chosen, now = grouped[grouped >= 0], after.subset[:size][inner]
+    return (
+        same
+        and np.array_equal(grouped >= 0, now >= 0)
+        and np.array_equal(before.subsets[chosen], after.subsets[now[grouped >= 0]])
+    )
+
+
+def _same(one: Level, other: Level) -> bool:
+    """Whether two questions sort the same values by the same nodes of the same trees."""
+    if one is other:
+        return True
+    return (
+        len(one.trees) == len(other.trees)
+        and _grew(one.trees, other.trees)
+        and np.array_equal(one.trees.feature, other.trees.feature)
+        and np.array_equal(one.nodes, other.nodes)
+        and np.array_equal(one.numeric.sizes, other.numeric.sizes)
+        and np.array_equal(one.numeric.features, other.numeric.features)
+    )
