@@ -15,6 +15,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.part import Relation
 from privfed.questions.query import Query
 
 
@@ -79,6 +80,8 @@ class Attack(ABC):
     question: ClassVar[str]
     #: The kinds of release that it reads; empty for every kind.
     kinds: ClassVar[tuple[str, ...]] = ()
+    #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
+    relation: Relation = "add-or-remove"
 
     def __init__(self, *, seconds: float = SECONDS) -> None:
         """Prepare an attack.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -83,6 +83,11 @@ class Answers:
         return _log(nothing + np.asarray(held.multiply(np.exp(evidence)).sum(axis=1)).ravel())
 
     @property
+    def turned(self) -> int:
+        """How many bits one rule more or less of its holder can turn."""
+        return 2 if self.drawn else 1
+
+    @property
     def _evidence(self) -> np.ndarray:
         """ln P(answer | set) - ln P(answer | not set) of each bit."""
         return np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
@@ -90,6 +95,40 @@ class Answers:
     def of(self, chosen: np.ndarray) -> Answers:
         """Those of some individuals, by a mask over those asked."""
         return replace(self, asked=self.asked[chosen], bits=self.bits[:, chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class HashedAnswers(Answers):
+    """One bit of each individual: whether the template that it drew is among those of a public mask.
+
+    Args:
+        mask: which templates set the bit, shape (templates, asked).
+    """
+
+    mask: np.ndarray = field(default_factory=lambda: np.empty((0, 0), bool))
+
+    def ratios(self, held: csr_array) -> np.ndarray:
+        """See :class:`Answers`: who holds nothing has the bit unset."""
+        return self._ratio(held @ self.mask.astype(np.float32)).T
+
+    def own_ratios(self, held: csr_array) -> np.ndarray:
+        """See :class:`Answers`."""
+        return self._ratio(np.asarray(held.multiply(self.mask.T).sum(axis=1)).ravel())
+
+    @property
+    def turned(self) -> int:
+        """The one bit that there is."""
+        return 1
+
+    def of(self, chosen: np.ndarray) -> HashedAnswers:
+        """Those of some individuals, by a mask over those asked."""
+        some = self.asked[chosen], self.bits[:, chosen], self.mask[:, chosen]
+        return replace(self, asked=some[0], bits=some[1], mask=some[2])
+
+    def _ratio(self, chance: np.ndarray) -> np.ndarray:
+        """ln P(answer) where the bit is set with some chance, less where it is unset."""
+        told, odds = self.bits[0], (1 - self.flip) / self.flip
+        return _log(1 + np.asarray(chance) * np.where(told, odds - 1, 1 / odds - 1))
 
 
 def _log(ratio: np.ndarray) -> np.ndarray:
@@ -166,7 +205,7 @@ class Heard:
     """One question to a cohort that can be read.
 
     Args:
-        question: what was asked.
+        question: what was asked, or the question of which the answers are hashes.
         answers: what the individuals said.
         most: how many bits one individual can change, whatever it holds.
     """
@@ -174,6 +213,12 @@ class Heard:
     question: CohortQuery
     answers: Answers
     most: int
+
+    @property
+    def templates(self) -> int:
+        """How many templates the question is about."""
+        hashed = isinstance(self.answers, HashedAnswers)
+        return len(self.answers.mask if hashed else self.answers.bits)  # type: ignore[attr-defined]
 
     def books(self, records: Any, chosen: np.ndarray) -> csr_array:
         """How likely holders of known books set each bit.
@@ -187,7 +232,7 @@ class Heard:
         """
         everybody = _to_everybody(self.question, len(records))
         times = IMAGINED if self.answers.drawn else 1
-        total = np.zeros((len(chosen), len(self.answers.bits)), np.float32)
+        total = np.zeros((len(chosen), self.templates), np.float32)
         for each in range(times):
             total += np.asarray(everybody.evaluate(_view(records, each))["bits"]).T[chosen]
         return csr_array(total / times)
@@ -219,7 +264,11 @@ def hear(entry: Disclosed, records: Any) -> Heard | None:
     known = declared.sensitivity
     most = known.anything.l1 if known and known.anything else len(bits)
     drawn = known is not None and known.add_or_remove.l1 > 1
-    return Heard(question, Answers(question.asked(len(records)), bits, flip, drawn), most)
+    asked, hashed = question.asked(len(records)), question.unhashed()
+    if hashed is not None:
+        plain, mask = hashed
+        return Heard(plain, HashedAnswers(asked, bits, flip, drawn=True, mask=mask), most)
+    return Heard(question, Answers(asked, bits, flip, drawn), most)
 
 
 def _bits(part: ReleasedPart) -> np.ndarray | None:

@@ -15,8 +15,9 @@ import numpy as np
 from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
 from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
+from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
-from privfed.questions.query import Equations, View
+from privfed.questions.query import Equations, Query, View
 
 #: How far exact numbers are trusted, as a share of the most that a record adds to a cell.
 EXACT = 1e-3
@@ -50,15 +51,41 @@ def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
     for name, equations in equations_of(entry, view).items():
         part = parts[name]
         seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
-        added = np.asarray(equations.added, float)[:, seen]
-        most = np.abs(added).max(axis=0, initial=0.0)
         error = np.broadcast_to(equations.error, part.units.shape)[seen]
-        noise = 0.0 if part.noise is None else part.noise.deviation
-        deviation = noise + error + np.where(error > 0, STATED, EXACT) * most
-        counted = most > 0
-        deviation, told = deviation[counted], np.asarray(equations.told, float)[seen][counted]
-        if len(told):
-            yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
+        yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
+
+
+def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
+    """What a release says of samples of the records, by the name of the draw, one draw after another."""
+    asked, parts = question_of(entry), sound_parts(entry)
+    if asked is None or type(asked).drawn is Query.drawn:
+        return
+    try:
+        declared = asked.parts(view.schema)
+    except PrivfedError:  # written for another schema
+        return
+    for each in asked.drawn(view):
+        part = parts.get(each.part)
+        if part is not None and fits(declared[each.part].shape, part.units.shape):
+            hidden = np.zeros(part.units.shape, bool) if part.mask is None else part.mask
+            seen = ~hidden.ravel()[each.cells]
+            told = part.units.ravel()[each.cells[seen]]
+            for one in _told(each.added[:, seen], told, np.zeros(len(told)), part):
+                yield each.draw, one
+
+
+def _told(
+    added: np.ndarray, told: np.ndarray, error: np.ndarray, part: ReleasedPart
+) -> Iterator[Told]:
+    """The cells that somebody may have added to, in deviations; nothing where there are none."""
+    added = np.asarray(added, float)
+    most = np.abs(added).max(axis=0, initial=0.0)
+    noise = 0.0 if part.noise is None else part.noise.deviation
+    deviation = noise + error + np.where(error > 0, STATED, EXACT) * most
+    counted = most > 0
+    deviation, told = deviation[counted], np.asarray(told, float)[counted]
+    if len(told):
+        yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
 
 
 def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:

@@ -44,7 +44,7 @@ class Linkage(Attack):
     against the books of the others.
 
     Beside the rates it states each person's loss: an epsilon for one rule covers whoever holds k of
-    them at k times that (group privacy). A bit that is the public hash of a template is not read.
+    them at k times that (group privacy).
 
     Args:
         seconds: after which no further question is read; the finding says of how many it speaks.
@@ -54,7 +54,11 @@ class Linkage(Attack):
     question: ClassVar[str] = (
         "Knowing what some people hold, can one tell which individual's answers are theirs?"
     )
-    kinds: ClassVar[tuple[str, ...]] = ("rule_search.templates", "rule_search.sampled")
+    kinds: ClassVar[tuple[str, ...]] = (
+        "rule_search.templates",
+        "rule_search.sampled",
+        "rule_search.hashed",
+    )
 
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some individuals answered in bits."""
@@ -176,7 +180,7 @@ class Evidence:
     def add(self, heard: Heard) -> None:
         """Read one more question."""
         asked = heard.answers.asked
-        self._rule[asked] += heard.answers.epsilon * (2 if heard.answers.drawn else 1)
+        self._rule[asked] += heard.answers.epsilon * heard.answers.turned
         self._most[asked] += heard.answers.epsilon * heard.most
         self.read += 1
         answers = heard.answers.of(np.isin(asked, self._judged))

@@ -9,7 +9,8 @@ and under D. Numbers that left exactly are the limit of little noise: the nearer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,69 +103,119 @@ class Membership(Attack):
         scored = [scores.of(client) for client in clients]
         members = [own.pop(client) for client, own in zip(clients, scored, strict=True)]
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
-        pairs = zip(members, outsiders if exact else elsewhere(outsiders), strict=True)
+        told = judged(members, outsiders, drawn=not exact)
         drawn = not exact or scores.drawn
-        told = "exact" if exact else "noisy"
-        return self._judged(told, pairs, tuple(kinds), partial, drawn=drawn)
+        return None if told is None else self._told(told, exact, drawn, tuple(kinds), partial)
 
-    def _judged(
-        self,
-        told: str,
-        pairs: Iterable[tuple[np.ndarray, np.ndarray]],
-        kinds: tuple[str, ...],
-        partial: str = "",
-        *,
-        drawn: bool = True,
-    ) -> Finding | None:
-        """Judge each client's members by the outsiders that they are compared with."""
-        each = [
-            (len(own), len(rest), auc(own, rest), hits(own, rest))
-            for own, rest in pairs
-            if len(own) and len(rest)
-        ]
-        if not each:
-            return None
-        members, outsiders, areas, found = np.array(each).T
-        weights = members * outsiders
-        area = float(np.average(areas, weights=weights))
-        heard, least = int(members.sum()), int(outsiders.min())
-        half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
-        if told == "noisy":
-            half = max(half, between_draws(areas))
-        low, high = max(0.0, area - half), min(1.0, area + half)
-        detail: dict[str, Any] = {"members": heard, "outsiders": least}
-        if len(each) >= DRAWS and heard:
-            detail["members found at 1 % false positives"] = float(found.sum() / heard)
-        elif told == "noisy":
-            detail["note"] = f"{len(each)} draws of noise: fewer than the {DRAWS} that 1 % needs"
-        # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
-        severity = "none" if low <= 0.5 else "some"
+    def _told(
+        self, told: Judged, exact: bool, drawn: bool, kinds: tuple[str, ...], partial: str
+    ) -> Finding:
+        """What the scores come to; of noisy ones beside how many draws they are of."""
+        detail: dict[str, Any] = {"members": told.members, "outsiders": told.outsiders}
+        if told.clients >= DRAWS:
+            detail["members found at 1 % false positives"] = told.found
+        elif not exact:
+            detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
         return self.finding(
-            f"share of member and outsider pairs told apart by {told} numbers",
-            area,
+            f"share of member and outsider pairs told apart by {'exact' if exact else 'noisy'} numbers",
+            told.area,
             of=1.0,
-            low=low,
-            high=high,
+            low=told.low,
+            high=told.high,
             baseline=0.5,
             releases=kinds,
-            severity=severity,
+            # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
+            severity="none" if told.low <= 0.5 else "some",
             detail=detail,
             # Pairs of a few clients share their draws: only many draws make an interval.
-            limit="area" if not drawn or len(each) >= DRAWS else "",
+            limit="area" if not drawn or told.clients >= DRAWS else "",
             partial=partial,
         )
 
 
-def between_draws(areas: np.ndarray) -> float:
+@dataclass(frozen=True)
+class Judged:
+    """How well members' scores lie above those of outsiders.
+
+    Args:
+        area: probability that a member scores above an outsider.
+        half: half its interval.
+        members: how many there are.
+        outsiders: how many there are for the client that has fewest.
+        found: share of members above all but 1 % of the outsiders that they are compared with.
+        clients: how many clients there are with both.
+    """
+
+    area: float
+    half: float
+    members: int
+    outsiders: int
+    found: float
+    clients: int
+
+    @property
+    def low(self) -> float:
+        """The interval's lower end."""
+        return max(0.0, self.area - self.half)
+
+    @property
+    def high(self) -> float:
+        """The interval's upper end."""
+        return min(1.0, self.area + self.half)
+
+
+def judged(
+    members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray], *, drawn: bool
+) -> Judged | None:
+    """Judge each client's members by outsiders: of its own, or where it drew, of other clients.
+
+    Args:
+        members: scores of each client's own records.
+        outsiders: scores of others' records at the same client.
+        drawn: whether all scores at one client share a draw (of noise, or of its secret coins).
+
+    Returns:
+        none where nobody is compared with anybody.
+    """
+    compared = list(elsewhere(outsiders)) if drawn else list(outsiders)
+    both = [place for place, own in enumerate(members) if len(own) and len(compared[place])]
+    if not both:
+        return None
+    pairs = [(members[place], compared[place]) for place in both]
+    weights = [len(own) * len(rest) for own, rest in pairs]
+    areas = np.array([auc(own, rest) for own, rest in pairs])
+    area = float(np.average(areas, weights=weights))
+    heard, least = (sum(len(own) for own, _ in pairs), min(len(rest) for _, rest in pairs))
+    half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
+    if drawn:
+        rest = list(elsewhere(members))
+        accused = np.array([auc(rest[place], outsiders[place]) for place in both])
+        half = max(half, between_draws(areas, accused))
+    found = sum(hits(own, rest) for own, rest in pairs) / heard
+    return Judged(area, half, heard, least, found, len(both))
+
+
+def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
     """Half the interval of a mean of areas, by how much they differ from client to client.
 
     All scores at one client share one draw of its noise, so that only clients are independent; of
-    a single one nothing is known.
+    a single one nothing is known. Where members are compared with outsiders at other clients, each
+    draw counts twice, once for its members and once for its outsiders: without client k the mean over
+    all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2), and the
+    deviation is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").
+
+    Args:
+        areas: of each client's members above others' outsiders, shape (clients,).
+        accused: of others' members above each client's outsiders, shape (clients,); none where the
+            members of a client are compared with nobody elsewhere.
     """
-    if len(areas) < 2:
+    number = len(areas)
+    if number < (2 if accused is None else 3):
         return 1.0
-    quantile = float(stdtrit(len(areas) - 1, (1 + CONFIDENCE) / 2))
-    return quantile * float(np.std(areas, ddof=1)) / math.sqrt(len(areas))
+    quantile = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(number)
+    if accused is None:
+        return quantile * float(np.std(areas, ddof=1))
+    return quantile * float(np.std(areas + accused, ddof=1)) * (number - 1) / (number - 2)
 
 
 def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:

@@ -4,7 +4,7 @@ Every released number that adds up over records is an equation in who was there:
 candidates of ``h_i a_i`` is what was released, with ``h_i`` the times that candidate i was there and
 ``a_i`` what the question would release about it alone. All equations of one client are solved jointly
 for ``0 <= h``, exact and noisy ones together, each divided by the deviation of its noise, by
-non-negative least squares (Lawson and Hanson 1974) with a weak prior. No equation needs to give
+least squares within a box with a weak prior. No equation needs to give
 anybody away: five hundred candidates need five hundred sums, and a tree's levels have thousands.
 """
 
@@ -16,15 +16,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
+from privfed.attacks.boxed import boxed
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import known_schema, told_of
+from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -34,6 +33,8 @@ from privfed.questions.query import Query, View
 MOST, TRIED = 2000, 900
 #: Most values that are tried for an unknown column of numbers, and fewest.
 VALUES, FEWEST = 9, 3
+#: Most samples of a client's records that are solved for, and how often each may repeat a record.
+SAMPLES, REPEATED = 6, 8
 #: What is thought of a candidate beforehand: mean and deviation of how often it was there.
 PRIOR, SPREAD = 0.3, 0.5
 #: False positives at which members count as found, and how many outsiders such a rate needs.
@@ -110,14 +111,13 @@ class System:
     def __post_init__(self) -> None:
         self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
 
-    def read(self, entry: Disclosed, view: View) -> None:
-        """Add what a release says."""
-        for told in told_of(entry, view):
-            self.gram += told.added @ told.added.T
-            self.right += told.added @ told.told
-            self.equations += len(told.told)
-            self.exact += len(told.told) * told.exact
-            self.kinds.add(entry.kind)
+    def add(self, told: Told, kind: str) -> None:
+        """Add what a release of some kind says."""
+        self.gram += told.added @ told.added.T
+        self.right += told.added @ told.told
+        self.equations += len(told.told)
+        self.exact += len(told.told) * told.exact
+        self.kinds.add(kind)
 
     @cached_property
     def rank(self) -> int:
@@ -127,31 +127,62 @@ class System:
     def solve(self, clock: Clock) -> np.ndarray:
         """How often each was there, shape (unknowns,).
 
-        Least squares with a Gaussian prior, not below zero; whoever comes out above the most that is
-        possible is set to it, and the rest are solved again.
+        Least squares with a Gaussian prior, within what is possible.
         """
         gram = self.gram + np.eye(len(self.often)) / SPREAD**2
-        factor = cholesky(gram)
-        aim = solve_triangular(factor, self.right + PRIOR / SPREAD**2, trans="T")
-        full = np.zeros(len(self.often), bool)
-        while True:
-            found = self.often.copy()
-            rest = aim - factor[:, full] @ self.often[full]
-            found[~full] = _not_below_zero(factor[:, ~full], rest)
-            over = ~full & (found > self.often * (1 + 1e-6))
-            if not over.any() or clock.over:
-                return np.asarray(np.minimum(found, self.often))
-            full |= over
+        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, clock)
 
 
-def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
-    """Non-negative least squares; where it finds no end, the plain solution cut at zero."""
-    if not matrix.shape[1]:
-        return np.zeros(0)
-    try:
-        return np.asarray(nnls(matrix, aim, maxiter=30 * matrix.shape[1])[0])
-    except RuntimeError:
-        return np.asarray(np.maximum(np.linalg.lstsq(matrix, aim, rcond=None)[0], 0.0))
+@dataclass
+class Systems:
+    """All that a client said: of its records, and of samples that it drew from them by secret coins.
+
+    A sample's equations say how often each candidate was drawn; who was in none was hardly there.
+
+    Args:
+        often: most times that each unknown can count, shape (unknowns,).
+    """
+
+    often: np.ndarray
+    _all: dict[str, System] = field(default_factory=dict)
+
+    def read(self, entry: Disclosed, view: View) -> None:
+        """Add what a release says; of samples the first few."""
+        for told in told_of(entry, view):
+            self._all.setdefault("", System(self.often)).add(told, entry.kind)
+        for draw, told in drawn_of(entry, view):
+            if draw not in self._all and len(self._all) > SAMPLES:
+                break
+            self._all.setdefault(draw, System(self.often * REPEATED)).add(told, entry.kind)
+
+    def solve(self, clock: Clock) -> np.ndarray:
+        """How often each was there, over all systems, shape (unknowns,)."""
+        total = np.zeros(len(self.often))
+        for each in self._all.values():
+            if total.any() and clock.over:
+                break
+            total += each.solve(clock)
+        return total
+
+    @property
+    def rank(self) -> int:
+        """Of the system that says most."""
+        return max(each.rank for each in self._all.values())
+
+    @property
+    def equations(self) -> int:
+        """How many there are."""
+        return sum(each.equations for each in self._all.values())
+
+    @property
+    def exact(self) -> int:
+        """How many of them left without noise."""
+        return sum(each.exact for each in self._all.values())
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of release that they are of."""
+        return set().union(*(each.kinds for each in self._all.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +208,7 @@ class Outcome:
     recovered: float
     guessed: float
     error: float | None
-    system: System
+    system: Systems
 
 
 class Pool(Attack):
@@ -223,7 +254,8 @@ class Pool(Attack):
         if asked is None:
             return False
         summed = asked.linear and any(p.type.adds_up for p in entry.release.parts.values())
-        return summed or type(asked).equations is not Query.equations
+        kind = type(asked)
+        return summed or kind.equations is not Query.equations or kind.drawn is not Query.drawn
 
     def attackable(self, transcript: Transcript) -> bool:
         """Whether anything in it is linear in who was there."""
@@ -293,7 +325,7 @@ class Pool(Attack):
     ) -> Iterator[Outcome]:
         """The outcome at one client; none where nothing that it said could be read."""
         x, y = column.filled(listed, values)
-        view, system = View.of(schema, x, y), System(np.repeat(listed.often, len(values)))
+        view, system = View.of(schema, x, y), Systems(np.repeat(listed.often, len(values)))
         for entry in entries:
             if clock.over:
                 break
@@ -438,7 +470,7 @@ class Unknown:
         return x, y
 
     def scored(
-        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: System
+        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: Systems
     ) -> Outcome:
         """Hold the weights, shape (candidates, values), to who was there and what they had."""
         often = weights.sum(axis=1)

@@ -97,32 +97,42 @@ def shadows(
     number: int = 64,
     seed: int = 0,
     seconds: float = 120.0,
+    parts: int = 2,
 ) -> Shadows:
-    """Train shadow models, each on a random half; every record is in half of a pair's two.
+    """Train shadow models, each on all but one of a few random parts of the records.
+
+    Halves say most. More parts come nearer to a target that learnt from most of what is known.
 
     Args:
         train: trains one; anything with scikit-learn's manners: ``lambda x, y: clone(m).fit(x, y)``.
         x: features, shape (records, features).
         y: outcomes, shape (records,).
-        number: how many, even.
-        seed: draws the halves.
-        seconds: after which no further one is trained; what there is is given back.
+        number: how many, a multiple of the parts.
+        seed: draws the parts.
+        seconds: after which no further division is begun; what there is is given back.
+        parts: into how many parts the records are divided, each left out by one shadow in turn.
 
     Raises:
         InputError: too few records or shadows, or arrays that are text or not finite.
     """
     _check(x, y)
-    if number < 4 or number % 2 or len(x) < 4:
-        raise InputError("shadows come in pairs: give an even number, 4 at least, and 4 records")
+    if parts < 2 or number < 2 * parts or number % parts or len(x) < 2 * parts:
+        raise InputError(
+            f"shadows leave each of {parts} parts out in turn: give a multiple of {parts}, "
+            f"{2 * parts} at least, and {2 * parts} records"
+        )
     rng, clock = np.random.default_rng(seed), Clock(seconds)
     scores, inside = [], []
-    for _ in clock.timely(number // 2):
-        half = rng.permutation(len(x)) < len(x) // 2
-        for mine in (half, ~half):
+    for _ in clock.timely(number // parts):
+        place = rng.permutation(len(x)) * parts // len(x)
+        for left_out in reversed(range(parts)):
+            mine = place != left_out
             scores.append(told(train(x[mine], y[mine]), x=x, y=y))
             inside.append(mine)
-    if len(scores) < 4:
-        raise InputError(f"no four shadows could be trained in {seconds:g} s; give more seconds")
+    if len(scores) < 2 * parts:
+        raise InputError(
+            f"no {2 * parts} shadows could be trained in {seconds:g} s; give more seconds"
+        )
     return Shadows(np.array(scores), np.array(inside))
 
 

@@ -22,6 +22,7 @@ from privfed.attacks.base import (
     Attack,
     PublicColumn,
     PublicSchema,
+    Table,
     Truth,
     question_of,
     sound_parts,
@@ -34,6 +35,7 @@ from privfed.attacks.membership import readable
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.part import Relation
 from privfed.questions.query import Query, View
 
 #: Records that are made up at first, and in each round of mutations; rounds; share that survives.
@@ -49,8 +51,10 @@ ROUNDING = 1e-6
 #: False positives that rates are stated at.
 RATE = 0.01
 
-#: Gives the distance of records, from their features and targets.
-Distance = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+#: Records by features and targets.
+Rows = tuple[np.ndarray, np.ndarray | None]
+#: Gives the distance of records, or of records from those that take their places.
+Distance = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,17 @@ class Law:
         moved = np.abs(np.asarray(units, float)[:, seen]) / part.noise.parameter
         return np.asarray((moved**self.power).sum(axis=1))
 
-    def charged(self, asked: Query, name: str, part: ReleasedPart, schema: Any) -> float:
-        """The most that one record may add by the question's declared sensitivity."""
+    def charged(
+        self, asked: Query, name: str, part: ReleasedPart, schema: Any, relation: Relation
+    ) -> float:
+        """The most that one record may add, or change in another's place, by the declared sensitivity."""
         assert part.noise is not None
         declared = asked.parts(schema).get(name)
         if declared is None:  # nothing is read off such a part either
             return 0.0
         if declared.sensitivity is None:
             return math.inf
-        bound = declared.sensitivity.add_or_remove
+        bound = declared.sensitivity.under("record", relation, None)
         most = bound.l2_squared if self.power == 2 else bound.l1
         return most / part.noise.parameter**self.power
 
@@ -106,11 +112,13 @@ class Heard:
         law: of the noise.
         entries: its releases.
         schema: the public data dictionary.
+        relation: what one step between neighbours is.
     """
 
     law: Law
     entries: tuple[Disclosed, ...]
     schema: Any
+    relation: Relation = "add-or-remove"
 
     def parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
         """The parts of a release whose noise is of the law."""
@@ -130,21 +138,38 @@ class Heard:
             for name, part in self.parts(entry).items():
                 assert asked is not None
                 try:
-                    total += self.law.charged(asked, name, part, self.schema)
+                    total += self.law.charged(asked, name, part, self.schema, self.relation)
                 except PrivfedError:  # written for another schema
                     continue
         return float(total ** (1 / self.law.power))
 
-    def distances(self, x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
-        """How far each record moves what left, shape (records,)."""
-        view, total = View.of(self.schema, x, y), np.zeros(len(x))
+    @property
+    def compared(self) -> int:
+        """How many records a step between neighbours is about: one, or the two that change places."""
+        return 2 if self.relation == "replace-one" else 1
+
+    def distances(self, *records: Rows) -> np.ndarray:
+        """How far each record moves what left, or each in the other's place, shape (records,)."""
+        views, total = (
+            [View.of(self.schema, x, y) for x, y in records],
+            np.zeros(len(records[0][0])),
+        )
         for entry in self.entries:
             parts = self.parts(entry)
-            if parts:
-                for name, told in equations_of(entry, view).items():
-                    if name in parts:
-                        total += self.law.added(told.added, parts[name])
+            told = [equations_of(entry, view) for view in views] if parts else [{}]
+            for name in (name for name in told[0] if name in parts):
+                added = [np.asarray(each[name].added, float) for each in told]
+                moved = added[0] if len(added) == 1 else added[0] - added[1]
+                total += self.law.added(moved, parts[name])
         return np.asarray(total ** (1 / self.law.power))
+
+    def real(self, table: Table) -> np.ndarray:
+        """How far its own records do: each taken away, or the next one put in its place."""
+        if self.compared == 1 or not len(table.x):
+            return self.distances((table.x, table.y)) if len(table.x) else np.empty(0)
+        others = np.roll(np.arange(len(table.x)), 1)
+        y = None if table.y is None else table.y[others]
+        return self.distances((table.x, table.y), (table.x[others], y))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -236,14 +261,12 @@ class WorstRecord(Attack):
         worst: dict[tuple[Any, ...], float] = {}
         heard, read = [], 0
         for client in transcript.clients:
-            own = Heard(law, transcript.of(client=client).entries, schema)
+            own = Heard(law, transcript.of(client=client).entries, schema, self.relation)
             if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
-                worst[own.key] = search(own.distances, schema, clock)
-            real = np.empty(0)
-            if client in truth and len(truth[client].x):
-                real = own.distances(truth[client].x, truth[client].y)
+                worst[own.key] = search(own.distances, schema, clock, own.compared)
+            real = own.real(truth[client]) if client in truth else np.empty(0)
             heard.append(Moved(own, worst[own.key], real))
             read += not clock.over
         if not heard:
@@ -289,12 +312,13 @@ class WorstRecord(Attack):
             for area, found in (law.rates(value),)
         }
         beyond = worst > charge * (1 + ROUNDING)
+        what = "record" if own.heard.compared == 1 else "record in another's place"
         if worst < LARGE * charge:
             detail["note"] = (
                 "no record comes to half of the charge: noise is larger than it need be"
             )
         return self.finding(
-            f"{law.unit} of the worst record that was found, of the {law.unit} charged",
+            f"{law.unit} of the worst {what} that was found, of the {law.unit} charged",
             worst,
             of=charge,
             baseline=0.0,
@@ -306,19 +330,28 @@ class WorstRecord(Attack):
         )
 
 
-def search(distances: Distance, schema: PublicSchema, clock: Clock) -> float:
-    """The largest distance of any record of the schema that is found.
+def search(distances: Distance, schema: PublicSchema, clock: Clock, compared: int = 1) -> float:
+    """The largest distance of any record of the schema that is found, or of any two from each other.
 
     Corners and random records first; then rounds of mutations of the best; then each column of the
     best record in turn.
+
+    Args:
+        distances: of records, each given by its features and target.
+        schema: the public data dictionary.
+        clock: after which no further round is begun.
+        compared: how many records a distance is about; two are searched together.
     """
-    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
+    single = [*schema.features, *([] if schema.target is None else [schema.target])]
+    columns = single * compared
     rng = np.random.default_rng(0)
 
     def judged(records: np.ndarray) -> np.ndarray:
         split = len(schema.features)
-        y = None if schema.target is None else records[:, split]
-        return distances(records[:, :split], y)
+        each = np.split(records, compared, axis=1)
+        return distances(
+            *((x[:, :split], None if schema.target is None else x[:, split]) for x in each)
+        )
 
     records = drawn(columns, FIRST, rng)
     values = judged(records)

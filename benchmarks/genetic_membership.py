@@ -248,7 +248,7 @@ def by_generations(data: Prepared, given: argparse.Namespace) -> Iterator[dict[s
             one, two = knows.reads(scores[:end]), shadow.reads(scores[:end])
             fitted, held = worst_case(client, genes[: min(end, 200)], 20)
             yield {
-                "row": f"{mark} generations, {end:,} scores",
+                "row": f"{mark} generation{'s' if mark > 1 else ''}, {end:,} scores",
                 "independent directions of the scores": one.dimensions,
                 "knows the fitted share: AUC": one.auc,
                 "knows the fitted share: members found at 1 %": one.found,

@@ -43,11 +43,12 @@ INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
 benchmarks wrote. Every figure of ours was measured at the commit, with the seeds and on the machine
-that stand below its table; what stands below a table holds for those before it that have nothing
-below them, too. *Not run* says that a figure was not measured. Where a cell has brackets, they hold
-the paper's figure; where a paper shows a picture only, there is none to put there. After ± stand
-standard deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones'
-data of the papers that are not public are stood in for as the notes say.
+that stand below its table (a plus after a commit: some file was not quite the commit's); what stands
+below a table holds for those before it that have nothing below them, too. *Not run* says that a figure
+was not measured. Where a cell has brackets, they hold the paper's figure; where a paper shows a picture
+only, there is none to put there. After ± stand standard deviations over seeds, splits or folds unless a
+note says otherwise. Hospitals' and phones' data of the papers that are not public are stood in for as
+the notes say.
 """
 #: How a paragraph of a section's text begins that stands in the summary: what holds, what does not.
 HOLDS, FAILS = ("Reproduced:", "Ahead:"), ("Not reproduced:", "Behind:")

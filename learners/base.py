@@ -49,10 +49,10 @@ class Planned:
     together: bool = False
 
 
-def check_round(wanted: int | None, clients: int) -> None:
+def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
     """Hold the number of clients that each round asks to those there are; none asks all."""
     if wanted is not None and not 1 <= wanted <= clients:
-        raise InputError(f"clients_per_round must lie between 1 and {clients}, not {wanted!r}")
+        raise InputError(f"{name} must lie between 1 and {clients}, not {wanted!r}")
 
 
 class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]

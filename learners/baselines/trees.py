@@ -50,7 +50,7 @@ def grown(view: View, scoring: Scoring, lowest: int, deepest: int) -> PersonalTr
     """A CART tree of the depth that cross-validation prefers, on all records of a view."""
     client = Client.of(view, scoring.classify)
     depths = range(lowest, deepest + 1)
-    depth = local.best_depth(client.depth_scores(scoring.folds, depths), depths)
+    depth = client.own_depth(scoring.folds, depths)
     nodes = local.cart(client.x, client.y, client.classes, depth)
     return PersonalTree.of_nodes(nodes, "own")
 

@@ -135,7 +135,7 @@ class _FedForest(FederatedLearner):
             NobodyAnswered: no client answered the first question.
         """
         self._start(federation)
-        check_round(self.clients_per_tree, len(federation.clients))
+        check_round(self.clients_per_tree, len(federation.clients), "clients_per_tree")
         growth = Growth(federation, self._settings(self.schema_))
         self.private_ = not (self.baseline or growth.offered())
         if self.private_:
@@ -189,7 +189,7 @@ class _FedForest(FederatedLearner):
 
     def _fit_private(self, federation: Disclosure) -> Self:
         """Random trees and noisy sums; see :mod:`privfed.learners.forest.private_way`."""
-        outcome = private.Outcome.of(self.schema_, not self._classes(self.schema_))
+        outcome = private_way.outcome(self.schema_, not self._classes(self.schema_))
         rng = np.random.default_rng(self.random_state)
         self.private_model_ = private.learn(federation, outcome, rng)
         self.rounds_ = self.private_model_.rounds
@@ -393,7 +393,7 @@ class _FedForest(FederatedLearner):
         """
         s = self._settings(schema)
         if not (Sketches.kind in policy.guards or self.baseline):
-            return private.schedule(schema, private.Outcome.of(schema, not self._classes(schema)))
+            return private.schedule(schema, private_way.outcome(schema, not self._classes(schema)))
         level = _example(schema, s)
         cuts = np.zeros((len(level.numeric), max(s.quantiles - 1, 1)), np.float32)
         times = _rounds(s, len(schema.features))
@@ -412,7 +412,7 @@ class _FedForest(FederatedLearner):
 class FedForestClassifier(_FedForest, FederatedClassifier):
     """A federated random forest for classes.
 
-    A target of categories, or of at most 100 whole numbers.
+    A target of categories, or of at most 100 whole numbers; in private, of 64 categories or 32 integers.
 
     Args:
         trees: how many.
@@ -457,7 +457,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         if not self._classes(schema):
             raise InputError(
                 "FedForestClassifier needs a target of categories, or of whole numbers with at most "
-                "100 values between its bounds"
+                "100 values between its bounds; for other numbers take FedForestRegressor"
             )
 
     def _classes(self, schema: Schema) -> int:

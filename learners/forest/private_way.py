@@ -13,11 +13,37 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
+from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
-from privfed.learners.private import PrivateModel
+from privfed.learners.private import Outcome, PrivateModel
+from privfed.learners.private.grid import WHOLE, one_bin_each
+from privfed.learners.private.outcome import MOST_CLASSES
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
+
+
+def outcome(schema: Schema, numbers: bool) -> Outcome:
+    """What is learned privately of the schema's target.
+
+    Args:
+        schema: the public data dictionary.
+        numbers: whether numbers are predicted, else classes.
+
+    Raises:
+        InputError: more classes than the engine tells apart, or a number that is none.
+    """
+    found = Outcome.of(schema, numbers)
+    target = schema.target
+    assert target is not None
+    few = one_bin_each(target) and found.classes <= MOST_CLASSES
+    if found.kind == "classes" and not few:
+        raise InputError(
+            f"in private a forest tells apart up to {MOST_CLASSES} categories or {WHOLE} integers, "
+            f'and {target.name!r} is no such target; declare kind = "category" and its categories '
+            "in the schema, or take FedForestRegressor for a number"
+        )
+    return found
 
 
 def values(model: PrivateModel, x: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,12 +11,13 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.columns import LARGEST, TARGET_GRID
+from privfed.learners.forest.equations import bins_by_tree
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
-from privfed.questions.query import Query, View
+from privfed.questions.query import Drawn, Query, View
 from privfed.tables.schema import Schema
 
 #: Most quantile levels, and most candidate cuts of a pair.
@@ -143,6 +144,10 @@ class Bins(_AboutLevel):
         """Bins and categories of few records; strictly, all of a pair that has one."""
         by_bin = _few(exact, ("bins", "bin_sums"), strict)
         return {**by_bin, **_few(exact, ("groups", "group_sums"), strict)}
+
+    def drawn(self, view: View) -> Iterator[Drawn]:
+        """By tree, whose sample is secret."""
+        return bins_by_tree(self.level, self.cuts, _width(self.level, view.schema), view)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ import numpy as np
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import macro_f1
-from privfed.learners.genetic_tree.personal import PersonalTree
+from privfed.learners.genetic_tree.personal import AHEAD, PersonalTree
+from privfed.learners.genetic_tree.population import Scoring
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
 #: Powers of the classes' shares that labels are tried by, and the least share that counts.
@@ -156,8 +157,10 @@ def choose_below(
     ones where macro F1 sees labels alone, and so chooses more steadily. Then labels are chosen, by
     macro F1: where classes are uneven, it is the better for labels by shares that the commoner
     classes' weigh less in (by the released root's shares, to a power). Of equal choices the least
-    prior wins, then the own tree, then the higher cut, then the commonest class. A client with fewer
-    than two records has nothing to choose by and takes the shared tree as it is.
+    prior wins, then the own tree, then the higher cut, then the commonest class. Where the tree that
+    it would have grown alone is ahead in macro F1 by :data:`~personal.AHEAD` all the same, as it may
+    be among few records, a client keeps that one. A client with fewer than two records has nothing to
+    choose by and takes the shared tree as it is.
     """
     levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
     if len(client.y) < 2:
@@ -165,9 +168,15 @@ def choose_below(
     losses = _losses(client, shared, folds, levels, depths)
     losses[:, 0, :lowest] = np.inf  # its own tree is as deep as everybody's own
     at, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
-    weights = _best_weights(client, shared, folds, (level, depth, PRIORS[at]))
+    prior, weights = PRIORS[at], None
+    if client.classes:
+        weights, score = _best_weights(client, shared, folds, (level, depth, prior))
+        alone = client.own_depth(folds, range(lowest, deepest + 1))
+        own = client.own_score(Scoring(classify=True, held="folds", folds=folds), alone)
+        if own > score * (1 + AHEAD):
+            prior, level, depth, weights = PRIORS[0], 0, alone, None
     data = client.x, client.y, client.classes
-    return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, PRIORS[at], weights)
+    return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
 
 
 def _held_out(
@@ -198,16 +207,14 @@ def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: r
 
 def _best_weights(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float]
-) -> np.ndarray | None:
+) -> tuple[np.ndarray | None, float]:
     """The weights of the classes by which a chosen level, depth and prior do best in macro F1.
 
     Returns:
-        none for equal weights, and for numbers.
+        the weights, none for equal ones; and the macro F1.
     """
     level, depth, prior = chosen
     classes = client.classes
-    if not classes:
-        return None
     common = np.maximum(shared.values[0], RARE)
     weights = [common**-power for power in POWERS]
     cells = np.zeros((len(weights), classes, classes))
@@ -215,5 +222,6 @@ def _best_weights(
         said = grown.by_depth(client.x[held], range(depth, depth + 1), [prior])[0, 0]
         for kind, weight in enumerate(weights):
             np.add.at(cells[kind], (client.y[held].astype(int), local.labels(said * weight)), 1)
-    best = int(macro_f1(cells).argmax())
-    return weights[best] if best else None
+    scores = macro_f1(cells)
+    best = int(scores.argmax())
+    return (weights[best] if best else None), float(scores[best])

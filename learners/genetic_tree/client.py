@@ -71,6 +71,10 @@ class Client:
         parts = local.folds(self.order, folds)
         return local.depth_scores(self.x, self.y, self.classes, parts, depths)
 
+    def own_depth(self, folds: int, depths: range) -> int:
+        """The depth at which its own trees do best."""
+        return local.best_depth(self.depth_scores(folds, depths), depths)
+
     def structure(self, depth: int) -> np.ndarray:
         """The string of its own tree on all of its records."""
         return local.structure(self.x, self.y, self.classes, depth)

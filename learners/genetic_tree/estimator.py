@@ -171,7 +171,10 @@ class _GeneticTree(PersonalLearner):
         """Hold parameters to one another, and the schema to what genes can name."""
         super().check(schema)
         if self.lowest > self.deepest:
-            raise InputError(f"lowest is {self.lowest}, above deepest, {self.deepest}")
+            raise InputError(
+                f"lowest is {self.lowest}, above deepest, {self.deepest}; write a lowest of at most "
+                f"{self.deepest}, or a greater deepest"
+            )
         if len(schema.features) > MOST_FEATURES:
             raise InputError(f"structures name at most {MOST_FEATURES} features")
         size, depth = self.population or self._population, self.depth or self.deepest

@@ -71,7 +71,10 @@ class PersonalTree:
         """Take over a tree of :func:`local.cart`."""
         cuts = cuts_of_thresholds(nodes["cut"])
         tree = Tree.binary(nodes["feature"], cuts, nodes["left"], nodes["right"])
-        return cls(tree, nodes["values"], source)
+        values = nodes["values"]
+        if values.shape[1] > 1:
+            values = succession(values * nodes["size"][:, None])
+        return cls(tree, values, source)
 
     @property
     def decisions(self) -> int:
@@ -120,12 +123,24 @@ class PersonalTree:
         return cls(tree, np.array(plain["values"], dtype=float), str(plain["source"]), weights)
 
 
+def succession(counts: np.ndarray) -> np.ndarray:
+    """Shares of the classes by Laplace's rule of succession, a record of each class more.
+
+    The commonest class stays the commonest, and so labels are what they were; but no class is
+    impossible because a small leaf has not seen it.
+
+    Args:
+        counts: shape (nodes, classes).
+    """
+    shares: np.ndarray = (counts + 1) / (counts + 1).sum(axis=1, keepdims=True)
+    return shares
+
+
 def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
     """Shares of the classes, or means in the target's units; shape (nodes, classes or 1)."""
     sums, table = trie.fitted(nodes), trie.table
     if table.classes:
-        shares: np.ndarray = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1)
-        return shares
+        return succession(sums)
     means: np.ndarray = table.centre + table.unit * sums[:, [1]] / np.maximum(sums[:, [0]], 1)
     return means
 
@@ -155,7 +170,7 @@ def choose(client: Client, population: Population, scoring: Scoring, rule: Choic
     best = int(said.argmax())
     if rule.own and len(client.y):
         depths = range(rule.lowest, rule.deepest + 1)
-        depth = local.best_depth(client.depth_scores(scoring.folds, depths), depths)
+        depth = client.own_depth(scoring.folds, depths)
         if client.own_score(scoring, depth) > said[best] + AHEAD * abs(said[best]):
             nodes = local.cart(client.x, client.y, client.classes, depth)
             return PersonalTree.of_nodes(nodes, "own")

@@ -68,7 +68,7 @@ class Depth(Query):
         """Cross-validate."""
         depths = range(self.lowest, self.deepest + 1)
         client = Client.of(view, self.scoring.classify)
-        best = local.best_depth(client.depth_scores(self.scoring.folds, depths), depths)
+        best = client.own_depth(self.scoring.folds, depths)
         return {"depth": np.array([float(best)])}
 
 

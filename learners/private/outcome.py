@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from privfed.errors import QueryError
+from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Schema
 
 #: Most classes of a target.
@@ -21,10 +22,11 @@ class Outcome:
     """How the target is read, and how scores become predictions.
 
     Args:
-        kind: ``binary`` (a target in [0, 1], the logistic loss), ``classes`` (a category, softmax) or
-            ``number`` (the squared loss).
+        kind: ``binary`` (a target in [0, 1], the logistic loss), ``classes`` (a category or a few
+            integers, softmax) or ``number`` (the squared loss).
         classes: number of scores of a record: 1, or the classes.
-        lower: a number's lower limit; targets are clipped to it, then scaled to [-1/2, 1/2].
+        lower: a number's lower limit; targets are clipped to it, then scaled to [-1/2, 1/2]. Of
+            classes the first, from which they are counted.
         upper: a number's upper limit.
     """
 
@@ -40,7 +42,9 @@ class Outcome:
         low, high = schema.target.bounds
         if number:
             return cls("number", 1, low, high)
-        return cls("binary") if (low, high) == (0.0, 1.0) else cls("classes", int(high) + 1)
+        if (low, high) == (0.0, 1.0):
+            return cls("binary")
+        return cls("classes", int(high - low) + 1, low, high)
 
     def check(self, schema: Schema) -> None:
         """Hold it to the schema.
@@ -53,7 +57,8 @@ class Outcome:
             raise QueryError("malformed", "the schema has no target")
         low, high = target.bounds
         if self.kind == "classes":
-            fits = not target.numeric and self.classes == high + 1 <= MOST_CLASSES
+            fits = one_bin_each(target) and self.classes == high - low + 1 <= MOST_CLASSES
+            fits &= self.lower == low
         else:
             fits = self.classes == 1
         if self.kind == "binary":
@@ -67,7 +72,7 @@ class Outcome:
     def targets(self, y: np.ndarray) -> np.ndarray:
         """The targets on the common scale, shape (records, classes)."""
         if self.kind == "classes":
-            return np.asarray(y[:, None] == np.arange(self.classes), dtype=float)
+            return np.asarray(y[:, None] == self.lower + np.arange(self.classes), dtype=float)
         if self.kind == "binary":
             return np.asarray(y[:, None], dtype=float)
         middle = self.lower / 2 + self.upper / 2

@@ -238,6 +238,12 @@ class HashedRule(RuleQuery):
         codes = 1 + sampled_templates(book, view, self.templates, self.slots, self.who.seed)
         return {"bits": parity(self.masks() & codes[asked].astype(np.uint32))[None]}
 
+    def unhashed(self) -> tuple[CohortQuery, np.ndarray]:
+        """The templates of the drawn rules, and which of them set each individual's bit."""
+        codes = 1 + np.arange(len(self.templates), dtype=np.uint32)
+        plain = SampledRule(self.who, self.grammar, self.templates, self.slots)
+        return plain, parity(self.masks() & codes[:, None])
+
     def masks(self) -> np.ndarray:
         """The public mask of each individual asked, shape (individuals,)."""
         return _masks(self.digest, self.who.size, self.width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, final
@@ -96,6 +96,24 @@ class Equations:
     added: np.ndarray
     told: np.ndarray
     error: np.ndarray | float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What some cells of an answer add up, where secret coins decide how often each record counts.
+
+    Args:
+        draw: names the coins; all cells of one draw count a record equally often, whatever the
+            question (a tree's bootstrap).
+        part: the part.
+        cells: places in the part, row by row, shape (cells,).
+        added: what each record would add, were it counted once, shape (records, cells).
+    """
+
+    draw: str
+    part: str
+    cells: np.ndarray
+    added: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +219,17 @@ class Query(ABC):
             if name in answer
         }
 
+    def drawn(self, view: View) -> Iterator[Drawn]:
+        """Say what each record would add, were it drawn: for answers over samples of the records.
+
+        As it stands there are none. A query whose answer adds up over a secret sample (a bootstrap)
+        overrides this: who was in no sample at all was hardly there.
+
+        Args:
+            view: the records that may have been there.
+        """
+        return iter(())
+
     @cached_property
     def fields(self) -> bytes:
         """The query's public values as deterministic bytes, in the types that it declares."""
@@ -263,3 +292,12 @@ class CohortQuery(Query):
         Raises:
             QueryError: the question is meant for a cohort of another size.
         """
+
+    def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
+        """Say of which other question's bits the answers are public hashes; none where they are none.
+
+        Returns:
+            the question, of which an individual sets at most one bit, and whether that bit would set
+            its answer to this one, shape (the other's bits, individuals asked).
+        """
+        return None

@@ -24,6 +24,7 @@ from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.worth import Score
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.lasting import Lasting
+from privfed.study.model_reading import read_models
 from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.price import Left, Price
 from privfed.study.rehearsal import attacks_of, rehearse
@@ -109,8 +110,15 @@ def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> Non
     study = prepared.study
     for choice in study.policies:
         heard, count = output.transcript(choice.name), len(attacks_of(study))
+        policy = Policy.from_toml(output.policy(choice.name) / "policy.toml")
         with tqdm(desc=f"attacks, {choice.name}", total=count, unit="", disable=None) as bar:
-            found, inapplicable = simulation.attack(prepared, heard, bar.update, seconds=seconds)
+            found, inapplicable = simulation.attack(
+                prepared, heard, bar.update, seconds=seconds, relation=policy.relation
+            )
+        if study.shadows is not None and isinstance(prepared, simulation.Prepared):
+            with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=None) as bar:
+                read, idle = read_models(prepared, choice, output, study.shadows, bar.update)
+            found, inapplicable = found + read, {**inapplicable, **idle}
         found += simulation.audit(prepared, choice)
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         output.write(choice.name, "findings.json", told)

@@ -64,12 +64,12 @@ def measure(
         return {"held_out": len(test)}
     x = test[list(schema.names)]
     predicted = np.asarray(model.predict(x, client=client))
-    known, wanted = _targets(train, target), _targets(test, target)
+    known, wanted = targets(train, target), targets(test, target)
     if target.numeric and not isinstance(model, ClassifierMixin):
         scored = _numbers(predicted, known, wanted)
     else:
         column = _as_category(target)
-        chances = _chances(model, x, client)
+        chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
     better = {name: SCORES[name] for name in scored["scores"]}
@@ -137,7 +137,7 @@ def measure_own(
     }
 
 
-def _targets(frame: pd.DataFrame, target: Column) -> np.ndarray:
+def targets(frame: pd.DataFrame, target: Column) -> np.ndarray:
     """The target as the schema has it: codes of categories, numbers within the bounds."""
     return Records.from_frame(frame, Schema((target,))).x[:, 0]
 
@@ -161,7 +161,7 @@ def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _chances(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
+def chances_of(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
     """A classifier's probabilities; none of a model that tells none."""
     tell = getattr(model, "predict_proba", None)
     return None if tell is None else np.asarray(tell(x, client=client), dtype=float)

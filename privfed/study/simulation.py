@@ -38,6 +38,7 @@ from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
+from privfed.questions.part import Relation
 from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
@@ -94,7 +95,7 @@ class Prepared:
         return tuple(str(name) for name in self.train[self.owner].unique())
 
     def federate(
-        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadBook | None = None
     ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(
@@ -350,6 +351,7 @@ def attack(
     progress: Progress = lambda _: None,
     *,
     seconds: float | None = None,
+    relation: Relation = "add-or-remove",
 ) -> tuple[list[Finding], dict[str, str]]:
     """Put every attack that a study names to a transcript.
 
@@ -358,6 +360,7 @@ def attack(
         transcript: what left.
         progress: told of each attack that is done.
         seconds: for each attack; as the study says unless given.
+        relation: what one step between neighbours is by the policy.
 
     Returns:
         what they found, or that their time was up before; which kinds of release none of them reads;
@@ -369,7 +372,7 @@ def attack(
     inapplicable = {}
     attacks = attacks_of(prepared.study)
     for tried in attacks:
-        tried.seconds = seconds or tried.seconds
+        tried.seconds, tried.relation = seconds or tried.seconds, relation
         attackable, clock = tried.attackable(transcript), Clock(tried.seconds)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):

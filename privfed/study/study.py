@@ -19,6 +19,7 @@ from privfed.errors import Faults, StudyError, did_you_mean
 from privfed.exact import readable
 from privfed.privacy.accountant import Budget, written_epsilon
 from privfed.questions.part import Unit
+from privfed.study.shadow_choice import ShadowChoice, check_shadows
 from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.division import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
@@ -178,6 +179,7 @@ class Study:
         attacks: plugins' names; ``"*"`` is every installed one that finds something to work on.
         attack_seconds: after which each attack stops and reports what it found so far; each one's own
             bound unless given.
+        shadows: readers of the model alone, where they are asked for.
         seed: decides partition, held-out part and the learner's own chance; never the noise.
         noise: ``secure``, or ``test`` for repeatable noise that protects nobody and is marked so.
         together: whether all its policies count as carried out on the same records, so that only
@@ -193,6 +195,7 @@ class Study:
     policies: tuple[PolicyChoice, ...]
     attacks: tuple[str, ...] = ("*",)
     attack_seconds: float | None = None
+    shadows: ShadowChoice | None = None
     seed: int = 0
     noise: Literal["secure", "test"] = "secure"
     together: bool = False
@@ -224,7 +227,7 @@ class Study:
         """
         top, faults = {name.name for name in fields(_Top)}, Faults()
         with faults.collected():
-            _known(plain, top | {"data", "clients", "learner", "policy"}, where)
+            _known(plain, top | set(_READERS), where)
         meant = _meant(plain, set(_EXAMPLES))
         for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
             faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
@@ -273,6 +276,7 @@ class Study:
             "data": _plain(data),
             "clients": _plain(clients),
             "learner": _plain(self.learner),
+            **({} if self.shadows is None else {"shadows": _plain(self.shadows)}),
             "policy": [_plain(policy) for policy in policies],
         }
 
@@ -482,6 +486,16 @@ def _check_top(study: Study, where: str) -> None:
         )
 
 
+def _check_shadows(study: Study, where: str) -> None:
+    if study.shadows is not None:
+        check_shadows(study.shadows, f"{where}, [shadows]")
+        if study.clients.partition == "cohort" or study.ledgers is not None:
+            raise StudyError(
+                f"{where}: [shadows] trains further models on a table that nothing is charged for; leave "
+                "it out where ledgers last or a cohort is asked"
+            )
+
+
 def _check_data(study: Study, where: str) -> None:
     data = study.data
     with naming(f"{where}, [data]"):
@@ -571,6 +585,10 @@ _READERS: Mapping[str, Callable[[Any, str], tuple[str, Any]]] = {
         _holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
     ),
     "policy": lambda plain, where: ("policies", _policies(plain, where)),
+    "shadows": lambda plain, where: (
+        "shadows",
+        _section(plain, ShadowChoice, f"{where}, [shadows]"),
+    ),
 }
 #: What the tables are held to together.
 _CHECKS: tuple[Callable[[Study, str], None], ...] = (
@@ -579,6 +597,7 @@ _CHECKS: tuple[Callable[[Study, str], None], ...] = (
     _check_clients,
     _check_cohort,
     _check_lasting,
+    _check_shadows,
 )
 
 

@@ -5,7 +5,7 @@ Bounds come from here and never silently from data: a bound read off records is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -213,11 +213,14 @@ class Schema:
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
-        """Read bounds and categories off the data: convenient, and an unprotected release."""
+        """Read bounds and categories off the data: convenient, and an unprotected release.
+
+        A feature that is one number for all gets a bound above it, so that it is a column like others.
+        """
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):
             raise SchemaError(f"column {twice[0]!r} stands twice in the table; keep one")
-        columns = [_inferred(frame[column], str(column)) for column in frame.columns]
+        columns = [_inferred(frame[name], str(name), target) for name in frame.columns]
         features = tuple(column for column in columns if column.name != target)
         chosen = [column for column in columns if column.name == target]
         if target is not None and not chosen:
@@ -254,15 +257,23 @@ def _column(entry: Mapping[str, Any], where: str) -> Column:
     return Column(**plain)
 
 
-def _inferred(series: pd.Series[Any], name: str) -> Column:
+def _inferred(series: pd.Series[Any], name: str, target: str | None) -> Column:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
-        values: Iterable[str] = sorted({str(value) for value in series.dropna()})
+        values: list[str] = sorted({str(value) for value in series.dropna()})
+        if len(values) == 1:
+            raise SchemaError(_constant(name))
         return Column(name, "category", categories=tuple(values))
     finite = series[np.isfinite(series.to_numpy(dtype=float))]
     if finite.empty:
         raise SchemaError(f"column {name!r} holds no finite number; leave it out")
     lower, upper = float(finite.min()), float(finite.max())
+    if lower == upper and name == target:
+        raise SchemaError(_constant(name))
     if lower == upper:
-        raise SchemaError(f"column {name!r} is constant; leave it out, or give a public schema")
+        upper += max(1.0, abs(upper))
     kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
     return Column(name, kind, lower, upper)
+
+
+def _constant(name: str) -> str:
+    return f"column {name!r} is constant; leave it out, or give a public schema"

@@ -239,19 +239,18 @@ class ForgetfulLaplace(Laplace):
         return np.where(forgotten, 0, super().draw(noise, cells, scale))
 
 
-class SilentOnceGaussian(Gaussian):
-    """Adds no noise to its first answer, and says that it did."""
+class SilentGaussian(Gaussian):
+    """Adds no noise to the first of every so many answers, and says that it did."""
 
-    name: ClassVar[str] = "faulty-gaussian-silent-once"
+    name: ClassVar[str] = "faulty-gaussian-silent"
 
-    def __init__(self) -> None:
-        self.silent = True
+    def __init__(self, every: int) -> None:
+        self.every, self.answers = every, 0
 
     def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
-        """Nothing, the first time."""
-        drawn = super().draw(noise, cells, scale)
-        drawn, self.silent = drawn * (not self.silent), False
-        return drawn
+        """Nothing, or as it should be."""
+        silent, self.answers = self.answers % self.every == 0, self.answers + 1
+        return super().draw(noise, cells, scale) * (not silent)
 
 
 class YesLeaningResponse(RandomizedResponse):

@@ -14,6 +14,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.federation.cohort import CohortDisclosure
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleSearch
+from privfed.learners.baselines import CentralTreeClassifier
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.privacy.policy import Policy
 from privfed.tables.records import Records
@@ -56,6 +57,13 @@ def forest() -> Told:
 
 
 @cache
+def pooled() -> Told:
+    """All records as they are, for a tree over everybody's."""
+    learner = CentralTreeClassifier()
+    return shared(learner, learner.published())
+
+
+@cache
 def cohort() -> Told:
     """The noisy bits of individuals who hold rules."""
     books = generate(Profile(120, 7_200, 2_000, 12, 2.0, 3, top=0.5, stems=30), 5)
@@ -72,6 +80,7 @@ TOLD = {
     "sketches": forest,
     "pieced_records": forest,
     "linkage": cohort,
+    "leave_one_out": pooled,
 }
 #: Checks that do not apply, and why.
 SKIPPED = {"linkage": {"no_raw_values": "rules are no numbers"}}

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from privfed.attacks import linkage
 from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import Answers, SingleBits, standardised
+from privfed.attacks.individuals import Answers, HashedAnswers, SingleBits, standardised
 from privfed.attacks.linkage import BITS, LINKED, Linkage
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -40,6 +40,11 @@ MEMBERS, STRANGERS = half(0), half(PEOPLE)
 def asked(strategy: str, epsilon: str) -> Transcript:
     """What the members answered."""
     search = RuleSearch(strategy, epsilon=epsilon, threshold=0.02, most_operators=3, questions=50)
+    return answered(search, epsilon)
+
+
+def answered(search: RuleSearch, epsilon: str) -> Transcript:
+    """What the members answered to a search."""
     cohort = CohortDisclosure.of(MEMBERS, search.private(epsilon), seed=1)
     search.fit(cohort)
     return cohort.transcript()
@@ -181,3 +186,37 @@ def test_nothing_to_read() -> None:
     foreign = Disclosed(first.client, first.kind, b"nonsense", first.release)
     assert not Linkage().attackable(Transcript((foreign,)))
     assert attack(Transcript((foreign,))) == {}
+
+
+def test_the_ratio_of_a_hashed_bit_is_the_likelihood_s() -> None:
+    """Against brute force: a template is drawn by chance, its hash flipped now and then."""
+    flip, held = 0.3, csr_array(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 1.0]]))
+    mask, bits = np.array([[1, 0], [0, 0], [1, 1]], bool), np.array([[1, 0]], bool)
+    answers = HashedAnswers(np.arange(2), bits, flip, drawn=True, mask=mask)
+    got, own = answers.ratios(held), answers.own_ratios(held)
+    for person in range(2):
+        for book, drawn in enumerate(held.toarray()):
+            likely = flip + (1 - 2 * flip) * float(drawn @ mask[:, person])
+            nothing = flip
+            if not bits[0, person]:
+                likely, nothing = 1 - likely, 1 - nothing
+            assert got[person, book] == pytest.approx(np.log(likely / nothing), 1e-5)
+    assert own == pytest.approx(np.diag(got), 1e-5)
+    assert answers.of(np.array([False, True])).ratios(held) == pytest.approx(got[1:], 1e-6)
+
+
+def test_hashes_are_read_for_what_they_say() -> None:
+    """One bit of a person: nobody is linked by it, yet whoever was drawn leans to the own book."""
+    areas = {}
+    for epsilon in ("1", "12"):
+        search = RuleSearch(
+            "sampled", epsilon=epsilon, threshold=0.02, most_operators=3, slots=4, encoding="hashed"
+        )
+        found = attack(answered(search, epsilon), strangers=STRANGERS)[LINKED]
+        assert found.releases == ("rule_search.hashed",)
+        assert found.detail["epsilon of a person, largest"] == pytest.approx(
+            float(epsilon), abs=0.01
+        )
+        areas[epsilon] = found.detail["area under the curve"]
+        assert epsilon != "1" or (found.severity == "none" and found.value < 0.04)
+    assert areas["12"] > 0.54 and areas["12"] > areas["1"]

@@ -19,7 +19,9 @@ from privfed.attacks.membership import (
     auc,
     auc_deviation,
     between_draws,
+    elsewhere,
     hits,
+    judged,
     ratios,
 )
 from privfed.exchange.messages import Request
@@ -254,3 +256,27 @@ def test_clients_that_share_nothing_but_chance_are_not_accused() -> None:
     """The interval over draws: three clients prove little, one nothing."""
     assert between_draws(np.array([0.6])) == 1.0
     assert between_draws(np.array([0.55, 0.6, 0.65])) == pytest.approx(0.124, abs=0.001)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.7])
+def test_the_interval_over_draws_holds_what_it_should(shared: float) -> None:
+    """A draw moves a client's members and its outsiders, alike or not: most intervals hold 1/2.
+
+    Measured by the members' side alone, too few do where the two sides share nothing.
+    """
+    rng, clients, runs = np.random.default_rng(0), 20, 200
+    held = narrow = 0
+    for _ in range(runs):
+        common, own, others = rng.normal(size=(3, clients, 1))
+        people = rng.normal(size=(2, clients, 2)) / 3
+        sides = [
+            list(shared * common + (1 - shared) * each + each_one)
+            for each, each_one in zip((own, others), people, strict=True)
+        ]
+        told = judged(sides[0], sides[1], drawn=True)
+        assert told is not None
+        held += told.low <= 0.5 <= told.high
+        areas = [auc(side, rest) for side, rest in zip(sides[0], elsewhere(sides[1]), strict=True)]
+        narrow += bool(abs(np.mean(areas) - 0.5) <= between_draws(np.array(areas)))
+    assert held / runs >= 0.9
+    assert shared or narrow / runs < 0.88

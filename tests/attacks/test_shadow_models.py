@@ -158,7 +158,7 @@ def test_questions_that_make_no_sense() -> None:
         accused(told(model, x=X, y=Y), known, way="guess")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="other records"):
         accused(np.zeros(3), known)
-    with pytest.raises(InputError, match="even number"):
+    with pytest.raises(InputError, match="multiple of 2"):
         shadows(deep, x=X, y=Y, number=5)
     with pytest.raises(InputError, match="two shadows"):
         accused(np.zeros(2), Shadows(np.zeros((4, 2)), np.ones((4, 2), bool)))

@@ -100,6 +100,27 @@ def test_a_bound_too_small_is_a_broken_claim(planted: None, bound: int, severity
     assert ("note" in worst.detail) == (bound == 100)
 
 
+@pytest.mark.parametrize(("bound", "severity"), [(8, "none"), (6, "breach")])
+def test_records_that_change_places_are_held_to_their_own_bound(
+    planted: None, bound: int, severity: str
+) -> None:
+    """Replacing 0 by 8 moves the sum by 8; twice the bound for one record was charged."""
+    transcript = ask(Sum(bound // 2), "gaussian", "1/2").transcript()
+    attack = WorstRecord()
+    attack.relation = "replace-one"
+    worst, _ = attack.run(transcript, None, SCHEMA)
+    assert worst.severity == severity and "in another's place" in worst.metric
+    assert worst.of and worst.value / worst.of == pytest.approx(8 / bound)
+
+
+def test_replacing_moves_two_bins() -> None:
+    """By declared bound and by search: the square root of two times what one record does."""
+    attack = WorstRecord()
+    attack.relation = "replace-one"
+    worst, _ = attack.run(ask(COUNTS, "gaussian", "1/2").transcript(), None, SCHEMA)
+    assert worst.value == pytest.approx(worst.of) == pytest.approx(np.sqrt(2))
+
+
 @pytest.mark.parametrize("times", [{"x": 1, "y": 4}, {"x": 4, "y": 1}])
 def test_each_client_is_held_to_its_own_charge(times: dict[str, int]) -> None:
     """Who answered four times told twice as much, and paid for it: no claim is broken."""
@@ -155,7 +176,8 @@ def test_the_search_climbs() -> None:
     columns = tuple(Column(f"c{i}", "integer", lower=-1, upper=5) for i in range(10))
     seen = []
 
-    def distances(x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+    def distances(records: tuple[np.ndarray, np.ndarray | None]) -> np.ndarray:
+        x, _ = records
         seen.append(x)
         return np.asarray(x.sum(axis=1))
 

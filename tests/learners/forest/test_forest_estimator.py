@@ -500,3 +500,45 @@ def test_averaged_gains_are_weighted_by_records(small: int, chosen: int) -> None
     ways: dict[str, Any] = {"trees": 1, "max_depth": 1, "max_features": None, "random_state": 0}
     forest = FedForestClassifier(evaluation="average", **ways).fit(data)
     assert int(np.argmax(forest.feature_importances_)) == chosen
+
+
+def test_private_classes_are_listed() -> None:
+    """Real numbers and too many categories are refused before anything is spent."""
+    frame = table(60)
+    many = tuple(f"v{number}" for number in range(65))
+    for target, values in (
+        (Column("y", "number", 3, 8), np.arange(60) % 6 + 3.0),
+        (Column("y", "integer", 0, 40), np.arange(60) % 41),
+        (Column("y", "category", categories=many), [many[at] for at in range(60)]),
+    ):
+        schema = Schema(FEATURES, target)
+        learner = FedForestClassifier(**QUICK)
+        owners = federation(frame.assign(y=values), schema, learner.private("4"))
+        with pytest.raises(InputError, match="categor"):
+            learner.fit(owners)
+        assert (owners.budget()["spent"] == 0).all()
+        with pytest.raises(InputError, match="categor"):
+            learner.plan(schema, learner.private("4"))
+
+
+def test_private_classes_may_be_integers() -> None:
+    """Wherever they start: what is learned are the same chances as of categories."""
+    frame = table(1500)
+    codes = pd.cut(frame["y"], [-99, 0.5, 2.5, 99], labels=False).astype(int)
+    learner = FedForestClassifier(random_state=0)
+    told = []
+    for target, values in (
+        (Column("y", "integer", 3, 5), codes + 3),
+        (THREE.target, codes.map({0: "low", 1: "middle", 2: "high"})),
+    ):
+        schema = Schema(FEATURES, target)
+        owners = federation(frame.assign(y=values), schema, learner.private("8"))
+        told.append(learner.fit(owners).predict_proba(frame))
+        assert (learner.predict(frame) == values).mean() > 0.7
+    assert np.array_equal(told[0], told[1])
+
+
+def test_a_parameter_is_called_by_its_own_name() -> None:
+    """Of clients that do not exist."""
+    with pytest.raises(InputError, match="clients_per_tree must lie between 1 and 4, not 9"):
+        fitted(table(60), clients_per_tree=9)

@@ -22,6 +22,13 @@ def counts_of(values: np.ndarray, column: Column, bins: int) -> np.ndarray:
     return np.bincount(np.searchsorted(inner, values, side="right"), minlength=len(inner) + 1)
 
 
+def test_linear_terms_follow_the_papers_formula() -> None:
+    """0.4 l(x) / s, winsorised (Eq. 1), but for a constant."""
+    cutoffs = Cutoffs(((5.0,),), np.array([2.0]), np.array([8.0]), np.array([1.5]))
+    terms = cutoffs.linear(np.array([[0.0], [2.0], [5.0], [9.0]]))[:, 0]
+    assert terms - terms[0] == pytest.approx(0.4 * np.array([0, 0, 3, 6]) / 1.5)
+
+
 def test_cutoffs_follow_the_papers_formula() -> None:
     """min of the bin ends whose share reaches q / (Q + 1), bin by bin."""
     values = np.random.default_rng(0).uniform(0, 10, 997)

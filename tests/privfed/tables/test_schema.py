@@ -107,10 +107,17 @@ def test_inferred_bounds() -> None:
     assert inferred.column("c").categories == ("u", "v")
 
 
+@pytest.mark.parametrize("value", [0, 7, -1e30, 2.0**60])
+def test_a_feature_that_is_one_number_has_room_above_it(value: float) -> None:
+    """Pictures have corners that are always dark; no learner can split there, and none needs to."""
+    column = Schema.infer(pd.DataFrame({"x": [value, value], "y": [0, 1]}), "y").column("x")
+    assert column.bounds[0] == value < column.bounds[1]
+
+
 @pytest.mark.parametrize(
     ("frame", "target", "says"),
     [
-        (pd.DataFrame({"x": [1.0, 1.0]}), None, "constant"),
+        (pd.DataFrame({"x": ["u", "u"]}), None, "'x' is constant"),
         (pd.DataFrame({"x": [0.0, 1.0], "y": [3.0, 3.0]}), "y", "'y' is constant"),
         (pd.DataFrame({"x": [np.nan, np.inf]}), None, "no finite number"),
         (pd.DataFrame({"x": [1.0, 2.0]}), "y", "the columns are x"),

@@ -1,0 +1,412 @@
+"""Would the same answers have left without this record? Questions are put again, with it and without.
+
+A tree, a rule, a chosen depth or a score of refitted candidates is no sum over records, so that no
+equation reads it. But whoever knows all other records can put the question itself to them, with the one
+in doubt and without it, and compare both answers with what left. That needs nothing but the question: a
+learner that nobody here knows is read by it.
+
+Where an answer depends on a client's secret coins (a bootstrap, a part held out for scoring), the coins
+are imagined several times. What the record then changes on average is held to what left by the linear
+discriminant (Fisher 1936), in the covariance that the coins give the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
+from privfed.attacks.clock import Clock
+from privfed.attacks.finding import Finding
+from privfed.attacks.linear import known_schema
+from privfed.attacks.membership import DRAWS, judged
+from privfed.attacks.reading import fits, known_question
+from privfed.errors import PrivfedError
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.questions.part import PartType
+from privfed.questions.query import CohortQuery, LocalEffect, Query, View
+
+#: Seconds unless told otherwise: each record in doubt takes several rounds of a client's own work.
+SECONDS = 30.0
+#: Most questions of a kind that are put again to a client's records, spread over all that were asked.
+QUESTIONS = 12
+#: Most members of a client that are doubted, and as many outsiders.
+DOUBTED = 24
+#: How often a client's secret is imagined for each record in doubt, half to learn by and half to check.
+IMAGINED = 4
+#: Most numbers of an answer that are compared where coins were tossed.
+CELLS = 2000
+
+
+class LeaveOneOut(Attack):
+    """Tells members from outsiders by answers that are no sums, asked again with and without each.
+
+    The attacker knows every other record of the client, and not its secret. A member's score is
+    compared with those of outsiders at other clients, for all scores at one client share its coins.
+
+    Args:
+        seconds: when to stop and report on the records that were doubted so far.
+    """
+
+    name: ClassVar[str] = "leave_one_out"
+    question: ClassVar[str] = (
+        "Knowing all other records, would the same trees, rules and scores have left without one?"
+    )
+
+    def __init__(self, *, seconds: float = SECONDS) -> None:
+        super().__init__(seconds=seconds)
+
+    def reads(self, entry: Disclosed) -> bool:
+        """Whether something left exactly that is no sum, of a question that can be put again."""
+        return bool(_compared(entry))
+
+    def attackable(self, transcript: Transcript) -> bool:
+        """Whether it reads any of the releases."""
+        return any(self.reads(entry) for entry in transcript)
+
+    def run(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """See :class:`Attack`: one finding; none without the truth, which this attacker knows."""
+        if not truth:
+            return []
+        clock, doubts = Clock(self.seconds), []
+        for client in (client for client in transcript.clients if client in truth):
+            known = known_schema(schema, truth[client])
+            asked = _asked(transcript.of(client=client), known)
+            if asked and len(truth[client].x):
+                doubts.append(Doubts.of(client, asked, truth, known))
+        turns = [(turn, each) for turn in range(DOUBTED) for each in doubts if turn < each.turns]
+        done = 0
+        for place in clock.timely(len(turns)):
+            turn, each = turns[place]
+            each.doubt(turn)
+            done += 1
+        return self._told(doubts, clock.partial(done, len(turns), "rounds"))
+
+    def _told(self, doubts: Sequence[Doubts], partial: str) -> list[Finding]:
+        scored = [each.scores() for each in doubts]
+        members, outsiders = ([each[side] for each in scored] for side in (0, 1))
+        told = judged(members, outsiders, drawn=any(each.drawn for each in doubts))
+        if told is None:
+            return []
+        detail: dict[str, Any] = {
+            "the attacker knows": "every other record of the client, and no secret of its",
+            "members in doubt": told.members,
+            "outsiders in doubt": told.outsiders,
+            "records without which another answer would certainly have left": sum(
+                each.proven for each in doubts
+            ),
+            "questions put again at a client": max(len(each.asked) for each in doubts),
+        }
+        if told.clients < DRAWS:
+            detail["note"] = f"{told.clients} clients: fewer than the {DRAWS} that 1 % needs"
+        return [
+            self.finding(
+                "share of member and outsider pairs told apart by answers that are no sums",
+                told.area,
+                of=1.0,
+                low=told.low,
+                high=told.high,
+                baseline=0.5,
+                releases=tuple(sorted({one.query.kind for each in doubts for one in each.asked})),
+                severity="some" if told.low > 0.5 else "none",
+                detail=detail,
+                partial=partial,
+            )
+        ]
+
+
+def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
+    """Parts that left exactly and that no equation reads."""
+    asked = known_question(entry)
+    if asked is None or isinstance(asked, CohortQuery | LocalEffect):
+        return {}
+    kind = type(asked)
+    if kind.equations is not Query.equations or kind.drawn is not Query.drawn:
+        return {}
+    sound = sound_parts(entry)
+    return {
+        name: part
+        for name, part in exact_parts(entry).items()
+        if name in sound and not (asked.linear and part.type.adds_up)
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question that can be put again, and what left of its answer.
+
+    Args:
+        query: the question.
+        parts: what left exactly and is no sum, by name.
+        listed: names of the parts that are lists of any length; others are numbers, cell by cell.
+    """
+
+    query: Query
+    parts: Mapping[str, ReleasedPart]
+    listed: frozenset[str]
+
+    def alike(self, answer: Mapping[str, np.ndarray]) -> np.ndarray:
+        """An answer as numbers, cell by cell; of a list, which released entries it has and how many others."""
+        return np.concatenate([self._part(name, answer[name]) for name in self.parts])
+
+    @property
+    def released(self) -> np.ndarray:
+        """The same of what left."""
+        return self.alike({name: part.units for name, part in self.parts.items()})
+
+    def _part(self, name: str, answer: np.ndarray) -> np.ndarray:
+        part = self.parts[name]
+        if name not in self.listed:
+            seen = answer.ravel() if part.mask is None else answer[~part.mask]
+            return np.asarray(seen, dtype=float)
+        known, given = _entries(part.units), set(_entries(np.asarray(answer)))
+        return np.array([*(each in given for each in known), len(given - set(known))], dtype=float)
+
+
+def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
+    """The rows of a table, or the places of a vector with what stands there."""
+    if listed.ndim == 1:
+        return list(enumerate(listed.tolist()))
+    return [tuple(row) for row in listed.reshape(len(listed), -1).tolist()]
+
+
+def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
+    """The questions to put again: some of each kind, the first and the last among them."""
+    by_kind: dict[str, list[Asked]] = {}
+    for entry in transcript:
+        query, parts = known_question(entry), _compared(entry)
+        if query is None or not parts:
+            continue
+        try:
+            declared = query.parts(schema)
+        except PrivfedError:  # written for another schema
+            continue
+        if all(
+            name in declared and fits(declared[name].shape, p.units.shape)
+            for name, p in parts.items()
+        ):
+            listed = (
+                n for n in parts if declared[n].type is PartType.ARTIFACT or -1 in declared[n].shape
+            )
+            by_kind.setdefault(entry.kind, []).append(Asked(query, parts, frozenset(listed)))
+    chosen: list[Asked] = []
+    for alike in by_kind.values():
+        places = np.linspace(0, len(alike) - 1, min(QUESTIONS, len(alike)))
+        chosen += [alike[int(place)] for place in places]
+    return chosen
+
+
+@dataclass(eq=False)
+class Doubts:
+    """The records that are doubted at one client.
+
+    Args:
+        client: its name.
+        asked: the questions that are put again.
+        own: its records.
+        members: places among them of those in doubt.
+        others: records in doubt that were not there.
+        schema: the public data dictionary.
+    """
+
+    client: str
+    asked: Sequence[Asked]
+    own: Rows
+    members: np.ndarray
+    others: Rows
+    schema: Any
+    _inside: Side = field(default_factory=lambda: Side(1.0))
+    _outside: Side = field(default_factory=lambda: Side(-1.0))
+
+    _steady: list[Asked] = field(default_factory=list)
+    _drawn: list[Asked] = field(default_factory=list)
+    _told: list[np.ndarray] = field(default_factory=list)
+
+    def _begin(self) -> None:
+        """Which answers are fixed once the records are, and which depend on secret coins."""
+        first, again = (self._answers(self.own, f"imagined {n}", self.asked) for n in range(2))
+        told = [each.released for each in self.asked]
+        same = [
+            one.shape == two.shape == left.shape
+            and bool(np.array_equal(one, two))
+            and _same(one, left)
+            for one, two, left in zip(first, again, told, strict=True)
+        ]
+        self._steady = [each for each, fixed in zip(self.asked, same, strict=True) if fixed]
+        self._drawn = [each for each, fixed in zip(self.asked, same, strict=True) if not fixed]
+        self._told = [left for left, fixed in zip(told, same, strict=True) if fixed]
+
+    @classmethod
+    def of(cls, client: str, asked: Sequence[Asked], truth: Truth, schema: Any) -> Doubts:
+        """Prepare; which records are doubted is drawn, the same each time."""
+        rng, own = np.random.default_rng(0), Rows.of([truth[client]])
+        others = Rows.of([*(truth[name] for name in truth if name != client), truth[client]])
+        outside = rng.permutation(len(others) - len(own))[:DOUBTED]
+        members = rng.permutation(len(own))[:DOUBTED]
+        return cls(client, asked, own, members, others.take(outside), schema)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether an answer depends on the client's secret coins."""
+        return bool(self._drawn)
+
+    @property
+    def turns(self) -> int:
+        """How many rounds there can be."""
+        return max(len(self.members), len(self.others))
+
+    @property
+    def proven(self) -> int:
+        """How many of the doubted members would certainly have changed an answer by being away."""
+        return sum(self._inside.proven)
+
+    def doubt(self, turn: int) -> None:
+        """Put the questions again with and without one member, and one outsider."""
+        if turn == 0:
+            self._begin()
+        if turn < len(self.members):
+            self._compare(self._inside, self.own.without(int(self.members[turn])))
+        if turn < len(self.others):
+            self._compare(self._outside, self.own.with_one(self.others, turn))
+
+    def _compare(self, side: Side, changed: Rows) -> None:
+        answers = self._answers(changed, "imagined 0", self._steady)
+        pairs = []
+        for number in range(IMAGINED if self._drawn else 0):
+            secret = f"imagined {side.sign} {len(side.proven)} {number}"
+            pairs.append([self._numbers(rows, secret) for rows in (self.own, changed)])
+        side.imagined.append(np.array(pairs))
+        differs = (not _same(one, left) for one, left in zip(answers, self._told, strict=True))
+        side.proven.append(any(differs))
+
+    def _numbers(self, rows: Rows, secret: str) -> np.ndarray:
+        return _spread(np.concatenate(self._answers(rows, secret, self._drawn)))
+
+    def _answers(self, rows: Rows, secret: str, asked: Sequence[Asked]) -> list[np.ndarray]:
+        """What would leave of some records under an imagined secret, question by question."""
+        plain = View.of(self.schema, rows.x, rows.y)
+        view = View(plain.records, self.schema, f"{self.client} {secret}".encode())
+        return [each.alike(each.query.evaluate(view)) for each in asked]
+
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of members and of outsiders: what is certain first, then how the answers lean.
+
+        Whoever would have changed a fixed answer by being away was there (and was not, who would have
+        changed it by being there): such scores lie beyond all others.
+        """
+        return self._scored(self._inside), self._scored(self._outside)
+
+    def _scored(self, side: Side) -> np.ndarray:
+        leaning = self._leaning(side) if self._drawn and side.imagined else 0.0
+        # Drawn into (-1/2, 1/2) in the same order, so that certainty always comes first.
+        return np.asarray(side.sign * np.array(side.proven, float) + np.arctan(leaning) / 4)
+
+    def _leaning(self, side: Side) -> np.ndarray:
+        """ln of how much likelier the answers are with each record than without, as for normal ones.
+
+        What a record moves is measured by both halves of the imagined secrets, each held to the other
+        where it is held to itself: chance in the one is not that in the other.
+        """
+        everything = np.concatenate([*self._inside.imagined, *self._outside.imagined])[:, 0]
+        centre, spread = everything.mean(axis=0), everything.std(axis=0)
+        kept = spread > 1e-12 * (1 + np.abs(centre))
+        if not kept.any():
+            return np.zeros(len(side.imagined))
+        left = _spread(np.concatenate([each.released for each in self._drawn]))
+        noise, left = ((told - centre)[:, kept] / spread[kept] for told in (everything, left[None]))
+        both = (np.array(side.imagined) - centre)[..., kept] / spread[kept]
+        usual, moved = both[:, :, 0], side.sign * (both[:, :, 0] - both[:, :, 1])
+        # What is expected without the record's own secrets: chance in both would count against it.
+        expected = -usual.sum(axis=1) / max(len(noise) - IMAGINED, 1)
+        one, other = moved[:, ::2].mean(axis=1), moved[:, 1::2].mean(axis=1)
+        own = np.einsum("ik,ik->i", _whitened(one, noise), other)
+        straight = np.einsum("ik,ik->i", _whitened((one + other) / 2, noise), left - expected)
+        return np.asarray(straight + side.sign * own / 2)
+
+
+@dataclass
+class Side:
+    """What came of doubting members, or outsiders.
+
+    Args:
+        sign: 1 for members, who are taken away; -1 for outsiders, who are added.
+        proven: of each whether a fixed answer would certainly have been another one.
+        imagined: of each the answers that coins decide, to the client's own records and to those
+            that are changed, shape (secrets, 2, cells).
+    """
+
+    sign: float
+    proven: list[bool] = field(default_factory=list)
+    imagined: list[np.ndarray] = field(default_factory=list)
+
+
+def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Rows times the inverse of the noise's covariance, drawn towards independence.
+
+    Source: Ledoit and Wolf 2004, with the weight that :mod:`privfed.attacks.scores` gives it.
+
+    Args:
+        rows: shape (rows, cells).
+        noise: centred, of deviation 1 in each cell, shape (draws, cells).
+    """
+    draws, cells = noise.shape
+    shrunk = cells / (cells + draws)
+    _, values, axes = np.linalg.svd(noise, full_matrices=False)
+    own = (1 - shrunk) * values**2 / max(draws, 1)
+    weights = 1 / (own + shrunk) - 1 / shrunk
+    return np.asarray(rows / shrunk + (rows @ axes.T * weights) @ axes)
+
+
+def _spread(numbers: np.ndarray) -> np.ndarray:
+    """At most so many of the numbers, from the first to the last."""
+    if len(numbers) <= CELLS:
+        return numbers
+    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, CELLS).astype(int)])
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-9, atol=1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Records as arrays.
+
+    Args:
+        x: features, shape (records, features).
+        y: targets, shape (records,), or none.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+
+    @classmethod
+    def of(cls, tables: Sequence[Table]) -> Rows:
+        """Those of all tables; without targets where one has none."""
+        x = np.concatenate([table.x for table in tables])
+        ys = [table.y for table in tables if table.y is not None]
+        return cls(x, np.concatenate(ys) if len(ys) == len(tables) else None)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """Some of them."""
+        return Rows(self.x[rows], None if self.y is None else self.y[rows])
+
+    def without(self, row: int) -> Rows:
+        """All but one."""
+        return self.take(np.delete(np.arange(len(self)), row))
+
+    def with_one(self, others: Rows, row: int) -> Rows:
+        """One of others besides, at the end."""
+        y = None
+        if self.y is not None and others.y is not None:
+            y = np.append(self.y, others.y[row])
+        return Rows(np.vstack([self.x, others.x[row]]), y)

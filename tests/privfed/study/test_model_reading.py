@@ -1,0 +1,93 @@
+"""A study reads its models alone where it asks for it: shadows are trained as the model was, for so long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privfed.errors import StudyError
+from privfed.study import Study, assembly
+from privfed.study.output import Output
+
+PLAIN: dict[str, Any] = {
+    "name": "read",
+    "seed": 1,
+    "attacks": [],
+    "data": {"source": "diabetes"},
+    "clients": {"count": 2},
+    "learner": {"name": "CentralForestRegressor", "params": {"trees": 10, "min_leaf": 1}},
+    "policy": [{"name": "published"}],
+    "shadows": {"number": 12},
+}
+
+
+def findings(study: Study, folder: Path) -> list[dict[str, Any]]:
+    """What the readers of the model find."""
+    assembly.run(study, folder, overwrite=False, attacked=True)
+    told = Output.opened(folder).read("published", "findings.json")
+    return [each for each in told["findings"] if each["attack"].startswith("model reader")]
+
+
+def test_whom_a_tree_learnt_from_is_read_off_it(tmp_path: Path) -> None:
+    """In both ways, of the records that the clients own beside those that were held out."""
+    both = findings(Study.from_dict(PLAIN), tmp_path / "out")
+    assert [each["attack"] for each in both] == ["model reader lira", "model reader rmia"]
+    for each in both:
+        assert each["low"] > 0.5 and each["severity"] == "some" and each["simulation"]
+        assert each["detail"]["shadows"] == 12 and not each["partial"]
+        assert each["detail"]["members"] + each["detail"]["others"] == 442
+
+
+def test_time_that_is_up_leaves_fewer_shadows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was trained by then is used, and the finding says how many there were to be."""
+
+    class Hurried:
+        """A clock that strikes after two rounds."""
+
+        def __init__(self, _: float) -> None: ...
+
+        def timely(self, _: int) -> range:
+            return range(2)
+
+    monkeypatch.setattr("privfed.attacks.shadow_models.Clock", Hurried)
+    for each in findings(Study.from_dict(PLAIN), tmp_path / "out"):
+        assert each["partial"] == "8 of 12 shadows in 120 seconds"
+
+
+def test_a_model_that_each_client_keeps_is_not_read(tmp_path: Path) -> None:
+    """There is no one model, and the report names what does not apply."""
+    plain = {**PLAIN, "learner": {"name": "LocalTreeRegressor", "params": {"deepest": 3}}}
+    assembly.run(Study.from_dict(plain), tmp_path / "out", overwrite=False, attacked=True)
+    told = Output.opened(tmp_path / "out").read("published", "findings.json")
+    assert "model readers" in told["inapplicable"] and not told["findings"]
+
+
+@pytest.mark.parametrize(
+    ("shadows", "says"),
+    [
+        ({"number": 0}, "number must lie between 2 and 1000"),
+        ({"seconds": 0.0}, "seconds must be above 0"),
+        ({"ways": []}, "ways is empty"),
+        ({"ways": ["magic"]}, "write one of"),
+        ({"nummer": 8}, "did you mean 'number'"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_any_record_is_read(
+    shadows: dict[str, Any], says: str
+) -> None:
+    """By the file alone."""
+    with pytest.raises(StudyError, match=says):
+        Study.from_dict({**PLAIN, "shadows": shadows})
+
+
+def test_it_is_written_as_it_was_read() -> None:
+    """A study's file keeps its table, and one without it has none."""
+    study = Study.from_dict(PLAIN)
+    again = Study.from_dict(study.to_dict())
+    assert again.shadows == study.shadows and study.shadows is not None
+    assert "shadows" not in replace(study, shadows=None).to_dict()
