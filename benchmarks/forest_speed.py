@@ -164,9 +164,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tasks", type=int, nargs="*", default=list(range(len(TASKS))))
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument(
-        "--table", action="store_true", help="all lines of results/forest_speed.csv"
-    )
+    parser.add_argument("--table", nargs="?", const="", choices=["", "large"], help="write a table")
     given = parser.parse_args()
     size = given.records, given.features, given.trees
     lines = [Line(*size, task, given.repeats) for task in given.tasks]
@@ -175,7 +173,7 @@ def main() -> None:
             profile(line)
         return
     cells = PaperRows("FedForest", "0")
-    name = f"forest_speed{'_large' * (given.table == 'large')}"
+    name = "forest_speed_large" if given.table else "forest_speed"
     for line in lines if given.table is None else TABLES[name]:
         with get_context("spawn").Pool(1) as process:
             told(cells, line, process.apply(turns, (line,)))
