@@ -164,7 +164,7 @@ def many_clients(trees: Trees, learner: str, policy: str) -> Iterator[Line]:
         )
     if policy == "private":
         yield f"{what}: the same of noise alone, {clients} clients", "", more.noise / five.seconds
-        yield f"{what}: noisy numbers of one client", "", more.cells / clients
+        yield f"{what}: noisy numbers of each of {clients} clients", "", more.cells / clients
         yield f"{what}: microseconds of a noisy number", "", 1e6 * more.noise / more.cells
 
 
