@@ -486,16 +486,6 @@ def _check_top(study: Study, where: str) -> None:
         )
 
 
-def _check_shadows(study: Study, where: str) -> None:
-    if study.shadows is not None:
-        check_shadows(study.shadows, f"{where}, [shadows]")
-        if study.clients.partition == "cohort" or study.ledgers is not None:
-            raise StudyError(
-                f"{where}: [shadows] trains further models on a table that nothing is charged for; leave "
-                "it out where ledgers last or a cohort is asked"
-            )
-
-
 def _check_data(study: Study, where: str) -> None:
     data = study.data
     with naming(f"{where}, [data]"):
@@ -597,7 +587,7 @@ _CHECKS: tuple[Callable[[Study, str], None], ...] = (
     _check_clients,
     _check_cohort,
     _check_lasting,
-    _check_shadows,
+    check_shadows,
 )
 
 
