@@ -385,18 +385,15 @@ def expected() -> None:
 
 
 SECTIONS = {
-    section.__name__: section
-    for section in (
-        tightness,
-        coverage,
-        faults,
-        honest,
-        gates,
-        learners,
-        training,
-        floating_point,
-        expected,
-    )
+    "tightness": tightness,
+    "coverage": coverage,
+    "faults": faults,
+    "honest": honest,
+    "gates": gates,
+    "learners": learners,
+    "training": training,
+    "floating_point": floating_point,
+    "expected": expected,
 }
 
 if __name__ == "__main__":
