@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from privfed import Column, Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest import asking
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.trees import LEAF
 from privfed.tables.records import Records
@@ -163,5 +164,21 @@ def test_any_division_among_clients_grows_the_same_forest() -> None:
         FedForestRegressor(**CART, min_leaf=3).fit(federation(NUMBERS, table, clients)).forest_
         for clients in (np.zeros(120, int), rng.integers(0, 7, 120))
     ]
+    assert np.array_equal(fits[0].trees.cut, fits[1].trees.cut)
+    assert np.array_equal(fits[0].values, fits[1].values)
+
+
+def test_a_portion_of_the_pairs_at_a_time_is_as_good_as_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many pairs the server works on at once: the same cuts and values."""
+    rng = np.random.default_rng(3)
+    table = np.column_stack([rng.uniform(-9, 9, (200, FEATURES)), rng.uniform(0, 16, 200)])
+    clients, fits = rng.integers(0, 3, 200), []
+    for portion in (asking.PORTION, 3):
+        monkeypatch.setattr(asking, "PORTION", portion)
+        learner = FedForestRegressor(trees=4, max_depth=4, clients_per_tree=2, random_state=0)
+        fits.append(learner.fit(federation(NUMBERS, table, clients)).forest_)
+    assert len(fits[0].trees) > 20
     assert np.array_equal(fits[0].trees.cut, fits[1].trees.cut)
     assert np.array_equal(fits[0].values, fits[1].values)
