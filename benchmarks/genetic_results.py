@@ -56,7 +56,7 @@ def gains(told: PaperRows, raw: pd.DataFrame, titles: dict[str, str], note: str)
     whole = raw.groupby("split")["set"].nunique()
     common = raw[raw["split"].isin(whole[whole == len(sets)].index)]
     parts = {name: raw[raw["set"] == name] for name in sets}
-    if len(common):
+    if len(common) and len(sets) > 1:
         parts[f"mean of {len(sets)} sets"] = common
     for figure, title in titles.items():
         for row, own in parts.items():
@@ -179,7 +179,7 @@ def by_epsilon(raw: pd.DataFrame, *, numbers: bool) -> PaperRows:
                 shown = (
                     "error beside the constant's, %"
                     if numbers
-                    else "log loss beside the constant's"
+                    else "log loss beside the constant's, nats"
                 )
                 figures[f"{at}: own trees' {shown}"] = "excess"
                 figures[f"{at}: shared tree's {shown}"] = "shared excess"
