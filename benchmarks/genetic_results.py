@@ -58,7 +58,6 @@ def gains(told: PaperRows, raw: pd.DataFrame, titles: dict[str, str], note: str)
     parts = {name: raw[raw["set"] == name] for name in sets}
     if len(common):
         parts[f"mean of {len(sets)} sets"] = common
-    theirs = {} if set(raw["set"]) <= set(NUMBERS) else THEIRS
     for figure, title in titles.items():
         for row, own in parts.items():
             for learner, column in LEARNERS.items():
@@ -67,7 +66,8 @@ def gains(told: PaperRows, raw: pd.DataFrame, titles: dict[str, str], note: str)
                 found = own[own["learner"] == learner].dropna(subset=[figure])
                 values = found.groupby("split")[figure].mean()
                 if len(values):
-                    known = theirs.get((learner, figure), "") if own is common else ""
+                    theirs = own is common and title.startswith("Figure 3")
+                    known = THEIRS.get((learner, figure), "") if theirs else ""
                     told.add(
                         title,
                         row,

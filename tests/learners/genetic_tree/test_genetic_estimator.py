@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from privfed.exchange.messages import Release
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.genetic_tree import GeneticTreeClassifier, GeneticTreeRegressor
+from privfed.learners.genetic_tree.counts import NodeTotals
 from privfed.learners.genetic_tree.noisy_search import NoisySearchClassifier
 from privfed.learners.genetic_tree.queries import KeepBest
 from privfed.privacy.policy import Policy
@@ -98,6 +100,34 @@ def test_the_private_way_spends_what_it_may_and_no_more(
         assert isinstance(entry.release, Release)
         for part in entry.release.parts.values():
             assert part.noise is not None and part.noise.law == "gaussian"
+
+
+@EACH
+def test_the_shared_tree_is_as_good_as_a_constant(
+    learner: PersonalLearner, gated: MakeGated, table: MakeTable
+) -> None:
+    """Log loss, or squared error, of 600 records at epsilon 2; raw noisy shares have .41 nats more."""
+    model, _ = _fitted(learner, gated, learner.private(2), records=600)
+    classify = isinstance(learner, GeneticTreeClassifier)
+    frame = table(records=900, classify=classify)
+    if isinstance(model, GeneticTreeClassifier):
+        told = model.predict_proba(frame[list("abc")])
+        true = (frame["y"] == "yes").to_numpy().astype(int)
+        assert -np.log(told[np.arange(900), true]).mean() < np.log(2)
+    else:
+        error = np.mean((frame["y"] - model.predict(frame[list("abc")])) ** 2)
+        assert error < np.var(frame["y"])
+
+
+def test_an_owner_need_not_tell_the_leaves_counts(gated: MakeGated) -> None:
+    """Without them the tree stands on the counts that chose its splits."""
+    learner = GeneticTreeClassifier(**QUICK)
+    policy = learner.private(4)
+    guards = {kind: own for kind, own in policy.guards.items() if kind != NodeTotals.kind}
+    model, federation = _fitted(learner, gated, replace(policy, guards=guards), records=600)
+    assert NodeTotals.kind not in {entry.kind for entry in federation.transcript()}
+    assert isinstance(model, GeneticTreeClassifier)
+    assert model.shared_ is not None and np.allclose(model.shared_.values.sum(axis=1), 1)
 
 
 @EACH
