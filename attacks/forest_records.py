@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.reading import well_formed
+from privfed.attacks.reading import formed, well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
 from privfed.exchange.transcript import Transcript
 
@@ -139,8 +139,9 @@ class PiecedRecords(Attack):
         clock, read, clients = Clock(self.seconds), 0, transcript.clients
         claims = {}
         for place in clock.timely(len(clients)):
-            nodes = told_nodes(transcript.of(client=clients[place]), clock)
-            claims[clients[place]] = _claims(nodes)
+            with formed(self.name, schema is not None or truth):
+                nodes = told_nodes(transcript.of(client=clients[place]), clock)
+                claims[clients[place]] = _claims(nodes)
             read += not clock.over
         partial = clock.partial(read, len(clients), "clients")
         claimed = sum(map(len, claims.values()))

@@ -173,7 +173,7 @@ def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
     """The rows of a table, or the places of a vector with what stands there."""
     if listed.ndim == 1:
         return list(enumerate(listed.tolist()))
-    return [tuple(row) for row in listed.reshape(len(listed), -1).tolist()]
+    return [tuple(row.ravel().tolist()) for row in listed]
 
 
 def _asked(transcript: Transcript, schema: Any) -> list[Asked]:

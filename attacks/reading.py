@@ -6,13 +6,15 @@ finding says of how much it speaks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
-from privfed.errors import PrivfedError
+from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query
@@ -71,6 +73,28 @@ def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
     if len(parts) == len(entry.release.parts):
         return entry
     return replace(entry, release=replace(entry.release, parts=parts))
+
+
+@contextmanager
+def formed(name: str, known: object) -> Iterator[None]:
+    """Say in one sentence why an answer of odd shape cannot be read where nobody knows its form.
+
+    Args:
+        name: the attack's.
+        known: the public data dictionary, or the truth's tables, by which odd answers were left out.
+
+    Raises:
+        InputError: nothing is known, and some answer has not the form that its question gives it.
+    """
+    try:
+        yield
+    except (ValueError, IndexError, TypeError) as error:
+        if known or isinstance(error, PrivfedError):
+            raise
+        raise InputError(
+            f"attack {name!r}: an answer has not the form that its question asks for, and without a "
+            "schema such answers cannot be left out; give schema=Schema.from_toml(...) of these data"
+        ) from error
 
 
 def fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:

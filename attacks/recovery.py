@@ -31,7 +31,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
-from privfed.attacks.reading import well_formed
+from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.transcript import Disclosed, Transcript
 
 #: Most vectors of a domain that are enumerated.
@@ -66,7 +66,8 @@ class Recovery(Attack):
         clock, read = Clock(self.seconds), 0
         claims = {}
         for place in clock.timely(len(entries)):
-            claims[entries[place]] = self.claims(entries[place], schema, clock=clock)
+            with formed(self.name, schema is not None or truth):
+                claims[entries[place]] = self.claims(entries[place], schema, clock=clock)
             read += not clock.over
         partial = clock.partial(read, len(entries), "releases")
         if truth is None:

@@ -27,7 +27,7 @@ from privfed.attacks.fuzzy import (
     weight,
 )
 from privfed.attacks.identities import Equation, System, groups_of
-from privfed.attacks.reading import well_formed
+from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -111,7 +111,8 @@ class Subtraction(Attack):
         clock, read, clients = Clock(self.seconds), 0, transcript.clients
         found: dict[str, Worked] = {}
         for place in clock.timely(len(clients)):
-            worked = work_out(transcript.of(client=clients[place]), clock)
+            with formed(self.name, schema is not None or truth):
+                worked = work_out(transcript.of(client=clients[place]), clock)
             if worked is not None:
                 found[clients[place]] = worked
             read += not clock.over

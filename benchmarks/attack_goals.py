@@ -193,8 +193,9 @@ def rebuilt() -> Iterator[Figure]:
         secret, weights = rng.random(128) < 0.5, (rng.random((512, 128)) < 0.5).astype(float)
         answers, begun = weights @ secret + rng.laplace(0, 2, 512), time.process_time()
         found = rebuilt_bits(weights, answers)
+        assert found is not None
         spent += time.process_time() - begun
-        shares.append(float((found == secret).mean()))
+        shares.append(float(np.mean(found == secret)))
     on = "128 bits, 512 subset sums, noise 2"
     yield Figure(
         "rebuilt", "reconstruction", on, "bits right", "0.95 or more", float(np.mean(shares))

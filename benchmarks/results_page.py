@@ -1,10 +1,10 @@
 """docs/results.md, made from the tables under benchmarks/results: python benchmarks/results_page.py
 
-Three layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
+Four layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
 table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, and
-`learner,setting,value,sets,seeds,note` a setting that was chosen by measurement; any other table is
-shown as it is. Columns `commit`,
-`seed` and `machine` say where figures come from. What a file's name begins with decides its section,
+`learner,setting,value,sets,seeds,note` a setting that was chosen by measurement,
+`part,attack,on,measure,goal,reached` what attacks are to reach; any other table is shown as it is.
+Columns `commit`, `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
 and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures. Its
 paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and "Behind:") make the
 section's line of the summary.
@@ -31,10 +31,12 @@ SECTIONS = {
     "genetic": "FedGA-Tree",
     "rule_search": "DP-RuL",
     "private": "Private learners side by side",
+    "attacks": "Attacks and audits",
 }
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
 PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
+GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
 #: Columns that say where figures come from.
 SOURCES = ("commit", "seed", "machine", "note")
 #: Of these scores less is better.
@@ -153,6 +155,11 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
     elif set(SETTINGS) <= set(data):
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
+    elif set(GOALS) <= set(data):
+        shown = data[GOALS[1:]].fillna("").to_numpy().tolist()
+        lines = [[number(value) for value in line] for line in shown]
+        heading = "### What each is to reach, and what it reaches"
+        yield f"{heading}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
     else:
         shown = data[[name for name in data if name not in SOURCES]]
         heading = f"### {shown.columns[0]} by {shown.columns[1]}"

@@ -1,13 +1,14 @@
 """What learning costs: time and memory of default fits over gates and ledgers, with secure noise.
 
     git worktree add /tmp/before c44b6fd1   # the code that goals are shares of
-    python benchmarks/rulefit_speed.py --before /tmp/before
+    python benchmarks/rulefit_speed.py --before /tmp/before --kept /tmp/costs
     python benchmarks/results_page.py
 
 Each fit is a process of its own, on one core: ten covariates (Model 2 of RuleFit's simulations), as many
 records in each client. Seconds are the processor's, ratios are of one run, and memory is the most that
 the process took beyond what it held before it began to learn, its table included. Where noise is drawn,
-its part of the time is told apart: each number takes OpenDP's exact sampler some microseconds.
+its part of the time is told apart: each number takes OpenDP's exact sampler some microseconds. Fits
+that the folder already holds are not made again.
 """
 
 from __future__ import annotations
@@ -102,43 +103,60 @@ def _watched() -> list[float]:
     return told
 
 
-def measured(tree: Path, learner: str, policy: str, rows: int, clients: int) -> Cost:
-    """The cost of one fit by the code of some checkout."""
-    cores = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    told = subprocess.run(
-        [sys.executable, __file__, "--one", learner, policy, str(rows), str(clients)],
-        env={**os.environ, **cores, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    cost = Cost(**json.loads(told.stdout))
-    print(
-        f"{tree.name:10} {learner}, {policy}, {rows:,} records, {clients} clients: {cost}",
-        flush=True,
-    )
-    return cost
+@dataclass(frozen=True)
+class Trees:
+    """Checkouts to measure, and a folder of what was measured: no fit is made twice."""
+
+    before: Path | None
+    kept: Path
+
+    def now(self, learner: str, policy: str, rows: int, clients: int) -> Cost:
+        return self._cost(ROOT, "now", learner, policy, str(rows), str(clients))
+
+    def then(self, learner: str, policy: str, rows: int, clients: int) -> Cost | None:
+        if self.before is None:
+            return None
+        return self._cost(self.before, "before", learner, policy, str(rows), str(clients))
+
+    def _cost(self, tree: Path, *what: str) -> Cost:
+        """The cost of one fit by the code of a checkout."""
+        self.kept.mkdir(parents=True, exist_ok=True)
+        file = self.kept / f"{'-'.join(what).replace(' ', '_')}.json"
+        if not file.exists():
+            cores = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+            told = subprocess.run(
+                [sys.executable, __file__, "--one", *what[1:]],
+                env={**os.environ, **cores, "PYTHONPATH": str(tree)},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            file.write_text(told.stdout, encoding="utf-8")
+        cost = Cost(**json.loads(file.read_text(encoding="utf-8")))
+        print(*what, cost, flush=True)
+        return cost
 
 
 # --- goals and figures -------------------------------------------------------------------------
 
 
-def share_of_before(learner: str, rows: int, before: Path | None, goal: str) -> Iterator[Line]:
+def share_of_before(trees: Trees, learner: str, rows: int, goal: str) -> Iterator[Line]:
     """Time of a published fit as a share of the earlier code's, and its memory."""
     what = f"{learner}, published, {rows:,} x 10, five clients"
-    now = measured(ROOT, learner, "published", rows, 5)
-    if before is not None:
-        then = measured(before, learner, "published", rows, 5)
+    now = trees.now(learner, "published", rows, 5)
+    then = trees.then(learner, "published", rows, 5)
+    if then is not None:
         yield f"{what}: share of the time before", goal, now.seconds / then.seconds
-    yield f"{what}: MB beyond the data", f"at most {MEMORY}", now.memory
+    bound = f"at most {MEMORY}" if learner == "RuleFit" else ""
+    yield f"{what}: MB beyond the data", bound, now.memory
 
 
-def many_clients(learner: str, policy: str) -> Iterator[Line]:
+def many_clients(trees: Trees, learner: str, policy: str) -> Iterator[Line]:
     """The same records among ever more clients: time in times of five clients'."""
     what, goal = f"{learner}, {policy}, 20,000 x 10", f"at most {MANY:g}"
-    five = measured(ROOT, learner, policy, 20_000, 5)
+    five = trees.now(learner, policy, 20_000, 5)
     for clients in (20, 100):
-        more = measured(ROOT, learner, policy, 20_000, clients)
+        more = trees.now(learner, policy, 20_000, clients)
         yield (
             f"{what}: time of {clients} clients over that of five",
             goal if clients == 100 else "",
@@ -146,34 +164,37 @@ def many_clients(learner: str, policy: str) -> Iterator[Line]:
         )
     if policy == "private":
         yield f"{what}: the same of noise alone, {clients} clients", "", more.noise / five.seconds
-        yield f"{what}: noisy numbers of one client", "", more.cells / clients
+        yield f"{what}: noisy numbers of each of {clients} clients", "", more.cells / clients
         yield f"{what}: microseconds of a noisy number", "", 1e6 * more.noise / more.cells
 
 
-def lines(before: Path | None, quick: bool) -> Iterator[Line]:
+def lines(trees: Trees, quick: bool) -> Iterator[Line]:
     """What is measured, the goal, and the figure."""
     fifth = f"at most {SHARE:g}"
-    yield from share_of_before("RuleFit", 20_000, before, fifth)
+    yield from share_of_before(trees, "RuleFit", 20_000, fifth)
     for learner, policy in (
         ("RuleFit", "private"),
         ("forest", "private"),
         ("fuzzy tree", "private"),
         ("RuleFit", "published"),
     ):
-        yield from many_clients(learner, policy)
+        yield from many_clients(trees, learner, policy)
     if quick:
         return
-    large = measured(ROOT, "RuleFit", "private", 200_000, 5)
+    large = trees.now("RuleFit", "private", 200_000, 5)
     what = "RuleFit, private, 200,000 x 10, five clients: MB beyond the data"
     yield what, f"at most {MEMORY}", large.memory
-    yield from share_of_before("fuzzy tree", 1_000_000, before, "at most 1")
-    yield from share_of_before("RuleFit", 200_000, before, fifth)
+    yield from share_of_before(trees, "fuzzy tree", 1_000_000, "at most 1")
+    yield from share_of_before(trees, "RuleFit", 200_000, fifth)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--before", type=Path, help="a checkout of the code that goals are shares of"
+    )
+    parser.add_argument(
+        "--kept", type=Path, default=Path("costs"), help="a folder for what single fits cost"
     )
     parser.add_argument("--quick", action="store_true", help="leave the large tables out")
     parser.add_argument("--out", type=Path, default=TABLES / "rulefit_speed.csv")
@@ -183,7 +204,7 @@ def main() -> None:
         learner, policy, rows, clients = chosen.one
         print(json.dumps(asdict(fit(learner, policy, int(rows), int(clients)))))
         return
-    found = lines(chosen.before, chosen.quick)
+    found = lines(Trees(chosen.before, chosen.kept), chosen.quick)
     table = pd.DataFrame(found, columns=["cost", "goal", "figure"])
     source = {"note": NOTE, "commit": commit(), "seed": str(SEED), "machine": machine()}
     table.assign(**source).to_csv(chosen.out, index=False, float_format="%.4g")

@@ -33,7 +33,7 @@ ONLY = {
     ("learners", "privacy"): {"policy", "accountant", "conversion"},
     ("learners", "exchange"): {"answers", "disclosure", "messages", "transcript"},
     ("attacks", "exchange"): {"messages", "transcript"},
-    ("attacks", "questions"): {"query"},
+    ("attacks", "questions"): {"query", "part"},
     ("reports", "attacks"): {"finding"},
     ("accountants", "exchange"): {"messages"},
 }

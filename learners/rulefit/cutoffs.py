@@ -5,9 +5,11 @@ Reading quantiles off noisy counts is post-processing: it costs nothing beyond t
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,8 +87,8 @@ class Cutoffs:
         if not ((self.scale >= width / LARGEST) & (self.scale <= width * LARGEST)).all():
             raise QueryError("malformed", "scales must be in proportion to the bounds' widths")
         for cuts in self.cuts:
-            rising = len(cuts) <= MOST_CUTS and bool((np.diff(cuts) > 0).all())
-            if not rising or not np.isfinite(cuts).all():
+            rising = len(cuts) <= MOST_CUTS and all(low < high for low, high in pairwise(cuts))
+            if not rising or not all(map(math.isfinite, (*cuts[:1], *cuts[-1:]))):
                 raise QueryError("malformed", "cut-offs must be finite and rise")
 
     def codes(self, x: np.ndarray) -> np.ndarray:

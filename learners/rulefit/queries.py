@@ -225,7 +225,10 @@ class Increment(_Model):
         increment = np.asarray(answer["increment"], float)
         if increment.shape != (1 + len(self.terms),) or not len(view.table):
             return {}
-        matrix = self.terms.design(view.table.x)
+        key = "rulefit.matrix", wire.digest(wire.encode(self.terms))
+        if key not in view.cache:
+            view.cache[key] = self.terms.design(view.table.x)
+        matrix: np.ndarray = view.cache[key]
         design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
         way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix - self.means

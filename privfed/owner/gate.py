@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -122,6 +123,7 @@ class Gate:
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
         self._kept: dict[Any, Any] = {}
+        self._declared: tuple[Callable[[], Query | None], Mapping[str, Part]] = lambda: None, {}
         #: How often evaluating each kind went wrong in this process: for the owner alone.
         self.faults: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -260,8 +262,12 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
+        """What a question declares; the last one's is remembered, for an inquiry comes before it."""
+        asked, told = self._declared
+        if asked() is query:
+            return told
         try:
-            parts = query.declared(self.schema)
+            parts = query.parts(self.schema)
         except QueryError as error:
             known = error.reason in set(Reason)
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
@@ -269,6 +275,7 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
         if sum(part.size for part in parts.values()) > self.policy.cells:
             raise Refused(Reason.OVERSIZED)
+        self._declared = ref(query), parts
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:

@@ -148,18 +148,6 @@ class Query(ABC):
             QueryError: the query's own values make no sense (false partition, unknown feature).
         """
 
-    @final
-    def declared(self, schema: Schema) -> Mapping[str, Part]:
-        """What :meth:`parts` says, remembered for the schema that was asked about last.
-
-        An inquiry comes before its question, and in one process both reach every client's gate.
-        """
-        held = self.__dict__.get("_declared")
-        if held is None or held[0] is not schema:
-            held = self.__dict__["_declared"] = (schema, self.parts(schema))
-        parts: Mapping[str, Part] = held[1]
-        return parts
-
     @abstractmethod
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Compute every part from the records: whole grid units, or floats for values."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,47 +63,82 @@ def read_models(
     target = load(path)
     if isinstance(target, PersonalLearner):
         return idle
-    records = pd.concat([prepared.train, prepared.test], ignore_index=True)
-    member = np.arange(len(records)) < len(prepared.train)
-    rows = np.arange(len(records), dtype=float)[:, None]
-    known = targets(records, prepared.schema.target)
-    parts = max(2, round(len(records) / max(len(prepared.test), 1)))
+    pool = Records(prepared, choice, progress)
+    parts = max(2, round(len(pool.rows) / max(len(prepared.test), 1)))
     number = max(2, -(-asked.number // parts)) * parts
-
-    def train(chosen: np.ndarray, _: np.ndarray) -> Any:
-        shadow = learner(prepared.study, choice)
-        adopted = adopt(prepared.study, choice, shadow, prepared.schema)
-        own = replace(prepared, train=records.iloc[chosen[:, 0].astype(int)])
-        federation = own.federate(adopted, None, choice.block)
-        try:
-            shadow.fit(federation)
-        finally:
-            federation.close()
-        progress(1)
-        return asked_of(shadow, records, prepared.schema)
-
-    model = asked_of(target, records, prepared.schema)
+    told: dict[str, Any] = {"x": pool.places, "y": pool.targets}
     try:
         trained = shadows(
-            train,
-            x=rows,
-            y=known,
+            pool.train,
+            **told,
             number=number,
             seed=prepared.study.seed,
             seconds=asked.seconds,
             parts=parts,
         )
+        model, member = pool.asked(target), pool.member
         found = [
-            read_model(model, x=rows, y=known, member=member, known=trained, way=way)
-            for way in asked.ways
+            read_model(model, **told, member=member, known=trained, way=way) for way in asked.ways
         ]
     except InputError as error:
         raise InputError(f"policy {choice.name!r}, [shadows]: {error}") from None
     late = len(trained.scores) < number
-    partial = (
-        f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} seconds" if late else ""
-    )
-    return [replace(each, partial=partial) for each in found], {}
+    partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} seconds"
+    return [replace(each, partial=partial if late else "") for each in found], {}
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """All of a study's records, those of the clients first, by their places in one table.
+
+    Args:
+        prepared: the study.
+        choice: the policy that shadows are trained under.
+        progress: told of each that is trained.
+    """
+
+    prepared: Prepared
+    choice: PolicyChoice
+    progress: Callable[[int], object]
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The table, with the column of owners."""
+        return pd.concat([self.prepared.train, self.prepared.test], ignore_index=True)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Each record's place, shape (records, 1)."""
+        return np.arange(len(self.rows), dtype=float)[:, None]
+
+    @property
+    def member(self) -> np.ndarray:
+        """Which ones the clients own, shape (records,)."""
+        return np.arange(len(self.rows)) < len(self.prepared.train)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Their targets as the schema has them, shape (records,)."""
+        assert self.prepared.schema.target is not None
+        return targets(self.rows, self.prepared.schema.target)
+
+    def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
+        """A shadow of some of them, under the study's policy."""
+        prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
+        adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
+        own = replace(prepared, train=self.rows.iloc[places[:, 0].astype(int)])
+        federation = own.federate(adopted, None, self.choice.block)
+        try:
+            shadow.fit(federation)
+        finally:
+            federation.close()
+        self.progress(1)
+        return self.asked(shadow)
+
+    def asked(self, model: FederatedLearner) -> Regressor:
+        """A model as readers ask it."""
+        tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
+        return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +170,3 @@ class Classifier(Regressor):
     def classes_(self) -> np.ndarray:
         """Codes of the classes."""
         return np.arange(self.predict_proba(np.zeros((1, 1))).shape[1], dtype=float)
-
-
-def asked_of(model: FederatedLearner, records: pd.DataFrame, schema: Schema) -> Regressor:
-    """A model as readers ask it."""
-    tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
-    return (Classifier if tells else Regressor)(model, records, schema)

@@ -355,11 +355,8 @@ def _known(plain: Mapping[str, Any], known: set[str], where: str) -> None:
     if not isinstance(plain, Mapping):
         raise StudyError(f"{where}: must be a table of keys and values")
     unknown = sorted(set(plain) - known)
-    listed = ", ".join(sorted(known))
     if unknown:
-        raise StudyError(
-            *(f"{where}: unknown key {key!r}; {_hint(key, known, listed)}" for key in unknown)
-        )
+        raise StudyError(*(f"{where}: unknown key {key!r}; {_hint(key, known)}" for key in unknown))
 
 
 def _meant(plain: Mapping[str, Any], known: set[str]) -> set[str]:
@@ -368,8 +365,8 @@ def _meant(plain: Mapping[str, Any], known: set[str]) -> set[str]:
     return {key for key in known for hint in hints if repr(key) in hint}
 
 
-def _hint(key: str, known: set[str], listed: str) -> str:
-    return did_you_mean(key, known).removeprefix("; ") or f"known are {listed}"
+def _hint(key: str, known: set[str]) -> str:
+    return did_you_mean(key, known).removeprefix("; ") or f"known are {', '.join(sorted(known))}"
 
 
 def _typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
@@ -486,16 +483,6 @@ def _check_top(study: Study, where: str) -> None:
         )
 
 
-def _check_shadows(study: Study, where: str) -> None:
-    if study.shadows is not None:
-        check_shadows(study.shadows, f"{where}, [shadows]")
-        if study.clients.partition == "cohort" or study.ledgers is not None:
-            raise StudyError(
-                f"{where}: [shadows] trains further models on a table that nothing is charged for; leave "
-                "it out where ledgers last or a cohort is asked"
-            )
-
-
 def _check_data(study: Study, where: str) -> None:
     data = study.data
     with naming(f"{where}, [data]"):
@@ -597,7 +584,7 @@ _CHECKS: tuple[Callable[[Study, str], None], ...] = (
     _check_clients,
     _check_cohort,
     _check_lasting,
-    _check_shadows,
+    check_shadows,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,8 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
+from privfed.errors import InputError
+from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
 from privfed.federation.cohort import CohortDisclosure
 from privfed.federation.local import LocalDisclosure
@@ -97,3 +100,43 @@ def test_ours_conform(name: str) -> None:
         transcript, truth, schema = TOLD[name]()
         ran = check_attack(attack, transcript, truth=truth, schema=schema, skip=skip)
     assert len(ran) == len(CHECKS) - len(skip)
+
+
+def reshaped(part: ReleasedPart, units: np.ndarray) -> ReleasedPart:
+    """A part whose numbers stand otherwise."""
+    return replace(part, units=units, mask=None)
+
+
+ODD = {
+    "flat": lambda part: reshaped(part, part.units.ravel()[1:]),
+    "one number": lambda part: reshaped(part, np.array(3)),
+    "an axis more": lambda part: reshaped(part, part.units[None]),
+    "nothing": lambda part: reshaped(part, part.units.ravel()[:0]),
+}
+
+
+@pytest.mark.parametrize("odd", list(ODD))
+@pytest.mark.parametrize("name", ["recovery", "subtraction", "pieced_records"])
+def test_odd_shapes_without_a_schema_are_one_clear_error(name: str, odd: str) -> None:
+    """Nobody can tell which answers to leave out; with the schema they are left out."""
+    transcript, truth, schema = TOLD[name]()
+    heard = Transcript(
+        tuple(
+            replace(
+                e,
+                release=replace(
+                    e.release, parts={n: ODD[odd](p) for n, p in e.release.parts.items()}
+                ),
+            )
+            for e in transcript
+        )
+    )
+    attack = plugins.load("attacks", name)()
+    attack.run(heard, truth, schema)
+    try:
+        attack.run(heard)
+    except InputError as error:
+        assert name in str(error) and "without a schema" in str(error)
+        assert "Schema.from_toml" in str(error)
+    else:
+        assert odd == "nothing" and name == "pieced_records"
