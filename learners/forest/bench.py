@@ -12,7 +12,7 @@ from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.trees import LEAF, Trees
 from privfed.questions.query import View
 
-#: Instances (records times trees) that are sorted at once; more neither costs nor saves time.
+#: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
 BLOCK = 80_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
