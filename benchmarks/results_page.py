@@ -156,8 +156,8 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
     elif set(GOALS) <= set(data):
-        shown = data[GOALS[1:]].fillna("").to_numpy().tolist()
-        lines = [[number(value) for value in line] for line in shown]
+        told = data[GOALS[1:]].fillna("").to_numpy().tolist()
+        lines = [[number(value) for value in line] for line in told]
         heading = "### What each is to reach, and what it reaches"
         yield f"{heading}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
     else:
