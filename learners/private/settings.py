@@ -88,7 +88,7 @@ _SOME = Settings(
 )  # fmt: skip
 _MANY = Settings(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
-    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, prior=2.0, spread=1.1,
+    resolution=32, rounds=5, decay=0.8, first=0.2, masses=True, prior=2.0, spread=1.1,
     made_up=2_500, directions=250,
 )  # fmt: skip
 _MOST = Settings(

@@ -1,0 +1,121 @@
+"""The first round: what each column tells by itself, and what that is worth beside later rounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.learners.private.basis import Basis
+from privfed.learners.private.marginals import Marginals
+from privfed.learners.private.posterior import Posterior, Sums
+
+#: Share of the budget that later rounds have together, about.
+LATER = 0.6
+#: How much more than they show, made-up records are taken to be unlike the real ones by: the first round
+#: is furthest from the weights in the end.
+WARY = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class MainEffects:
+    """Sums of linear terms and bins, which any later basis begins with.
+
+    Args:
+        basis: linear terms and bins alone.
+        told: sums of its unscaled functions; of infinite variance where a scale was zero.
+        share: of the budget that they cost.
+    """
+
+    basis: Basis
+    told: Sums
+    share: float
+
+    @classmethod
+    def of(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
+        """From released sums of scaled functions.
+
+        Args:
+            basis: linear terms and bins alone.
+            sums: shape (functions, outputs).
+            noise: its standard deviation.
+            share: of the budget that they cost.
+        """
+        scales = basis.multipliers
+        asked = scales > 0
+        scales = np.where(asked, scales, 1.0)
+        values = np.where(asked[:, None], sums / scales[:, None], 0.0)
+        return cls(basis, Sums(values, np.where(asked, (noise / scales) ** 2, np.inf)), share)
+
+    def energies(self, marginals: Marginals, variance: float) -> np.ndarray:
+        """What each column explains beyond noise and sampling: by its trend, or by its bins.
+
+        Args:
+            marginals: of the columns.
+            variance: of the target.
+        """
+        basis, shares, records = self.basis, marginals.shares(), marginals.records
+        outputs = self.told.values.shape[1]
+        found = np.zeros(basis.columns)
+        ends = basis.columns + np.cumsum(basis.widths)
+        for j, (start, end) in enumerate(zip(ends - basis.widths, ends, strict=True)):
+            own, noise = self.told.values[start:end], float(self.told.variance[start])
+            mass = np.bincount(basis.bins[j], shares[j], minlength=end - start)
+            ranks = 2 * np.cumsum(mass) - mass - 1
+            spread = records * max(float(mass @ ranks**2), 1e-3)
+            line = records * max(float(shares[j] @ basis.values[j] ** 2), 1e-3)
+            length = math.sqrt(spread / line)
+            doubt = noise * float(ranks @ ranks)
+            trust = doubt / max(doubt + float(self.told.variance[j]) * length**2, 1e-12)
+            slope = ranks @ own
+            slope = slope + trust * (self.told.values[j] * length - slope)
+            chance = outputs * ((1 - trust) * doubt + variance * spread)
+            trend = (float((slope**2).sum()) - chance) / spread
+            each = noise / np.maximum(records * mass, 1) + variance
+            excess = (own**2).sum(axis=1) / np.maximum(records * mass, 1) - outputs * each
+            certain = excess.sum() - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
+            found[j] = max(trend, float(certain), 0.0)
+        return found
+
+    def lengths(self, basis: Basis) -> np.ndarray:
+        """How much longer a basis' functions are where this round told of them too, shape (functions,).
+
+        Noise is then about alike along all directions, so that the leading ones keep what is known.
+        """
+        lengths, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
+        ratio = self.basis.multipliers[own > 0] / own[own > 0]
+        lengths[: self.basis.size][own > 0] = np.sqrt(1 + self.share / LATER * ratio**2)
+        return lengths
+
+    def sums(self, basis: Basis, lengths: np.ndarray) -> Sums:
+        """The same as sums of a basis' functions, each so much longer."""
+        scales = basis.multipliers[: self.basis.size] * lengths[: self.basis.size]
+        values = np.zeros((basis.size, self.told.values.shape[1]))
+        variance = np.full(basis.size, np.inf)
+        values[: self.basis.size] = self.told.values * scales[:, None]
+        known = np.flatnonzero(np.isfinite(self.told.variance) & (scales > 0))
+        variance[known] = self.told.variance[known] * scales[known] ** 2
+        return Sums(values, variance)
+
+
+def widened(first: Sums, later: Sums, posterior: Posterior, predictions: np.ndarray) -> Sums:
+    """The first round's sums, less certain by as much as later rounds contradict them.
+
+    Where made-up records are not like the real ones, sums that go with other weights differ by more than
+    noise: by m times a function's own curvature, and the squares of the differences tell m.
+
+    Args:
+        first: the first round's sums.
+        later: those of the gradients.
+        posterior: with the made-up records.
+        predictions: of the made-up records.
+    """
+    known = np.isfinite(first.variance)
+    curvature = posterior.curvatures(predictions)[known]
+    noise = first.variance[known] + later.variance[known] + 1e-12
+    moved = ((first.values[known] - later.values[known]) ** 2).mean(axis=1)
+    excess = float((moved / noise - 1).sum() / max(float((curvature / noise).sum()), 1e-12))
+    variance = first.variance.copy()
+    variance[known] += WARY * max(0.0, excess) * curvature
+    return Sums(first.values, variance)
