@@ -14,7 +14,7 @@ from privfed.learners.private import made_up
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import one_bin_each
 from privfed.learners.private.looking import look
-from privfed.learners.private.main_effects import MainEffects, widened
+from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.outcome import Outcome, Window
@@ -26,6 +26,7 @@ from privfed.learners.private.posterior import (
     Prior,
     Sums,
     averaged,
+    widened,
 )
 from privfed.learners.private.queries import Correlations, Gradient, Masses
 
@@ -46,7 +47,7 @@ RESIDUAL_CLIP = 3.0
 LEAST_FREE, MOST_FREE = 0.5, 1.0
 #: How far later rounds go towards their target: where made-up records are not like the real ones, whole
 #: steps overshoot, the more the less noise there is.
-HALF = 0.5
+LATER_STEP = 0.7
 #: Prior before the sums choose one, in the settings' own.
 GUESS = 0.7
 #: Share of a column's first round that its linear term has.
@@ -359,8 +360,8 @@ class _Learning:
                 moved = sums.minus(averaged(told, decay)).along(axes)
                 mismatch = posterior.mismatch(moved.values, moved.noise, predictions)
             told.append(sums)
-            own = [widened(one, averaged(told, decay), posterior, predictions) for one in first]
-            together = averaged([*own, *told], decay).along(axes)
+            older = [widened(one, sums, posterior, predictions) for one in [*first, *told[:-1]]]
+            together = averaged([*older, sums], decay).along(axes)
             evidence = posterior.evidence(together, weights, sampling + mismatch)
             if (
                 len(told) > 1 or not number
@@ -370,7 +371,7 @@ class _Learning:
                 )
             damped = sampling + max(mismatch - FREE, 0.0)
             wanted = posterior.mixed(evidence, together, weights, damped)
-            weights = weights + (1.0 if len(told) == 1 else HALF) * (wanted - weights)
+            weights = weights + (1.0 if len(told) == 1 else LATER_STEP) * (wanted - weights)
             if number:
                 explained = float(np.var(posterior.leading.features @ weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)

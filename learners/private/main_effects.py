@@ -9,13 +9,10 @@ import numpy as np
 
 from privfed.learners.private.basis import Basis
 from privfed.learners.private.marginals import Marginals
-from privfed.learners.private.posterior import Posterior, Sums
+from privfed.learners.private.posterior import Sums
 
 #: Share of the budget that later rounds have together, about.
 LATER = 0.6
-#: How much more than they show, made-up records are taken to be unlike the real ones by: the first round
-#: is furthest from the weights in the end.
-WARY = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,25 +94,3 @@ class MainEffects:
         known = np.flatnonzero(np.isfinite(self.told.variance) & (scales > 0))
         variance[known] = self.told.variance[known] * scales[known] ** 2
         return Sums(values, variance)
-
-
-def widened(first: Sums, later: Sums, posterior: Posterior, predictions: np.ndarray) -> Sums:
-    """The first round's sums, less certain by as much as later rounds contradict them.
-
-    Where made-up records are not like the real ones, sums that go with other weights differ by more than
-    noise: by m times a function's own curvature, and the squares of the differences tell m.
-
-    Args:
-        first: the first round's sums.
-        later: those of the gradients.
-        posterior: with the made-up records.
-        predictions: of the made-up records.
-    """
-    known = np.isfinite(first.variance)
-    curvature = posterior.curvatures(predictions)[known]
-    noise = first.variance[known] + later.variance[known] + 1e-12
-    moved = ((first.values[known] - later.values[known]) ** 2).mean(axis=1)
-    excess = float((moved / noise - 1).sum() / max(float((curvature / noise).sum()), 1e-12))
-    variance = first.variance.copy()
-    variance[known] += WARY * max(0.0, excess) * curvature
-    return Sums(first.values, variance)

@@ -338,3 +338,25 @@ class Posterior:
             if likelihood > best:
                 best, likeliest = likelihood, float(tried)
         return likeliest
+
+
+def widened(older: Sums, newest: Sums, posterior: Posterior, predictions: np.ndarray) -> Sums:
+    """An older round's sums, less certain by as much as the newest contradict them.
+
+    Where made-up records are not like the real ones, sums that go with other weights differ by more than
+    noise: by m times a function's own curvature, and the squares of the differences tell m.
+
+    Args:
+        older: sums of some or all functions.
+        newest: those of the last gradient.
+        posterior: with the made-up records.
+        predictions: of the made-up records.
+    """
+    known = np.isfinite(older.variance)
+    curvature = posterior.curvatures(predictions)[known]
+    noise = older.variance[known] + newest.variance[known] + 1e-12
+    moved = ((older.values[known] - newest.values[known]) ** 2).mean(axis=1)
+    excess = float((moved / noise - 1).sum() / max(float((curvature / noise).sum()), 1e-12))
+    variance = older.variance.copy()
+    variance[known] += max(0.0, excess) * curvature
+    return Sums(older.values, variance)

@@ -12,10 +12,17 @@ from privfed import Column
 from privfed.learners.private.basis import Basis
 from privfed.learners.private.evidence import ALIKE, Evidence
 from privfed.learners.private.grid import Grid
-from privfed.learners.private.main_effects import WARY, MainEffects, widened
+from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Marginal, Marginals, Shares
 from privfed.learners.private.outcome import Outcome
-from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums, averaged
+from privfed.learners.private.posterior import (
+    Leading,
+    Posterior,
+    Prior,
+    Sums,
+    averaged,
+    widened,
+)
 
 
 def evidence(scales: tuple[float, float], seed: int, size: int = 40) -> Evidence:
@@ -197,7 +204,7 @@ def test_main_effects_join_later_sums_in_their_units() -> None:
     assert found.variance == pytest.approx((scales / told.basis.multipliers) ** 2)
 
 
-def test_first_sums_that_later_ones_contradict_are_less_certain() -> None:
+def test_older_sums_that_the_newest_contradict_are_less_certain() -> None:
     """By nothing where they agree within noise, by the excess in units of curvature where not."""
     rng = np.random.default_rng(5)
     own = posterior(rng.normal(size=(200, 50)))
@@ -208,5 +215,5 @@ def test_first_sums_that_later_ones_contradict_are_less_certain() -> None:
     near = Sums(np.full((50, 1), 0.5), np.full(50, 1.0))
     assert widened(near, later, own, predictions).variance == pytest.approx(1.0)
     far = Sums(3 * np.sqrt(curvature)[:, None], np.full(50, 1.0))
-    excess = WARY * (9 * curvature / 2 - 1).sum() / (curvature / 2).sum()
+    excess = (9 * curvature / 2 - 1).sum() / (curvature / 2).sum()
     assert widened(far, later, own, predictions).variance == pytest.approx(1 + excess * curvature)
