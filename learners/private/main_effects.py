@@ -52,28 +52,45 @@ class MainEffects:
             marginals: of the columns.
             variance: of the target.
         """
-        basis, shares, records = self.basis, marginals.shares(), marginals.records
-        outputs = self.told.values.shape[1]
-        found = np.zeros(basis.columns)
-        ends = basis.columns + np.cumsum(basis.widths)
-        for j, (start, end) in enumerate(zip(ends - basis.widths, ends, strict=True)):
-            own, noise = self.told.values[start:end], float(self.told.variance[start])
-            mass = np.bincount(basis.bins[j], shares[j], minlength=end - start)
-            ranks = 2 * np.cumsum(mass) - mass - 1
-            spread = records * max(float(mass @ ranks**2), 1e-3)
-            line = records * max(float(shares[j] @ basis.values[j] ** 2), 1e-3)
-            length = math.sqrt(spread / line)
-            doubt = noise * float(ranks @ ranks)
-            trust = doubt / max(doubt + float(self.told.variance[j]) * length**2, 1e-12)
-            slope = ranks @ own
-            slope = slope + trust * (self.told.values[j] * length - slope)
-            chance = outputs * ((1 - trust) * doubt + variance * spread)
-            trend = (float((slope**2).sum()) - chance) / spread
-            each = noise / np.maximum(records * mass, 1) + variance
-            excess = (own**2).sum(axis=1) / np.maximum(records * mass, 1) - outputs * each
-            certain = excess.sum() - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
-            found[j] = max(trend, float(certain), 0.0)
-        return found
+        ends = self.basis.columns + np.cumsum(self.basis.widths)
+        starts = ends - self.basis.widths
+        each = [
+            self._energy(j, slice(*own), marginals, variance)
+            for j, own in enumerate(zip(starts, ends, strict=True))
+        ]
+        return np.array(each)
+
+    def _energy(self, column: int, bins: slice, marginals: Marginals, variance: float) -> float:
+        """One column's, whose indicators are ``bins``."""
+        own, noise = self.told.values[bins], float(self.told.variance[bins.start])
+        outputs, shares = own.shape[1], marginals.shares()[column]
+        mass = np.bincount(self.basis.bins[column], shares, minlength=len(own))
+        records = np.maximum(marginals.records * mass, 1)
+        each = noise / records + variance
+        excess = float(((own**2).sum(axis=1) / records - outputs * each).sum())
+        certain = excess - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
+        return max(self._trend(column, own, noise, mass, marginals, variance), certain, 0.0)
+
+    def _trend(
+        self,
+        column: int,
+        own: np.ndarray,
+        noise: float,
+        mass: np.ndarray,
+        marginals: Marginals,
+        variance: float,
+    ) -> float:
+        """What ranks explain: by the bins' sums, and by the linear term's as if it were one of ranks."""
+        ranks, line = 2 * np.cumsum(mass) - mass - 1, self.basis.values[column]
+        spread = marginals.records * max(float(mass @ ranks**2), 1e-3)
+        length = marginals.records * max(float(marginals.shares()[column] @ line**2), 1e-3)
+        scale = math.sqrt(spread / length)
+        doubt, other = noise * float(ranks @ ranks), float(self.told.variance[column]) * scale**2
+        trust = doubt / max(doubt + other, 1e-12)
+        slope = ranks @ own
+        slope = slope + trust * (self.told.values[column] * scale - slope)
+        chance = own.shape[1] * ((1 - trust) * doubt + variance * spread)
+        return float(((slope**2).sum() - chance) / spread)
 
     def lengths(self, basis: Basis) -> np.ndarray:
         """How much longer a basis' functions are where this round told of them too, shape (functions,).
