@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from paper_rows import commit, machine
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -45,6 +45,8 @@ from privfed.privacy.policy import Policy
 
 DATA = Path(os.environ.get("PRIVFED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 DELTA = "1e-5"
+#: More records than any set has.
+MOST = 1_000_000
 #: Targets, and columns that are none of the inputs.
 TARGETS = {
     "abalone": "Rings",
@@ -275,11 +277,14 @@ def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return groups.mean().round(4)
 
 
-def tidy(rows: list[dict[str, Any]], first_seed: int) -> pd.DataFrame:
-    """One line for each set, budget, learner and metric: the mean over seeds, and their deviation."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+def tidy(rows: list[dict[str, Any]], clients: int, most: int) -> pd.DataFrame:
+    """One line for each set, budget, learner and metric: the mean over seeds, and their deviation.
+
+    Args:
+        rows: one for each fit.
+        clients: how many there were.
+        most: records of a set at most.
+    """
     table = pd.DataFrame(rows)
     keys = ["data", "epsilon", "learner"]
     metrics = [m for m in table.columns if m not in {*keys, "task", "seed"}]
@@ -289,7 +294,13 @@ def tidy(rows: list[dict[str, Any]], first_seed: int) -> pd.DataFrame:
     )
     groups = long.dropna().groupby(["set", *keys[1:], "metric"], sort=False)["value"]
     found = groups.agg(value="mean", spread="std").round(4).reset_index()
-    return found.assign(commit=commit, seed=first_seed)
+    few = "" if most >= MOST else f" of at most {most}"
+    note = (
+        f"means of {table['seed'].nunique()} splits of all records{few}, 20 % held out; numbers are cut at the median; "
+        f"private learners over {clients} clients, the peers centralized; delta {DELTA}"
+    )
+    seeds = f"{table['seed'].min()} to {table['seed'].max()}"
+    return found.assign(note=note, commit=commit(), seed=seeds, machine=machine())
 
 
 def main() -> None:
@@ -301,7 +312,7 @@ def main() -> None:
     parser.add_argument("--wide", type=float, default=1.0)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=["classes", "numbers"])
-    parser.add_argument("--most", type=int, default=1_000_000, help="records of a set at most")
+    parser.add_argument("--most", type=int, default=MOST, help="records of a set at most")
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     parser.add_argument("--out", type=Path, default=Path("private_learners"))
     chosen = parser.parse_args()
@@ -322,7 +333,7 @@ def main() -> None:
     if chosen.results:
         path = Path(__file__).parent / "results" / f"{chosen.results}.csv"
         path.parent.mkdir(exist_ok=True)
-        tidy(rows, chosen.first_seed).to_csv(path, index=False)
+        tidy(rows, chosen.clients, chosen.most).to_csv(path, index=False)
     pd.DataFrame(rows).to_csv(chosen.out.with_suffix(".csv"), index=False)
     chosen.out.with_suffix(".txt").write_text(table_of(rows).to_string() + "\n", encoding="utf-8")
 

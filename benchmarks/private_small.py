@@ -163,6 +163,13 @@ def score(wanted: np.ndarray, predicted: np.ndarray, train: np.ndarray, number: 
     return float(log_loss(wanted, predicted, labels=[0, 1]) - log_loss(wanted, even, labels=[0, 1]))
 
 
+def metric(name: str) -> str:
+    """What :func:`score` is called in tables of results."""
+    target = drawn(name, 1, 0)[2].target
+    numeric = target is not None and target.kind == "number"
+    return "small, rmse / constant's" if numeric else "small, log loss - constant's"
+
+
 def one(
     name: str, rows: int, epsilon: str, seed: int, clients: int, only: list[str]
 ) -> dict[str, float]:
@@ -209,14 +216,21 @@ def main() -> None:
                 cells = "  ".join(f"{n} {mean[n]:.3f} ({spread[n]:.3f})" for n in each)
                 print(f"{name:18}{rows:6}{epsilon:>5}  {cells}", flush=True)
                 lines += [
-                    {"table": name, "rows": rows, "epsilon": epsilon, "learner": n,
-                     "excess": round(float(mean[n]), 4), "spread": round(float(spread[n]), 4)}
-                    for n in each
+                    {"set": f"{name}, {rows} records", "epsilon": epsilon, "learner": learner,
+                     "metric": metric(name), "value": round(float(mean[learner]), 4),
+                     "spread": round(float(spread[learner]), 4)}
+                    for learner in each
                 ]  # fmt: skip
     if given.results:
         from paper_rows import RESULTS, commit, machine
 
-        made = {"commit": commit(), "seed": f"{seeds[0]} to {seeds[-1]}", "machine": machine()}
+        made = {
+            "note": f"tables of benchmarks/private_small.py, drawn anew for each of {given.seeds} seeds; "
+            f"{given.clients} clients, delta {DELTA}, {HELD_OUT} records held out; ± over seeds",
+            "commit": commit(),
+            "seed": f"{seeds[0]} to {seeds[-1]}",
+            "machine": machine(),
+        }
         pd.DataFrame(lines).assign(**made).to_csv(RESULTS / f"{given.results}.csv", index=False)
 
 

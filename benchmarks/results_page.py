@@ -1,10 +1,10 @@
 """docs/results.md, made from the tables under benchmarks/results: python benchmarks/results_page.py
 
-Four layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
-table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, and
-`learner,setting,value,sets,seeds,note` a setting that was chosen by measurement,
-`part,attack,on,measure,goal,reached` what attacks are to reach; any other table is shown as it is.
-Columns `commit`, `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
+Five layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
+table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, `set,chosen by
+the others,over the default` what settings owe to sets, `learner,setting,value,sets,seeds,note` a setting that
+was chosen by measurement, and `part,attack,on,measure,goal,reached` what attacks are to reach; any other table
+is shown as it is. Columns `commit`, `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
 and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures. Its
 paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and "Behind:") make the
 section's line of the summary.
@@ -20,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
+from results_private import LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "benchmarks" / "results"
@@ -34,13 +35,10 @@ SECTIONS = {
     "attacks": "Attacks and audits",
 }
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
-PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
 GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
 #: Columns that say where figures come from.
 SOURCES = ("commit", "seed", "machine", "note")
-#: Of these scores less is better.
-LOWER = ("rmse", "time", "loss", "brier", "mse", "error", "seconds")
 INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
@@ -150,8 +148,11 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
             yield f"### {table} ({paper})\n\n{_paper_table(own)}", _told(own)
     elif set(PRIVATE) <= set(data):
         for metric, own in data.groupby("metric", sort=False):
-            heading = f"### {metric}, {'lower' if _lower(str(metric)) else 'higher'} is better"
-            yield f"{heading}\n\n{_private_table(own, _lower(str(metric)))}", _told(own)
+            heading, lines, said = side_by_side(own)
+            text = f"### {title(str(metric))}\n\n{_markdown(heading, lines)}\n{said}\n"
+            yield text, _told(own)
+    elif set(LEFT_OUT) <= set(data):
+        yield f"### {LEFT_OUT_TITLE}\n\n{_markdown(*left_out(data))}", _told(data)
     elif set(SETTINGS) <= set(data):
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
@@ -162,9 +163,9 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         yield f"{heading}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
     else:
         shown = data[[name for name in data if name not in SOURCES]]
-        heading = f"### {shown.columns[0]} by {shown.columns[1]}"
+        named = f"### {shown.columns[0]} by {shown.columns[1]}"
         lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
-        yield f"{heading}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
+        yield f"{named}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
 
 
 # --- a paper's table ---------------------------------------------------------------------------
@@ -188,37 +189,6 @@ def _cell(part: pd.DataFrame) -> str:
     else:
         shown = with_spread(ours.iloc[0], part["spread"].iloc[0]) or "not run"
     return shown + (f" ({theirs})" if theirs else "")
-
-
-# --- private learners --------------------------------------------------------------------------
-
-
-def _lower(metric: str) -> bool:
-    return any(word in metric.lower() for word in LOWER)
-
-
-def _private_table(data: pd.DataFrame, lower: bool) -> str:
-    """A line for each set and epsilon, the best in bold; and how often each learner is best."""
-    learners = [str(name) for name in dict.fromkeys(data["learner"])]
-    wins = dict.fromkeys(learners, 0)
-    lines = []
-    for (name, epsilon), own in data.groupby(["set", "epsilon"], sort=False):
-        means = own.groupby("learner")["value"].mean()
-        best = means.idxmin() if lower else means.idxmax()
-        wins[str(best)] += 1
-        spreads = own.groupby("learner")["spread"].first()
-        cells = [_private_cell(means, spreads, learner, str(best)) for learner in learners]
-        lines.append([str(name), number(epsilon), *cells])
-    counted = ", ".join(f"{learner} {number}" for learner, number in wins.items())
-    table = _markdown(["set", "epsilon", *learners], lines)
-    return f"{table}\nBest of {len(lines)} lines: {counted}.\n"
-
-
-def _private_cell(means: pd.Series, spreads: pd.Series, learner: str, best: str) -> str:
-    if learner not in means:
-        return "not run"
-    shown, *spread = with_spread(means[learner], spreads[learner]).split(" ")
-    return " ".join([f"**{shown}**" if learner == best else shown, *spread])
 
 
 # --- both --------------------------------------------------------------------------------------

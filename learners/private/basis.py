@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -157,6 +158,18 @@ class Basis:
     def scales(self) -> np.ndarray:
         """What each group's indicators are multiplied by."""
         return np.concatenate([self.binned, *(np.full(t.count, t.scale) for t in self.trees)])
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """What every function is multiplied by, shape (functions,)."""
+        return np.concatenate([self.linear, np.repeat(self.scales, self.widths)])
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """Functions of one kind: linear terms, bins, and the leaves of trees of each depth."""
+        bins = int(self.widths[: self.columns].sum())
+        ends = np.cumsum([self.columns, bins, *(own.count * own.leaves for own in self.trees)])
+        return tuple(slice(int(a), int(b)) for a, b in pairwise([0, *ends]))
 
     @property
     def one(self) -> np.ndarray:

@@ -14,11 +14,20 @@ from privfed.learners.private import made_up
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import one_bin_each
 from privfed.learners.private.looking import look
-from privfed.learners.private.marginals import padded
+from privfed.learners.private.main_effects import MainEffects
+from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE
-from privfed.learners.private.posterior import FREE, Leading, Posterior, Sums, averaged
+from privfed.learners.private.posterior import (
+    FREE,
+    Leading,
+    Posterior,
+    Prior,
+    Sums,
+    averaged,
+    widened,
+)
 from privfed.learners.private.queries import Correlations, Gradient, Masses
 
 #: |u|^2 of a record's mid-ranks is clipped to the columns over this.
@@ -35,12 +44,14 @@ CLEAR, DROWNED = 0.05, 4.0
 #: Residuals of a number are clipped to this many standard deviations.
 RESIDUAL_CLIP = 3.0
 #: Standard deviation of what a model may add to the first guess of the log-odds.
-FREE_LOGIT = 1.0
+LEAST_FREE, MOST_FREE = 0.5, 1.0
 #: How far later rounds go towards their target: where made-up records are not like the real ones, whole
 #: steps overshoot, the more the less noise there is.
-HALF = 0.5
-#: Priors that are tried, beside the settings'; the first guess is the last but one.
-PRIORS = (0.1, 0.25, 0.5, 0.7, 1.0)
+LATER_STEP = 0.7
+#: Prior before the sums choose one, in the settings' own.
+GUESS = 0.7
+#: Share of a column's first round that its linear term has.
+LINES = 0.4
 #: Trees cut a column between these ranks.
 CUT_FROM, CUT_TO = 0.1, 0.9
 
@@ -74,10 +85,11 @@ class _Learning:
     def run(self) -> PrivateModel:
         """Ask, question after question; a budget that ends early ends learning early."""
         self._look()
-        main = self._main_effects()
+        weighed = self._main_effects()
         codes = self._make_up()
-        basis = self._basis(main)
-        shares, leading = self._weighed(basis, codes)
+        basis = self._basis(weighed)
+        lengths = np.ones(basis.size) if self.main is None else self.main.lengths(basis)
+        shares, leading = self._weighed(basis, codes, lengths)
         posterior = Posterior(
             leading,
             shares,
@@ -85,11 +97,9 @@ class _Learning:
             self.start,
             self.means,
             self.marginals.records,
-            self.settings.prior,
-            leading.axes.T @ basis.one,
-            math.sqrt(self.variance) if self.outcome.kind == "number" else FREE_LOGIT,
+            self._prior(basis, leading, lengths),
         )
-        weights, rounds = self._rounds(basis, posterior)
+        weights, rounds = self._rounds(basis, posterior, lengths)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -114,13 +124,14 @@ class _Learning:
         found = look(self.federation, linear=self.linear, number=number)
         self.marginals, self.settings, self.purse = found.marginals, found.settings, found.purse
         self.noise, self.present = found.unit, found.present
-        self._centre(found.noise)
+        self._centre(found.noise, found.classes)
 
-    def _centre(self, noise: float) -> None:
+    def _centre(self, noise: float, told: Shares | None) -> None:
         """The outcome's limits and means, and the scores that go with them.
 
         Args:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
+            told: the classes' shares, where the target has classes.
         """
         target, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
         if self.outcome.kind == "number":
@@ -132,14 +143,13 @@ class _Learning:
             middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
             self.variance = float(target.shares @ (middles - self.means[0]) ** 2) + 1e-4
+            self.free = math.sqrt(self.variance)
         else:
-            classes = max(2, self.outcome.classes)
-            shares = np.clip(target.shares[:classes], 0.03 / (classes - 1), None)
-            if len(target.shares) > classes:  # a number from 0 to 1
+            if told is None:  # a number from 0 to 1
                 mean = float(target.shares @ (target.edges[:-1] + target.edges[1:])) / 2
-                shares = np.clip([1 - mean, mean], 0.03, None)
-            even = (shares / shares.sum() + self.noise / classes) / (1 + self.noise)
-            self.means = even[1:] if self.outcome.classes == 1 else even
+                told = Shares(np.clip([1 - mean, mean], 0.03, 0.97), MOST_FREE)
+            self.means = told.means[1:] if self.outcome.classes == 1 else told.means
+            self.free = float(np.clip(told.spread, LEAST_FREE, MOST_FREE))
             self.variance = float((self.means * (1 - self.means)).mean())
         self.start = self.outcome.start(self.means)
 
@@ -147,52 +157,35 @@ class _Learning:
 
     def _main_effects(self) -> np.ndarray:
         """How much each column weighs, adding up to one, by a first round of main effects."""
+        self.main: MainEffects | None = None
         columns = len(self.marginals.features)
-        even = np.full(columns, 1 / columns)
-        if not self.settings.first:
+        even, share = np.full(columns, 1 / columns), self.settings.first
+        if not share:
             return even
-        basis = self._bins_alone()
+        linear = LINES if self.settings.linear else 0.0
+        scales = self._scales(even, linear, 1 - linear)
+        basis = Basis(self.marginals.grid, self._values(), self._bins(), *scales, ())
+        still = np.zeros((basis.size, self.outcome.classes))
         window = self._window(None, self.variance)
-        query = Gradient(
-            basis, self.outcome, window, np.zeros((basis.size, self.outcome.classes)), self.start
-        )
-        try:
-            spend = self.purse.part(_share(self.settings.first))
-            answer = self.federation.ask(query, spend=spend).only
-        except NobodyAnswered:
+        sums = self._asked(basis, still, window, self.purse.part(_share(share)))
+        if sums is None:
             return even
-        sums = answer.total("sums")[columns:] / basis.scales[0]
-        noise = answer.deviation("sums") / float(basis.scales[0])
-        energies = np.sqrt(self._energies(basis, sums, noise))
+        noise = math.sqrt(float(sums.variance[0]))
+        self.main = MainEffects.of(basis, sums.values, noise, share)
+        energies = np.sqrt(self.main.energies(self.marginals, self.variance))
         if energies.sum() <= 0:
             return even
         return np.asarray(EVEN * even + (1 - EVEN) * energies / energies.sum())
 
-    def _bins_alone(self) -> Basis:
-        columns = len(self.marginals.features)
-        bins = self._bins()
-        scale = np.full(columns, 1 / math.sqrt(columns))
-        still = np.zeros(bins.shape)
-        return Basis(self.marginals.grid, still, bins, np.zeros(columns), scale, ())
-
-    def _energies(self, basis: Basis, sums: np.ndarray, noise: float) -> np.ndarray:
-        """What each column explains beyond noise and sampling: by its trend, and by its bins."""
-        found = np.zeros(basis.columns)
-        shares, outputs = self.marginals.shares(), sums.shape[1]
-        ends = np.cumsum(basis.widths)
-        for j, (start, end) in enumerate(zip(ends - basis.widths, ends, strict=True)):
-            own = sums[start:end]
-            mass = np.bincount(basis.bins[j], shares[j], minlength=end - start)
-            records = np.maximum(self.marginals.records * mass, 1)
-            middles = 2 * np.cumsum(mass) - mass - 1
-            spread = self.marginals.records * max(float(mass @ middles**2), 1e-3)
-            chance = outputs * (noise**2 * float(middles @ middles) + self.variance * spread)
-            trend = (float(((middles @ own) ** 2).sum()) - chance) / spread
-            each = noise**2 / records + self.variance
-            excess = (own**2).sum(axis=1) / records - outputs * each
-            certain = excess.sum() - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
-            found[j] = max(trend, float(certain), 0.0)
-        return found
+    def _scales(
+        self, weighed: np.ndarray, linear: float, binned: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scales of the columns' linear terms and of their bins; the order of categories means nothing."""
+        ordered = np.array([own.column.kind != "category" for own in self.marginals.features])
+        return (
+            np.sqrt(np.where(ordered, linear, 0.0) * weighed),
+            np.sqrt(np.where(ordered, binned, linear + binned) * weighed),
+        )
 
     # --- made-up records --------------------------------------------------------------------------
 
@@ -228,8 +221,7 @@ class _Learning:
             self.marginals.grid,
             self._values(),
             self._bins(),
-            np.sqrt(settings.linear * weighed),
-            np.sqrt(settings.binned * weighed),
+            *self._scales(weighed, settings.linear, settings.binned),
             tuple(self._trees(weighed, *own) for own in settings.trees),
         )
 
@@ -284,9 +276,17 @@ class _Learning:
             cuts[place] = np.clip(cut, 1, max(1, len(column.cuts)))
         return Trees(features, cuts, math.sqrt(share / count))
 
-    def _weighed(self, basis: Basis, codes: np.ndarray) -> tuple[np.ndarray, Leading]:
-        """Weights of the made-up records under which leaves hold what their counts say."""
-        matrix = basis.matrix(codes)
+    def _weighed(
+        self, basis: Basis, codes: np.ndarray, lengths: np.ndarray
+    ) -> tuple[np.ndarray, Leading]:
+        """Weights of the made-up records under which leaves hold what their counts say.
+
+        Args:
+            basis: the functions.
+            codes: of the made-up records.
+            lengths: what functions are multiplied by beyond their scales; 1 for leaves.
+        """
+        matrix = basis.matrix(codes) * lengths.astype(np.float32)
         leading = Leading.of(matrix, self.settings.directions, self.rng)
         even = np.ones(codes.shape[1])
         if not self.settings.masses:
@@ -320,50 +320,75 @@ class _Learning:
         low, high = np.quantile(predictions, [QUANTILE, 1 - QUANTILE], axis=0)
         return Window(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
-    def _rounds(self, basis: Basis, posterior: Posterior) -> tuple[np.ndarray, int]:
+    def _prior(self, basis: Basis, leading: Leading, lengths: np.ndarray) -> Prior:
+        """The settings' prior for each kind of functions, before the sums say which they speak for."""
+        axes = [leading.axes[own] for own in basis.groups]
+        return Prior(
+            np.array([own.T @ own for own in axes]),
+            np.full(len(axes), GUESS * self._unit()),
+            leading.axes.T @ (basis.one / lengths),
+            self.free,
+        )
+
+    def _unit(self) -> float:
+        """Standard deviation of a scaled weight, as the settings have it."""
+        if self.outcome.kind == "number":
+            return self.settings.spread * math.sqrt(self.variance)
+        return self.settings.prior
+
+    def _rounds(
+        self, basis: Basis, posterior: Posterior, lengths: np.ndarray
+    ) -> tuple[np.ndarray, int]:
         """Noisy gradients, each at the weights so far; weights by function, and how many rounds."""
-        number = self.outcome.kind == "number"
-        scale = self.settings.spread * math.sqrt(self.variance) if number else self.settings.prior
-        priors = [scale * share for share in PRIORS]
-        posterior = replace(posterior, prior=priors[-2])
+        number, decay = self.outcome.kind == "number", self.settings.decay
         axes, sampling = posterior.leading.axes, self.variance if number else 1.0
         weights = np.zeros((axes.shape[1], self.outcome.classes))
+        first = [] if self.main is None else [self.main.sums(basis, lengths)]
         told: list[Sums] = []
         mismatch = 0.0
         for left in range(self.settings.rounds, 0, -1):
             predictions = posterior.predictions(weights)
             window = self._window(predictions if told else None, sampling)
-            sums = self._asked(basis, axes @ weights, window, left)
+            spend = self.purse.rest(left)
+            sums = self._asked(basis, lengths[:, None] * (axes @ weights), window, spend)
             if sums is None:
                 break
+            sums = sums.longer(lengths)
             held = np.clip(predictions, window.low, window.high)
-            sums = Sums(axes.T @ sums.values + posterior.told(held), sums.variance)
+            sums = replace(sums, values=sums.values + posterior.expected(held))
             if told:
-                before = averaged(told, self.settings.decay)
-                moved, noise = sums.values - before.values, sums.variance + before.variance
-                mismatch = posterior.mismatch(moved, noise, predictions)
+                moved = sums.minus(averaged(told, decay)).along(axes)
+                mismatch = posterior.mismatch(moved.values, moved.noise, predictions)
             told.append(sums)
-            together = averaged(told, self.settings.decay)
-            if len(told) > 1:
-                posterior = posterior.likeliest(together, weights, sampling + mismatch, priors)
+            older = [widened(one, sums, posterior, predictions) for one in [*first, *told[:-1]]]
+            together = averaged([*older, sums], decay).along(axes)
+            evidence = posterior.evidence(together, weights, sampling + mismatch)
+            if (
+                len(told) > 1 or not number
+            ):  # before, a number's variance is not yet explained at all
+                posterior = posterior.scaled(
+                    evidence.likeliest(posterior.prior.scales, self._unit())
+                )
             damped = sampling + max(mismatch - FREE, 0.0)
-            step = 1.0 if len(told) == 1 else HALF
-            weights = weights + step * (posterior.weights(together, weights, damped) - weights)
+            wanted = posterior.mixed(evidence, together, weights, damped)
+            weights = weights + (1.0 if len(told) == 1 else LATER_STEP) * (wanted - weights)
             if number:
                 explained = float(np.var(posterior.leading.features @ weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        return axes @ weights, len(told)
+        return lengths[:, None] * (axes @ weights), len(told)
 
-    def _asked(self, basis: Basis, weights: np.ndarray, window: Window, left: int) -> Sums | None:
+    def _asked(
+        self, basis: Basis, weights: np.ndarray, window: Window, spend: Fraction | None
+    ) -> Sums | None:
         """One noisy gradient of all records, as far as their owners answer; none where nobody does."""
         query = Gradient(basis, self.outcome, window, weights, self.start)
         try:
-            answer = self.federation.ask(query, spend=self.purse.rest(left)).only
+            answer = self.federation.ask(query, spend=spend).only
         except NobodyAnswered:
             return None
         present = self.present(answer)
         noise = answer.deviation("sums") / present
-        return Sums(answer.total("sums") / present, noise**2)
+        return Sums(answer.total("sums") / present, np.full(basis.size, noise**2))
 
 
 def _share(share: float) -> Fraction:

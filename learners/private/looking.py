@@ -13,8 +13,8 @@ import numpy as np
 from privfed.errors import NobodyAnswered, Note
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.private.grid import Grid
-from privfed.learners.private.marginals import Marginal, Marginals, signal_of, total_of
+from privfed.learners.private.grid import Grid, one_bin_each
+from privfed.learners.private.marginals import Marginal, Marginals, Shares, signal_of, total_of
 from privfed.learners.private.planning import HISTOGRAM_SHARE, HISTOGRAMS, TARGET_SHARE, Purse
 from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
 from privfed.learners.private.settings import Settings
@@ -34,6 +34,7 @@ class Look:
         sizes: each client's records, as the first round has them.
         unit: noise of a count that would cost the whole budget, in shares of the records.
         noise: of a count of the target, in shares of the records.
+        classes: how large a share of the records each class has, where the target has classes.
     """
 
     marginals: Marginals
@@ -42,6 +43,7 @@ class Look:
     sizes: Mapping[str, float]
     unit: float
     noise: float
+    classes: Shares | None
 
     def present(self, answer: Answer) -> float:
         """The records whose owners answered, beside those that were counted at first."""
@@ -80,6 +82,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         sizes,
         unit / looking.count,
         math.sqrt(looking.variance) / looking.count,
+        looking.shares(),
     )
 
 
@@ -103,6 +106,9 @@ class _Looking:
     records: float = 0.0
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
+    #: Noisy counts of the target's values over all rounds, where each has a bin of its own, and their variance.
+    values: np.ndarray | None = None
+    unsure: float = field(default=math.inf)
 
     @property
     def count(self) -> float:
@@ -159,11 +165,27 @@ class _Looking:
         if not rows:
             return
         self._count(rows, variances)
+        if one_bin_each(self.columns[-1].column):
+            self._count_values(rows[-1], variances[-1])
         told = zip(self.columns[-len(rows) :], rows, variances, strict=True)
         self.columns[-len(rows) :] = [
             own.updated(row, variance, self.count) for own, row, variance in told
         ]
         self.variance = variances[-1]
+
+    def _count_values(self, row: np.ndarray, variance: float) -> None:
+        """The target's values as they were told, over all rounds, each by its noise."""
+        if self.values is None:
+            self.values, self.unsure = row, variance
+        else:
+            trust = self.unsure / max(self.unsure + variance, 1e-9)
+            self.values, self.unsure = self.values + trust * (row - self.values), trust * variance
+
+    def shares(self) -> Shares | None:
+        """What the counts of the target's values say of their shares."""
+        if self.values is None:
+            return None
+        return Shares.told(self.values, self.unsure, self.count, self.uncertain)
 
     def _count(self, rows: list[np.ndarray], variances: list[float]) -> None:
         """The records, over all rounds, each by its noise."""

@@ -19,6 +19,8 @@ FIRST_BINS = 16
 #: How far counts may stray from what was expected at least, in squared shares of that; and what is
 #: expected at least for it, in even shares.
 LEAST_STRAY, LEAST_EXPECTED = 1.0, 0.1
+#: Log-odds at which shares of classes are tried.
+LARGEST_LOGIT, LOGITS = 10.0, 401
 #: Times that an outermost bin is halved at most.
 HALVINGS = 8
 
@@ -137,6 +139,45 @@ def held(counts: np.ndarray, total: float) -> np.ndarray:
     excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
     last = int(np.flatnonzero(falling > excess)[-1])
     return np.asarray(np.maximum(counts - excess[last], 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """What is known of the classes' shares of the records.
+
+    Args:
+        means: adding up to one, shape (classes,).
+        spread: the standard deviation of what is unknown of their log-odds, the mean over classes.
+    """
+
+    means: np.ndarray
+    spread: float
+
+    @classmethod
+    def told(cls, counts: np.ndarray, variance: float, records: float, uncertain: float) -> Shares:
+        """Posterior means under Jeffreys' prior, each class against the others.
+
+        A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
+        and N is not certain either; what no budget could tell, half a record of each class stands for.
+
+        Args:
+            counts: noisy ones c, shape (classes,).
+            variance: v, of the noise in each.
+            records: N.
+            uncertain: variance of the noise in N.
+        """
+        classes = len(counts)
+        shares = (counts - (counts.sum() - records) / classes) / records
+        doubt = variance * (1 - 1 / classes) + uncertain * (shares - 1 / classes) ** 2
+        logits = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, LOGITS)
+        grid = 1 / (1 + np.exp(-logits))
+        prior = 0.5 * np.log(grid) + (classes - 1) / 2 * np.log1p(-grid)
+        far = (shares[:, None] - grid) ** 2 / (doubt[:, None] / records**2 + 1e-12)
+        chances = np.exp(prior - far / 2 - (prior - far / 2).max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        means = (records * (chances @ grid) + 0.5) / (records + classes / 2)
+        spreads = np.sqrt(chances @ logits**2 - (chances @ logits) ** 2)
+        return cls(means / means.sum(), float(spreads.mean()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,9 +49,7 @@ class PrivateModel:
     @cached_property
     def effects(self) -> np.ndarray:
         """Weights of the unscaled functions, shape (functions, outputs)."""
-        basis = self.basis
-        scales = np.concatenate([basis.linear, np.repeat(basis.scales, basis.widths)])
-        return np.asarray(self.weights * scales[:, None])
+        return np.asarray(self.weights * self.basis.multipliers[:, None])
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of encoded records, shape (rows, outputs), block by block."""

@@ -8,12 +8,15 @@ as far as sampling, noise and a standard normal prior on scaled weights say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
+from scipy.linalg import cho_solve, qr, solve_triangular
 
+from privfed.learners.private.evidence import Evidence, factor
 from privfed.learners.private.outcome import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
@@ -22,6 +25,9 @@ POWERS = 3
 HALVINGS = 4
 #: Mismatch of the made-up records below which steps are not damped, and the values tried for it.
 FREE, MISMATCHES = 100.0, 10.0 ** np.arange(-2, 5, 0.25)
+#: Shares of the likeliest prior that are tried beside it, each as likely beforehand as it is large; and how
+#: unlikely one is left out.
+SMALLER, NEVER = (1.0, 0.5, 0.25, 0.1, 0.02), 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +37,12 @@ class Leading:
     Args:
         axes: orthonormal columns, shape (functions, directions).
         features: of the made-up records, shape (records, directions).
+        functions: all of them, float32, shape (records, functions).
     """
 
     axes: np.ndarray
     features: np.ndarray
+    functions: np.ndarray
 
     @classmethod
     def of(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Leading:
@@ -54,7 +62,7 @@ class Leading:
             axes = rng.normal(size=(size, most)).astype(np.float32)
             for _ in range(POWERS):
                 axes = qr(moments @ axes, mode="economic", overwrite_a=True, check_finite=False)[0]
-        return cls(axes.astype(float), (matrix @ axes).astype(float))
+        return cls(axes.astype(float), (matrix @ axes).astype(float), matrix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,22 +70,88 @@ class Sums:
     """The target of the sums after some rounds.
 
     Args:
-        values: in the leading directions, shape (directions, outputs).
-        variance: of the noise in each of them.
+        values: by function, shape (functions, outputs).
+        variance: of the noise in each of them, shape (functions,); infinite where nothing was told.
     """
 
     values: np.ndarray
-    variance: float
+    variance: np.ndarray
+
+    def longer(self, lengths: np.ndarray) -> Sums:
+        """Of functions that are so much longer."""
+        return Sums(self.values * lengths[:, None], self.variance * lengths**2)
+
+    def minus(self, other: Sums) -> Sums:
+        """The difference, with the noise of both."""
+        return Sums(self.values - other.values, self.variance + other.variance)
+
+    def along(self, axes: np.ndarray) -> Told:
+        """In the leading directions, the columns of ``axes``."""
+        return Told(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
 
 
-def averaged(rounds: list[Sums], decay: float) -> Sums:
-    """Average rounds' targets, each by its noise; older ones weigh less by ``decay`` a round."""
+def averaged(rounds: Sequence[Sums], decay: float) -> Sums:
+    """Average rounds' targets, each function's by its noise; older ones weigh less by ``decay`` a round."""
     ages = np.arange(len(rounds))[::-1]
-    weights = decay**ages / np.array([max(own.variance, 1e-12) for own in rounds])
-    weights /= weights.sum()
-    values = sum(w * own.values for w, own in zip(weights, rounds, strict=True))
-    variance = sum(w**2 * own.variance for w, own in zip(weights, rounds, strict=True))
-    return Sums(np.asarray(values), float(variance))
+    precisions = [1 / np.maximum(own.variance, 1e-12) for own in rounds]
+    weights = np.array([decay**age * own for age, own in zip(ages, precisions, strict=True)])
+    weights /= weights.sum(axis=0)
+    values = sum(w[:, None] * own.values for w, own in zip(weights, rounds, strict=True))
+    known = [np.where(np.isfinite(own.variance), own.variance, 0.0) for own in rounds]
+    variance = sum(w**2 * own for w, own in zip(weights, known, strict=True))
+    return Sums(np.asarray(values), np.asarray(variance))
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Sums in the leading directions.
+
+    Args:
+        values: shape (directions, outputs).
+        noise: its covariance, shape (directions, directions).
+    """
+
+    values: np.ndarray
+    noise: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What is held of weights beforehand: w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'.
+
+    Args:
+        groups: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
+            (groups, directions, directions).
+        scales: s, standard deviations of scaled weights, shape (groups,).
+        constant: c, weights of the function that is 1 for every record, shape (directions,).
+        free: standard deviation of what the prior lets it add.
+    """
+
+    groups: np.ndarray
+    scales: np.ndarray
+    constant: np.ndarray
+    free: float
+
+    @property
+    def level(self) -> np.ndarray:
+        """What the function that is 1 adds to C."""
+        return np.asarray(self.free**2 * np.multiply.outer(self.constant, self.constant))
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """C, shape (directions, directions)."""
+        return np.asarray(np.tensordot(self.scales**2, self.groups, 1) + self.level)
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """Cholesky factor of C, and a little more."""
+        little = 1e-6 * float(np.trace(self.covariance)) / len(self.constant)
+        return factor(self.covariance + little * np.eye(len(self.constant)))
+
+    def against(self, weights: np.ndarray) -> float:
+        """w' C^-1 w over all outputs."""
+        own = solve_triangular(self.root, weights, lower=True, check_finite=False)
+        return float((own**2).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +165,7 @@ class Posterior:
         start: score of a record without any function, shape (outputs,).
         means: predictions there, shape (outputs,).
         records: N.
-        prior: standard deviation of a scaled weight.
-        constant: weights, in the leading directions, of the function that is 1 for every record.
-        free: standard deviation of what the prior lets it add.
+        prior: of the weights.
     """
 
     leading: Leading
@@ -102,16 +174,25 @@ class Posterior:
     start: np.ndarray
     means: np.ndarray
     records: float
-    prior: float
-    constant: np.ndarray
-    free: float
+    prior: Prior
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
         """Of the made-up records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
+    def expected(self, predictions: np.ndarray) -> np.ndarray:
+        """N E[phi (prediction - mean)], shape (functions, outputs)."""
+        rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
+        return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
+
+    def curvatures(self, predictions: np.ndarray) -> np.ndarray:
+        """N E[steepness phi^2] of each function, the mean over outputs; shape (functions,)."""
+        heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
+        squares = heavy.astype(np.float32) @ self.leading.functions**2
+        return np.asarray(squares, float) * (self.records / len(heavy))
+
     def told(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[phi (prediction - mean)], shape (directions, outputs)."""
+        """The same along the leading directions, shape (directions, outputs)."""
         rest = (predictions - self.means) * self.shares[:, None]
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
@@ -120,15 +201,15 @@ class Posterior:
         own = self.leading.features * np.sqrt(self.shares * steepness)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
-    def weights(self, sums: Sums, start: np.ndarray, sampling: float, steps: int = 2) -> np.ndarray:
-        """Gauss-Newton steps w = C H (H C H + s H + v I)^-1 (t - g(w) + H w), each as far as it helps.
+    def weights(self, sums: Told, start: np.ndarray, sampling: float, steps: int = 2) -> np.ndarray:
+        """Gauss-Newton steps w = C H (H C H + s H + V)^-1 (t - g(w) + H w), each as far as it helps.
 
         With several classes each has its own curvature: by K / (K - 1) of the diagonal, what softmax has
         along weights that add up to zero where chances are alike. Elsewhere that is no exact
         derivative, so a step is halved until the posterior's own measure of misfit falls.
 
         Args:
-            sums: t, with the variance v of its noise.
+            sums: t, with the covariance V of its noise.
             start: weights to start from, shape (directions, outputs).
             sampling: s, the variance that sampling (and what made-up records get wrong) adds.
             steps: how many.
@@ -142,7 +223,7 @@ class Posterior:
             for output in range(weights.shape[1]):
                 curvature = self.curvature(steepness[:, output])
                 right = rest[:, output] + curvature @ weights[:, output]
-                wanted[:, output] = self._solved(curvature, right, sums.variance, sampling)
+                wanted[:, output] = self._solved(curvature, right, sums.noise, sampling)
                 curvatures.append(curvature)
             if self.outcome.kind == "number":
                 return wanted
@@ -151,23 +232,21 @@ class Posterior:
 
     def _as_far_as_it_helps(
         self,
-        sums: Sums,
+        sums: Told,
         weights: np.ndarray,
         wanted: np.ndarray,
         curvatures: Sequence[np.ndarray],
         sampling: float,
     ) -> np.ndarray:
         """The best of a whole step, its half, and so on, or none."""
-        noise = sums.variance + 1e-9 * float(np.trace(curvatures[0]))
-        factors = [
-            cholesky(sampling * own + noise * np.eye(len(own)), lower=True, check_finite=False)
-            for own in curvatures
-        ]
+        least_noise = 1e-9 * float(np.trace(curvatures[0])) * np.eye(len(weights))
+        roots = [factor(sampling * own + sums.noise + least_noise) for own in curvatures]
 
         def misfit(tried: np.ndarray) -> float:
-            rest, total = sums.values - self.told(self.predictions(tried)), self._against(tried)
-            for output, factor in enumerate(factors):
-                own = solve_triangular(factor, rest[:, output], lower=True, check_finite=False)
+            rest = sums.values - self.told(self.predictions(tried))
+            total = self.prior.against(tried)
+            for output, root in enumerate(roots):
+                own = solve_triangular(root, rest[:, output], lower=True, check_finite=False)
                 total += float(own @ own)
             return total
 
@@ -181,74 +260,103 @@ class Posterior:
                 break
         return best
 
-    def _against(self, weights: np.ndarray) -> float:
-        """What the prior holds against weights, w' C^-1 w over all outputs."""
-        along = self.constant @ weights
-        share = self.free**2 / (self.prior**2 + self.free**2 * float(self.constant @ self.constant))
-        return float(((weights**2).sum() - share * (along**2).sum()) / self.prior**2)
-
     def _solved(
-        self, curvature: np.ndarray, wanted: np.ndarray, noise: float, sampling: float
+        self, curvature: np.ndarray, wanted: np.ndarray, noise: np.ndarray, sampling: float
     ) -> np.ndarray:
-        factor = self._factor(curvature, noise, sampling)
-        solved = cho_solve((factor, True), wanted, check_finite=False)
-        return np.asarray(self._spread(curvature @ solved))
+        covariance = self.prior.covariance
+        root = factor(curvature @ covariance @ curvature + sampling * curvature + noise)
+        solved = cho_solve((root, True), wanted, check_finite=False)
+        return np.asarray(covariance @ (curvature @ solved))
 
-    def _spread(self, vector: np.ndarray) -> np.ndarray:
-        """C times a vector: C = prior^2 I + free^2 c c', the constant's own prior being wide."""
-        along = float(self.constant @ vector) * self.free**2
-        return np.asarray(self.prior**2 * vector + along * self.constant)
-
-    def _factor(self, curvature: np.ndarray, noise: float, sampling: float) -> np.ndarray:
-        """Cholesky factor of H C H + s H + v I, with enough on the diagonal to exist."""
-        system = self.prior**2 * (curvature @ curvature) + sampling * curvature
-        moved = self.free * (curvature @ self.constant)
-        system += np.multiply.outer(moved, moved)
-        system[np.diag_indices_from(system)] += noise + 1e-9 * float(np.trace(system)) / len(system)
-        return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))
-
-    def likeliest(
-        self, sums: Sums, weights: np.ndarray, sampling: float, priors: Sequence[float]
-    ) -> Posterior:
-        """The same with the prior under which the sums are likeliest.
+    def evidence(self, sums: Told, weights: np.ndarray, sampling: float) -> Evidence:
+        """What the sums say of the prior's scales.
 
         Args:
             sums: the target so far.
             weights: where the curvature is taken, shape (directions, outputs).
             sampling: see :meth:`weights`.
-            priors: the choices.
         """
         predictions = self.predictions(weights)
-        steepness, told = self.outcome.variances(predictions), self.told(predictions)
-        found = dict.fromkeys(priors, 0.0)
-        for output in range(weights.shape[1]):
-            curvature = self.curvature(steepness[:, output])
-            wanted = sums.values[:, output] - told[:, output] + curvature @ weights[:, output]
-            for prior in priors:
-                factor = replace(self, prior=prior)._factor(curvature, sums.variance, sampling)
-                rest = solve_triangular(factor, wanted, lower=True, check_finite=False)
-                found[prior] -= float(rest @ rest) / 2 + float(np.log(np.diag(factor)).sum())
-        return replace(self, prior=max(priors, key=lambda prior: found[prior]))
+        steepness = self.outcome.variances(predictions)
+        right = sums.values - self.told(predictions)
+        curvatures = [self.curvature(own) for own in steepness.T]
+        return Evidence(
+            [own + h @ w for own, h, w in zip(right.T, curvatures, weights.T, strict=True)],
+            [[h @ own @ h for own in self.prior.groups] for h in curvatures],
+            [sampling * h + sums.noise + h @ self.prior.level @ h for h in curvatures],
+        )
 
-    def mismatch(self, moved: np.ndarray, noise: float, predictions: np.ndarray) -> float:
+    def scaled(self, scales: np.ndarray) -> Posterior:
+        """The same with another prior."""
+        return replace(self, prior=replace(self.prior, scales=scales))
+
+    def smaller(self, evidence: Evidence) -> list[tuple[float, Posterior]]:
+        """The same with priors up to this one, and how likely each is: where little is told, small ones."""
+        logs = [
+            evidence.likelihood(share * self.prior.scales) + math.log(share) for share in SMALLER
+        ]
+        chances = np.exp(np.array(logs) - max(logs))
+        chances = np.where(chances > NEVER * chances.sum(), chances, 0.0)
+        return [
+            (float(chance / chances.sum()), self.scaled(share * self.prior.scales))
+            for chance, share in zip(chances, SMALLER, strict=True)
+            if chance
+        ]
+
+    def mixed(
+        self, evidence: Evidence, sums: Told, start: np.ndarray, sampling: float
+    ) -> np.ndarray:
+        """The mean of :meth:`weights` over :meth:`smaller` priors."""
+        own = [
+            (chance, one.weights(sums, start, sampling)) for chance, one in self.smaller(evidence)
+        ]
+        return np.asarray(sum(chance * weights for chance, weights in own))
+
+    def mismatch(self, moved: np.ndarray, noise: np.ndarray, predictions: np.ndarray) -> float:
         """How far two rounds' targets differ beyond their noise, in units of the curvature.
 
         Were the made-up records like the real ones, targets of two rounds would differ by noise alone,
-        moved ~ N(0, noise I + m H). The likeliest m tells signal from mismatch where priors are
+        moved ~ N(0, noise + m H). The likeliest m tells signal from mismatch where priors are
         compared, and what of it is beyond :data:`FREE` damps the next step.
 
         Args:
             moved: difference of two targets, shape (directions, outputs).
-            noise: variance of the noise in it.
+            noise: covariance of the noise in it.
             predictions: of the made-up records.
         """
+        root = factor(noise)
         curvature = self.curvature(self.outcome.variances(predictions).mean(axis=1))
-        values, vectors = np.linalg.eigh(curvature)
+        half = solve_triangular(root, curvature, lower=True, check_finite=False)
+        white = solve_triangular(root, half.T, lower=True, check_finite=False)
+        values, vectors = np.linalg.eigh(white)
+        moved = solve_triangular(root, moved, lower=True, check_finite=False)
         squares = ((vectors.T @ moved) ** 2).mean(axis=1)
         best, likeliest = -np.inf, 0.0
         for tried in (0.0, *MISMATCHES):
-            spread = noise + tried * np.maximum(values, 0) + 1e-12
+            spread = 1 + tried * np.maximum(values, 0)
             likelihood = -float((squares / spread + np.log(spread)).sum())
             if likelihood > best:
                 best, likeliest = likelihood, float(tried)
         return likeliest
+
+
+def widened(older: Sums, newest: Sums, posterior: Posterior, predictions: np.ndarray) -> Sums:
+    """An older round's sums, less certain by as much as the newest contradict them.
+
+    Where made-up records are not like the real ones, sums that go with other weights differ by more than
+    noise: by m times a function's own curvature, and the squares of the differences tell m.
+
+    Args:
+        older: sums of some or all functions.
+        newest: those of the last gradient.
+        posterior: with the made-up records.
+        predictions: of the made-up records.
+    """
+    known = np.isfinite(older.variance)
+    curvature = posterior.curvatures(predictions)[known]
+    noise = older.variance[known] + newest.variance[known] + 1e-12
+    moved = ((older.values[known] - newest.values[known]) ** 2).mean(axis=1)
+    excess = float((moved / noise - 1).sum() / max(float((curvature / noise).sum()), 1e-12))
+    variance = older.variance.copy()
+    variance[known] += max(0.0, excess) * curvature
+    return Sums(older.values, variance)

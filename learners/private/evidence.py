@@ -1,0 +1,80 @@
+"""How likely released sums are under a prior, and which prior they are likeliest under (no budget is spent)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+#: Scales of a group of functions, in the settings' own: their usual logarithm, how far it strays, and
+#: between which it is held.
+USUAL, STRAY, LEAST, MOST = -0.35, 1.0, -2.5, 1.2
+#: Scales that all groups have alike at first, and by how much the logarithm of one is then moved.
+ALIKE, STEP = (0.1, 0.25, 0.5, 0.7, 1.0), 0.35
+#: How often all groups are tried in turn.
+SWEEPS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The marginal likelihood of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output.
+
+    Args:
+        values: t by output, each of shape (directions,).
+        moved: M_g = H A_g H by output and group, each of shape (directions, directions).
+        rest: what does not hang on the scales, by output.
+    """
+
+    values: Sequence[np.ndarray]
+    moved: Sequence[Sequence[np.ndarray]]
+    rest: Sequence[np.ndarray]
+
+    def likelihood(self, scales: np.ndarray) -> float:
+        """The logarithm, up to a constant; ``scales`` has shape (groups,)."""
+        found = 0.0
+        for values, moved, rest in zip(self.values, self.moved, self.rest, strict=True):
+            system = rest.copy()
+            for scale, own in zip(scales, moved, strict=True):
+                system += scale**2 * own
+            root = factor(system)
+            white = solve_triangular(root, values, lower=True, check_finite=False)
+            found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
+        return found
+
+    def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
+        """The scales of greatest posterior density that steps from the best common one find.
+
+        Args:
+            scales: where to begin, beside :data:`ALIKE`; shape (groups,).
+            unit: the scale that the settings name.
+        """
+
+        def density(logs: np.ndarray) -> float:
+            stray = float(((logs - USUAL) ** 2).sum()) / (2 * STRAY**2)
+            return self.likelihood(unit * np.exp(logs)) - stray
+
+        begun = [np.log(scales / unit), *(np.full(len(scales), np.log(one)) for one in ALIKE)]
+        densities = [density(tried) for tried in begun]
+        logs, best = begun[int(np.argmax(densities))], max(densities)
+        for group in list(range(len(logs))) * SWEEPS:
+            for step in (STEP, -STEP):
+                before = best
+                while True:
+                    tried = logs.copy()
+                    tried[group] = np.clip(tried[group] + step, LEAST, MOST)
+                    found = density(tried) if tried[group] != logs[group] else -np.inf
+                    if found <= best + 1e-3:
+                        break
+                    logs, best = tried, found
+                if best > before:
+                    break
+        return np.asarray(unit * np.exp(logs))
+
+
+def factor(system: np.ndarray) -> np.ndarray:
+    """Cholesky factor, with enough on the diagonal to exist."""
+    enough = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
+    system = system + enough * np.eye(len(system))
+    return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))

@@ -1,0 +1,113 @@
+"""The first round: what each column tells by itself, and what that is worth beside later rounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.learners.private.basis import Basis
+from privfed.learners.private.marginals import Marginals
+from privfed.learners.private.posterior import Sums
+
+#: Share of the budget that later rounds have together, about.
+LATER = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class MainEffects:
+    """Sums of linear terms and bins, which any later basis begins with.
+
+    Args:
+        basis: linear terms and bins alone.
+        told: sums of its unscaled functions; of infinite variance where a scale was zero.
+        share: of the budget that they cost.
+    """
+
+    basis: Basis
+    told: Sums
+    share: float
+
+    @classmethod
+    def of(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
+        """From released sums of scaled functions.
+
+        Args:
+            basis: linear terms and bins alone.
+            sums: shape (functions, outputs).
+            noise: its standard deviation.
+            share: of the budget that they cost.
+        """
+        scales = basis.multipliers
+        asked = scales > 0
+        scales = np.where(asked, scales, 1.0)
+        values = np.where(asked[:, None], sums / scales[:, None], 0.0)
+        return cls(basis, Sums(values, np.where(asked, (noise / scales) ** 2, np.inf)), share)
+
+    def energies(self, marginals: Marginals, variance: float) -> np.ndarray:
+        """What each column explains beyond noise and sampling: by its trend, or by its bins.
+
+        Args:
+            marginals: of the columns.
+            variance: of the target.
+        """
+        ends = self.basis.columns + np.cumsum(self.basis.widths)
+        starts = ends - self.basis.widths
+        each = [
+            self._energy(j, slice(*own), marginals, variance)
+            for j, own in enumerate(zip(starts, ends, strict=True))
+        ]
+        return np.array(each)
+
+    def _energy(self, column: int, bins: slice, marginals: Marginals, variance: float) -> float:
+        """One column's, whose indicators are ``bins``."""
+        own, noise = self.told.values[bins], float(self.told.variance[bins.start])
+        outputs, shares = own.shape[1], marginals.shares()[column]
+        mass = np.bincount(self.basis.bins[column], shares, minlength=len(own))
+        records = np.maximum(marginals.records * mass, 1)
+        each = noise / records + variance
+        excess = float(((own**2).sum(axis=1) / records - outputs * each).sum())
+        certain = excess - 0.5 * math.sqrt(2 * outputs * float((each**2).sum()))
+        return max(self._trend(column, own, noise, mass, marginals, variance), certain, 0.0)
+
+    def _trend(
+        self,
+        column: int,
+        own: np.ndarray,
+        noise: float,
+        mass: np.ndarray,
+        marginals: Marginals,
+        variance: float,
+    ) -> float:
+        """What ranks explain: by the bins' sums, and by the linear term's as if it were one of ranks."""
+        ranks, line = 2 * np.cumsum(mass) - mass - 1, self.basis.values[column]
+        spread = marginals.records * max(float(mass @ ranks**2), 1e-3)
+        length = marginals.records * max(float(marginals.shares()[column] @ line**2), 1e-3)
+        scale = math.sqrt(spread / length)
+        doubt, other = noise * float(ranks @ ranks), float(self.told.variance[column]) * scale**2
+        trust = doubt / max(doubt + other, 1e-12)
+        slope = ranks @ own
+        slope = slope + trust * (self.told.values[column] * scale - slope)
+        chance = own.shape[1] * ((1 - trust) * doubt + variance * spread)
+        return float(((slope**2).sum() - chance) / spread)
+
+    def lengths(self, basis: Basis) -> np.ndarray:
+        """How much longer a basis' functions are where this round told of them too, shape (functions,).
+
+        Noise is then about alike along all directions, so that the leading ones keep what is known.
+        """
+        lengths, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
+        ratio = self.basis.multipliers[own > 0] / own[own > 0]
+        lengths[: self.basis.size][own > 0] = np.sqrt(1 + self.share / LATER * ratio**2)
+        return lengths
+
+    def sums(self, basis: Basis, lengths: np.ndarray) -> Sums:
+        """The same as sums of a basis' functions, each so much longer."""
+        scales = basis.multipliers[: self.basis.size] * lengths[: self.basis.size]
+        values = np.zeros((basis.size, self.told.values.shape[1]))
+        variance = np.full(basis.size, np.inf)
+        values[: self.basis.size] = self.told.values * scales[:, None]
+        known = np.flatnonzero(np.isfinite(self.told.variance) & (scales > 0))
+        variance[known] = self.told.variance[known] * scales[known] ** 2
+        return Sums(values, variance)

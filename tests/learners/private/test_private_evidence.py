@@ -1,0 +1,219 @@
+"""What released sums say of the prior, by naive twins; noisy shares; main effects beside later sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+from privfed import Column
+from privfed.learners.private.basis import Basis
+from privfed.learners.private.evidence import ALIKE, Evidence
+from privfed.learners.private.grid import Grid
+from privfed.learners.private.main_effects import MainEffects
+from privfed.learners.private.marginals import Marginal, Marginals, Shares
+from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.posterior import (
+    Leading,
+    Posterior,
+    Prior,
+    Sums,
+    averaged,
+    widened,
+)
+
+
+def evidence(scales: tuple[float, float], seed: int, size: int = 40) -> Evidence:
+    """Sums drawn from two groups of functions of known scales, and noise of deviation 1."""
+    rng = np.random.default_rng(seed)
+    moved = [np.diag(np.repeat([1.0, 0.0], size)), np.diag(np.repeat([0.0, 1.0], size))]
+    deviations = np.sqrt(np.repeat(np.square(scales), size) + 1)
+    return Evidence([rng.normal(0, deviations)], [moved], [np.eye(2 * size)])
+
+
+def test_likelihood_is_the_gaussian_density() -> None:
+    """Differences of logarithms, by scipy's own density."""
+    found = evidence((2.0, 0.5), 0, 5)
+    told = []
+    for scales in ([1.0, 1.0], [3.0, 0.2]):
+        covariance = np.diag(np.repeat(np.square(scales), 5) + 1)
+        told.append(multivariate_normal.logpdf(found.values[0], cov=covariance))
+    own = [found.likelihood(np.array(scales)) for scales in ([1.0, 1.0], [3.0, 0.2])]
+    assert own[0] - own[1] == pytest.approx(told[0] - told[1], rel=1e-6)
+
+
+def test_each_group_gets_its_own_scale() -> None:
+    """One group speaks, the other is silent; and the other way round."""
+    for scales, louder in (((3.0, 0.05), 0), ((0.05, 3.0), 1)):
+        found = evidence(scales, 1).likeliest(np.array([0.7, 0.7]), 1.0)
+        assert found[louder] == pytest.approx(3.0, rel=0.35)
+        assert found[1 - louder] < 0.4
+
+
+def test_the_likeliest_scales_are_no_worse_than_any_common_one() -> None:
+    """By posterior density, which at equal scales is the likelihood and a constant."""
+    found = evidence((0.5, 0.5), 2)
+    best = found.likeliest(np.array([0.7, 0.7]), 1.0)
+    ends = [found.likelihood(np.full(2, alike)) for alike in ALIKE]
+    assert found.likelihood(best) > min(ends)
+
+
+def posterior(functions: np.ndarray, scale: float = 1.0, free: float = 0.1) -> Posterior:
+    """Over made-up records whose leading directions are their functions themselves."""
+    size = functions.shape[1]
+    axes = np.eye(size)
+    prior = Prior(np.array([np.eye(size)]), np.array([scale]), np.full(size, 0.1), free)
+    leading = Leading(axes, functions @ axes, functions.astype(np.float32))
+    even, outcome = np.ones(len(functions)), Outcome("number")
+    return Posterior(leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior)
+
+
+def test_weights_are_the_posterior_mean_of_a_linear_model() -> None:
+    """Sums of all records without noise of sampling: the textbook's Bayesian regression on them."""
+    rng = np.random.default_rng(3)
+    own = posterior(rng.normal(size=(300, 4)), scale=0.8)
+    moments = own.leading.features.T @ own.leading.features
+    sums = Sums(rng.normal(0, 50, (4, 1)), np.array([9.0, 9.0, 4.0, 1.0]))
+    told = sums.along(np.eye(4))
+    found = own.weights(told, np.zeros((4, 1)), 1.0)
+    noise = np.linalg.inv(moments + np.diag(sums.variance))
+    covariance = np.linalg.inv(np.linalg.inv(own.prior.covariance) + moments @ noise @ moments)
+    wanted = covariance @ moments @ noise @ sums.values
+    assert found == pytest.approx(wanted, rel=1e-5)
+
+
+def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
+    """And where they speak, the prior stays."""
+    rng = np.random.default_rng(4)
+    functions = rng.normal(size=(200, 30))
+    own = posterior(functions)
+    moments = functions.T @ functions
+    silent = Sums(rng.normal(0, 100, (30, 1)), np.full(30, 1e4)).along(np.eye(30))
+    loud = Sums(moments @ rng.normal(0, 1, (30, 1)), np.full(30, 1.0)).along(np.eye(30))
+    mean = {}
+    for name, told in (("silent", silent), ("loud", loud)):
+        chances = own.smaller(own.evidence(told, np.zeros((30, 1)), 1.0))
+        assert sum(chance for chance, _ in chances) == pytest.approx(1)
+        mean[name] = sum(chance * one.prior.scales[0] for chance, one in chances)
+    assert mean["silent"] < 0.75
+    assert mean["loud"] > 0.95
+
+
+@given(st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_averages_weigh_each_function_by_its_own_noise(seed: int, decay: float) -> None:
+    """By a naive loop; a function of which one round told nothing is the other's."""
+    rng = np.random.default_rng(seed)
+    rounds = [Sums(rng.normal(size=(3, 2)), rng.uniform(0.1, 5, 3)) for _ in range(3)]
+    rounds[0].variance[1] = np.inf
+    found = averaged(rounds, decay)
+    for function in range(3):
+        weights = [decay ** (2 - age) / own.variance[function] for age, own in enumerate(rounds)]
+        shares = np.array(weights) / sum(weights)
+        wanted = sum(s * own.values[function] for s, own in zip(shares, rounds, strict=True))
+        assert found.values[function] == pytest.approx(wanted)
+        spread = sum(
+            s**2 * own.variance[function] for s, own in zip(shares, rounds, strict=True) if s
+        )
+        assert found.variance[function] == pytest.approx(spread)
+
+
+# --- shares of classes --------------------------------------------------------------------------
+
+
+def test_clear_counts_are_told_as_they_are() -> None:
+    """Hardly any noise: the share, up to half a record of each class."""
+    told = Shares.told(np.array([980.0, 20.0]), 1.0, 1000.0, 1.0)
+    assert told.means == pytest.approx([980.5 / 1001, 20.5 / 1001], abs=2e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_drowned_counts_say_little(classes: int) -> None:
+    """Noise ten times the records: nearly equal shares, however the counts fell; and wide."""
+    counts = np.zeros(classes)
+    counts[0] = 60.0
+    told = Shares.told(counts, 200.0**2, 20.0, 30.0**2)
+    assert told.means.sum() == pytest.approx(1)
+    assert np.abs(told.means - 1 / classes).max() < 0.1
+    assert told.spread > 2
+
+
+def test_less_noise_brings_the_share_nearer_to_the_counts() -> None:
+    """From even shares to a quarter, step by step."""
+    found = [
+        Shares.told(np.array([75.0, 25.0]), noise**2, 100.0, 1.0) for noise in (200.0, 40.0, 2.0)
+    ]
+    means, spreads = [own.means[1] for own in found], [own.spread for own in found]
+    assert means[0] > means[1] > means[2] == pytest.approx(0.25, abs=0.01)
+    assert spreads[0] > spreads[1] > spreads[2]
+
+
+# --- main effects -------------------------------------------------------------------------------
+
+
+def main_effects(
+    noise: float, slope: float = 0.5, share: float = 0.1
+) -> tuple[MainEffects, Marginals]:
+    """Of two ordered columns of four bins; the first one's sums rise."""
+    column = Column("a", "number", 0, 4)
+    cuts, counts = np.array([1.0, 2.0, 3.0]), np.full(4, 250.0)
+    own = Marginal(column, cuts, counts)
+    marginals = Marginals((own, own), own, 1000.0, 300.0)
+    values = np.tile(np.array([-0.75, -0.25, 0.25, 0.75]), (2, 1))
+    bins = np.tile(np.arange(4, dtype=np.uint8), (2, 1))
+    grid = Grid((tuple(cuts), tuple(cuts)))
+    basis = Basis(grid, values, bins, np.full(2, np.sqrt(0.2)), np.full(2, np.sqrt(0.3)), ())
+    rising = slope * 250 * values[0]
+    lines = np.array([slope * 250 * float(values[0] @ values[0]), 0.0])
+    unscaled = np.concatenate([lines, rising, np.zeros(4)])
+    sums = (unscaled * basis.multipliers)[:, None]
+    return MainEffects.of(basis, sums, noise, share), marginals
+
+
+def test_a_column_that_explains_more_has_more_energy() -> None:
+    """And where noise could make all of it, none has any."""
+    clear, marginals = main_effects(1.0)
+    first, second = clear.energies(marginals, 0.25)
+    assert first > 10 * max(second, 1e-9)
+    drowned, marginals = main_effects(500.0)
+    assert drowned.energies(marginals, 0.25) == pytest.approx([0, 0])
+
+
+def test_a_line_is_told_better_by_its_own_sum() -> None:
+    """The same noise: a trend that bins alone would lose is found."""
+    told, marginals = main_effects(20.0, slope=0.25)
+    alone = Sums(told.told.values.copy(), told.told.variance.copy())
+    alone.variance[:2] = np.inf
+    blind = MainEffects(told.basis, alone, told.share)
+    assert told.energies(marginals, 0.25)[0] > blind.energies(marginals, 0.25)[0]
+
+
+def test_main_effects_join_later_sums_in_their_units() -> None:
+    """Values and noise in another basis' scales and lengths; its trees were not asked about."""
+    told, _ = main_effects(1.0)
+    heavy = Basis(
+        told.basis.grid, told.basis.values, told.basis.bins,
+        told.basis.linear / 2, told.basis.binned / 2, (),
+    )  # fmt: skip
+    lengths = told.lengths(heavy)
+    assert lengths == pytest.approx(np.sqrt(1 + told.share / 0.6 * 4))
+    found = told.sums(heavy, lengths)
+    scales = heavy.multipliers * lengths
+    assert found.values == pytest.approx(told.told.values * scales[:, None])
+    assert found.variance == pytest.approx((scales / told.basis.multipliers) ** 2)
+
+
+def test_older_sums_that_the_newest_contradict_are_less_certain() -> None:
+    """By nothing where they agree within noise, by the excess in units of curvature where not."""
+    rng = np.random.default_rng(5)
+    own = posterior(rng.normal(size=(200, 50)))
+    predictions = own.predictions(np.zeros((50, 1)))
+    curvature = own.curvatures(predictions)
+    assert curvature == pytest.approx((own.leading.features**2).sum(axis=0), rel=1e-4)
+    later = Sums(np.zeros((50, 1)), np.full(50, 1.0))
+    near = Sums(np.full((50, 1), 0.5), np.full(50, 1.0))
+    assert widened(near, later, own, predictions).variance == pytest.approx(1.0)
+    far = Sums(3 * np.sqrt(curvature)[:, None], np.full(50, 1.0))
+    excess = (9 * curvature / 2 - 1).sum() / (curvature / 2).sum()
+    assert widened(far, later, own, predictions).variance == pytest.approx(1 + excess * curvature)
