@@ -9,7 +9,7 @@ import numpy as np
 from privfed.errors import QueryError
 
 #: Squared length of the constant coordinate, beside 1 for each feature's deviation.
-LEAD = 2.0
+LEAD = 3.0
 #: Squared deviation of a feature that is spread evenly over [0, 1].
 EVEN = 1 / 12
 #: Norms are held below one by this much, so that rounding cannot pass it.

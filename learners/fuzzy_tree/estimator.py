@@ -29,7 +29,7 @@ from privfed.learners.fuzzy_tree.fuzzy import (
     to_unit,
 )
 from privfed.learners.fuzzy_tree.growth import Node, Stop, ToldSums, drop_empty, split_level
-from privfed.learners.fuzzy_tree.leaves import LeafModels, solve
+from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import (
     NARROW,
@@ -42,7 +42,7 @@ from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, Rounds
 from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.learners.fuzzy_tree.shrinkage import Count, Target
+from privfed.learners.fuzzy_tree.shrinkage import USUAL, Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
@@ -141,7 +141,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.rounds_, self.noisy_ = 0, False
+        self.rounds_, self.noisy_, self._usual = 0, False, USUAL
         self._draw = np.random.default_rng(self.random_state)
         self._scale(federation)
         self.root_ = self._grow(federation)
@@ -189,22 +189,23 @@ class FuzzyTreeRegressor(FederatedRegressor):
             asked = Scaling(self.bins, tuple(map(tuple, edges.tolist())))
 
     def _take_ends(self, told: Histograms) -> None:
-        """Take what a round proves; what noise hides stays as it is known."""
-        features, proven = len(self.lower_), told.proven
+        """Take a round's ends; with noise, only intervals that are far narrower than the bounds."""
+        features, schema = len(self.lower_), self.schema_
         lower, upper = told.percentiles()
-        schema = self.schema_
         if not told.noise.any():
             self.lower_, self.upper_ = lower[:features], upper[:features]
             return
-        for place in np.flatnonzero(proven[:features]):
-            bounds = float(schema.lower[place]), float(schema.upper[place])
-            low, high = float(lower[place]), float(upper[place])
-            ends = widened(low, high, bounds=bounds, share=NARROW)
-            self.lower_[place], self.upper_[place] = ends or bounds
-        if told.noise[-1] > 0 and proven[-1]:
-            low, high = float(lower[-1]), float(upper[-1])
-            bounds = self._public_target
-            self.target_ = widened(low, high, bounds=bounds, share=NARROW_TARGET)
+        bounds = [*zip(schema.lower, schema.upper, strict=True), self._public_target]
+        shares = [NARROW] * features + [NARROW_TARGET]
+        ends = [
+            widened(float(low), float(high), bounds=own, share=share)
+            for low, high, own, share in zip(lower, upper, bounds, shares, strict=True)
+        ]
+        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
+        self.lower_, self.upper_ = np.array(taken[:features], float).reshape(-1, 2).T.copy()
+        self.target_ = ends[-1] if told.noise[-1] > 0 else ()
+        low, high = self.target_ or self._public_target
+        self._usual = float(told.moments()[1][-1]) / (high - low) ** 2
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
@@ -226,7 +227,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if not answers.releases():
                 break
             if opened[0] is root:
-                self._count, self._target = Target.of(answers.only)
+                self._count, self._target = Target.of(answers.only, self._usual)
             if "weights" not in answers:
                 break
             sums = ToldSums.of(answers.only, whole)
@@ -318,7 +319,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
         learning = Rounds(moments, residuals, features, self._count, self._target)
         away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
-        if learning.constant:
+        if learning.blank:
             equations, _ = self._equations(federation, ((),))
             if "gram" in equations and "moment" in equations:
                 sums = equations.total("gram")[0], equations.total("moment")[0]

@@ -115,4 +115,5 @@ class Residuals(Fuzzy):
         prepared = self._prepare(view)
         held, shrunk = self.coordinates.held(prepared.unit)
         rest = prepared.target - self.coordinates.of(prepared.unit) @ self.model
-        return (np.clip(rest, -self.clip, self.clip) * shrunk)[:, None] * held
+        cut = np.clip(rest, -self.clip, self.clip) * shrunk
+        return np.asarray(cut[:, None] * held)

@@ -13,10 +13,10 @@ from privfed.privacy.policy import Guard, Policy
 
 #: Shares of rho: each of two rounds of histograms, of the features and of the target; the number of
 #: records, their summed target and its squares at the root; and the sums by fuzzy set, over all levels.
-FEATURES, TARGET = Fraction(3, 100), Fraction(15, 1000)
+FEATURES, TARGET = Fraction(2, 100), Fraction(3, 100)
 ROOT = {
-    "node_weights": Fraction(2, 100),
-    "node_linear": Fraction(3, 100),
+    "node_weights": Fraction(3, 100),
+    "node_linear": Fraction(8, 100),
     "node_squares": Fraction(2, 100),
 }
 SETS = Fraction(8, 100)

@@ -24,14 +24,14 @@ from privfed.questions.cells import Path
 #: Rounds of moments, and of residuals, the last of which may be about leaves.
 MOMENTS, RESIDUALS = 2, 4
 #: Residuals are cut at so many of their deviations, but not closer than the least.
-CLIP, LEAST_CLIP = 2.0, 0.01
+CLIP, LEAST_CLIP = 1.5, 0.01
 #: Share of the target's variance that no model is thought to leave less of; and of what a model seems
 #: to explain, that it does.
 _UNEXPLAINED, _TRUST = 0.02, 0.9
 #: Features' variances are taken to lie within this factor of their mean.
 _ALIKE = 4.0
 #: Share of the stretch of a feature that all have alike, whatever the model so far makes of them.
-_STRETCH = 0.5
+_STRETCH = 0.75
 #: Leaves are asked about where each has this many records for each unknown and deviation of noise.
 PAYS = 4.0
 #: Leaves are kept where it is likelier than this that they differ.
@@ -70,6 +70,11 @@ class Rounds:
     def plain(self) -> np.ndarray:
         """The model in (1, u - 1/2), shape (width,)."""
         return self.coordinates.plain(self.model)
+
+    @property
+    def blank(self) -> bool:
+        """Whether nobody told any second moments."""
+        return self._design is None
 
     @property
     def constant(self) -> bool:
@@ -145,7 +150,7 @@ class Rounds:
         mean = max(float(told.mean()), math.sqrt(float(noise.mean()) / len(told)), 1e-6)
         spread = max(float(((told - mean) ** 2 - noise).mean()), 0.0)
         drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
-        return np.clip(drawn, mean / _ALIKE, mean * _ALIKE)
+        return np.asarray(np.clip(drawn, mean / _ALIKE, mean * _ALIKE))
 
     def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
         """Take all that is known to the new coordinates."""

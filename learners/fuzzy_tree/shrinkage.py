@@ -29,7 +29,7 @@ from privfed.exchange.answers import Answer
 #: Prior variances of departures, as shares of the target's variance that they would explain.
 SHARES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
 #: Mean targets are taken to lie about so far from the middle of their unit interval, and to vary so.
-_MEANS, _USUAL, _STILL = 0.25, 0.04, 1e-5
+_MEANS, USUAL, _STILL = 0.25, 0.04, 1e-6
 #: A number of records counts as told from this many deviations of its noise on.
 _PROVEN = 3.0
 #: Share of the target's variance that the prediction at the means may be off by.
@@ -38,6 +38,8 @@ _LEVEL = 0.1
 _CAUTION = 2.0
 #: Least eigenvalue of a covariance beside the mean one.
 _LEAST = 0.02
+#: Variance of what is told exactly, so that it has a precision.
+_EXACT = 1e-9
 #: Least variance of a feature, in the coordinates' units.
 _NARROWEST = 1e-6
 #: Records that a noisy count is taken for at least: so many of its deviations, and ten.
@@ -184,7 +186,7 @@ class Shape:
         basis = np.eye(width + 1)
         basis[0] = np.append(1.0, -self.means) / self.lead
         variances = np.append(level, np.full(width, each))
-        return (basis * variances) @ basis.T
+        return np.asarray((basis * variances) @ basis.T)
 
 
 @dataclass(frozen=True)
@@ -198,31 +200,33 @@ class Target:
 
     mean: float = 0.0
     uncertain: float = _MEANS**2
-    variance: float = _USUAL
+    variance: float = USUAL
 
     @classmethod
-    def of(cls, answer: Answer) -> tuple[Count, Target]:
+    def of(cls, answer: Answer, usual: float = USUAL) -> tuple[Count, Target]:
         """The records and their targets, from the noisy sums of the root.
 
         Its own sums, and those of each feature's sets, which add up to them, are joined by their
         precision. The mean is drawn towards the middle, and the variance towards what is usual, as far
         as noise may feign them.
+
+        Args:
+            answer: to the first level's question.
+            usual: variance of the target, as far as known before.
         """
         (records, a), (linear, b), (squares, c) = (
             _root_sum(answer, name) for name in ("weights", "linear", "squares")
         )
         count = Count(records, math.sqrt(a)).joined(Count(0.0, math.inf))
         if math.isinf(a) or math.isinf(b) or records <= _PROVEN * math.sqrt(a):
-            return count, cls()
+            return count, cls(variance=usual)
         noise, mean = b / records**2, linear / records
         share = _MEANS**2 / (_MEANS**2 + noise)
         drawn = float(np.clip(share * mean, -0.5, 0.5))
         told = squares / records - mean**2 + noise
         unsure = (c + 4 * mean**2 * b) / records**2
-        trust = _USUAL**2 / (_USUAL**2 + unsure)
-        variance = (
-            float(np.clip(_USUAL + trust * (told - _USUAL), _STILL, 0.25)) if trust else _USUAL
-        )
+        trust = usual**2 / (usual**2 + unsure)
+        variance = float(np.clip(usual + trust * (told - usual), max(_STILL, usual / 4), 0.25))
         return count, cls(drawn, share * noise, variance)
 
 
@@ -235,7 +239,7 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
     if name in answer:
         cells = answer.total(name)[0]
         other = answer.deviation(name) ** 2 * cells.shape[1] / len(cells)
-        share = 1.0 if math.isinf(variance) else variance / (variance + other)
+        share = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
         total += share * (float(cells.sum()) / len(cells) - total)
         variance = share * other
     return total, variance
@@ -276,7 +280,8 @@ def departures(
         )
         free = float(np.trace(prior[1:, 1:]))
         each = [
-            own.noise + mismatch * (free if own.departure is None else own.departure) * eye
+            own.noise
+            + (_EXACT + mismatch * (free if own.departure is None else own.departure)) * eye
             for own in told
         ]
         sums, noise, unlikely = _joined([own.sums for own in told], each)
