@@ -201,9 +201,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
             widened(float(low), float(high), bounds=own, share=share)
             for low, high, own, share in zip(lower, upper, bounds, shares, strict=True)
         ]
+        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
+            ends[-1] = ()
         taken = [own or both for own, both in zip(ends, bounds, strict=True)]
         self.lower_, self.upper_ = np.array(taken[:features], float).reshape(-1, 2).T.copy()
-        self.target_ = ends[-1] if told.noise[-1] > 0 else ()
+        self.target_ = ends[-1]
         low, high = self.target_ or self._public_target
         self._usual = float(told.moments()[1][-1]) / (high - low) ** 2
 

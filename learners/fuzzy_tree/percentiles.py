@@ -21,6 +21,8 @@ ENDS = (0.025, 0.975)
 PROVEN = 3.0
 #: With noise, what is looked at again spans at most this many bins.
 _NEAR = 4
+#: Share of a column's variance from which on noise shows.
+_SHOWS = 0.01
 #: Bells that noisy counts are held against: how many places, widths from and to what shares of the
 #: bins, and parts of them that are spread evenly.
 _PLACES, _WIDTHS, _EVEN = 41, (1 / 60, 2.0), (0.0, 0.03, 0.1, 0.3)
@@ -100,6 +102,12 @@ class Histograms:
         low = _reach(counts, edges, self.ends[0] * total)
         high = -_reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total)
         return (low, high) if low <= high else bounds
+
+    def noisy(self, place: int) -> bool:
+        """Whether a mean over all bins would have noise that shows beside a column's own variance."""
+        width = float(self.edges[place, -1] - self.edges[place, 0])
+        mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
+        return bool(mean**2 > _SHOWS * self.moments()[1][place])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
