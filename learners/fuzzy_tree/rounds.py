@@ -33,7 +33,7 @@ _ALIKE = 4.0
 #: Share of the stretch of a feature that all have alike, whatever the model so far makes of them.
 _STRETCH = 0.75
 #: Leaves are asked about where each has this many records for each unknown and deviation of noise.
-PAYS = 4.0
+PAYS = 10.0
 #: Leaves are kept where it is likelier than this that they differ.
 _LIKELY = 0.5
 
