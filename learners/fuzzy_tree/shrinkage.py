@@ -328,6 +328,7 @@ def leaf_departures(
         ]
         found.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
+    likelihoods[0] += math.log(len(SHARES))  # as likely as all others together
     chances = _weights(likelihoods)
     return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
 
