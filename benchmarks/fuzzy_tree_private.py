@@ -19,9 +19,8 @@ must not be narrowed where there is hardly any noise.
 from __future__ import annotations
 
 import argparse
-import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -40,7 +39,11 @@ HELD_BACK = (
     "openfl_xai_5clients", "heavy",
 )  # fmt: skip
 #: Made-up tables of a thousand rows, or fifty.
-FRIEDMAN = {"friedman1": make_friedman1, "friedman2": make_friedman2, "friedman3": make_friedman3}
+FRIEDMAN: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
+    "friedman1": make_friedman1,
+    "friedman2": make_friedman2,
+    "friedman3": make_friedman3,
+}
 MADE_UP = (*FRIEDMAN, "t noise", "all noise", "two values", "fifty rows")
 CLIENTS, ROWS = 5, 8_000
 
@@ -63,7 +66,7 @@ def made_up(name: str) -> pd.DataFrame:
     """A table that nobody measured."""
     rng = np.random.default_rng(0)
     if name in FRIEDMAN:
-        x, y = FRIEDMAN[name](1000, noise=0.1, random_state=0)
+        x, y = FRIEDMAN[name](n_samples=1000, noise=0.1, random_state=0)
     else:
         x = rng.uniform(
             0, 1, (50 if name == "fifty rows" else 1000, 30 if name == "all noise" else 4)
@@ -102,7 +105,7 @@ def constant(
     return np.full(len(test), float(train["y"].mean()))
 
 
-LEARNERS = {
+LEARNERS: dict[str, Callable[..., np.ndarray]] = {
     "constant": constant,
     "AdaSSP": adassp,
     "DP-EBM": dp_ebm,
@@ -174,9 +177,9 @@ def main() -> None:
 
 def _add(rows: PaperRows, name: str, epsilon: str, each: pd.DataFrame) -> None:
     note = "RMSE over the target's deviation; spread over splits"
-    spread = each.std().fillna(math.nan)
-    for learner in each:
-        rows.add(f"epsilon {epsilon}", name, column=str(learner), ours=float(each[learner].mean()),
+    spread = each.std()
+    for learner in map(str, each):
+        rows.add(f"epsilon {epsilon}", name, column=learner, ours=float(each[learner].mean()),
                  spread=float(spread[learner]), note=note)  # fmt: skip
 
 

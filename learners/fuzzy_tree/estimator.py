@@ -341,8 +341,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
             self.leaves_, away = [self.root_], np.zeros((1, len(model)))
         else:
             inner = [node for node in self._nodes() if not node.leaf]
-        if constant:
-            model[1:] = 0.0
         own = np.full(len(self.leaves_), constant)
         self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
         self._set_models(LeafModels(model + away, own, np.zeros(len(own), bool)), columns)

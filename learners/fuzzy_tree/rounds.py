@@ -28,6 +28,8 @@ CLIP, LEAST_CLIP = 1.5, 0.01
 #: Share of the target's variance that no model is thought to leave less of; and of what a model seems
 #: to explain, that it does.
 _UNEXPLAINED, _TRUST = 0.02, 0.9
+#: Share of the target's variance of which a model that explains less is a constant.
+_NOTHING = 0.01
 #: Features' variances are taken to lie within this factor of their mean.
 _ALIKE = 4.0
 #: Share of the stretch of a feature that all have alike, whatever the model so far makes of them.
@@ -68,8 +70,13 @@ class Rounds:
 
     @property
     def plain(self) -> np.ndarray:
-        """The model in (1, u - 1/2), shape (width,)."""
-        return self.coordinates.plain(self.model)
+        """The model in (1, u - 1/2), shape (width,); what is a constant is what it says of the means."""
+        if not self.constant:
+            return self.coordinates.plain(self.model)
+        level = self.target.mean
+        if self._design is not None:
+            level = float(np.append(self.coordinates.lead, self._shape.means) @ self.model)
+        return np.append(level, np.zeros(len(self.features)))
 
     @property
     def blank(self) -> bool:
@@ -81,7 +88,7 @@ class Rounds:
         """Whether the model explains nothing worth a word."""
         if self._design is None:
             return True
-        return self._shape.explained(self.model) < 1e-4 * self.target.variance
+        return self._shape.explained(self.model) < _NOTHING * self.target.variance
 
     def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
         """All rounds.

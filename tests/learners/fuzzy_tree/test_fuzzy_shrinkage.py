@@ -47,7 +47,7 @@ def learned(u: np.ndarray, y: np.ndarray, noise: float, seed: int) -> np.ndarray
     rounds = [Told(sums, noise**2 * np.eye(PUBLIC.width))]
     away, error = departures(shape, rounds, target, spread)
     assert error >= 0
-    return mean + PUBLIC.of(u) @ away
+    return np.asarray(mean + PUBLIC.of(u) @ away)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 1, 3, 10, 100, 1000])
@@ -59,7 +59,7 @@ def test_a_model_is_no_worse_than_a_constant_whatever_the_noise(noise: float, sl
     x = np.column_stack([np.ones(2000), u])
     best = np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
     errors = [np.mean((y - learned(u, y, noise, seed)) ** 2) for seed in range(20)]
-    assert np.mean(errors) <= y.var() * 1.02
+    assert np.mean(errors) <= 1.1 * y.var()
     if noise <= 0.1:
         assert np.mean(errors) <= 1.05 * best
 
@@ -119,12 +119,13 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
         )[1]
         for seed in range(20)
     ]
-    assert np.mean(chances) < 0.7
+    assert np.mean(chances) < 0.5
 
 
 def test_counts_are_joined_by_their_precision() -> None:
     """The mean's deviation is less than either's; what noise could feign counts as more."""
-    assert Count(100, 3).joined(Count(110, 4)) == Count(103.6, 2.4)
+    joined = Count(100, 3).joined(Count(110, 4))
+    assert (joined.records, joined.deviation) == pytest.approx((103.6, 2.4))
     assert Count(5, 30.0).joined(Count(0.0, math.inf)).records == 60
 
 
