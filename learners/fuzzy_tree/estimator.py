@@ -7,6 +7,7 @@ Fusion 2025.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from privfed.exact import Number
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
+from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import (
     Memberships,
     Sets,
@@ -28,6 +30,7 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 )
 from privfed.learners.fuzzy_tree.growth import Node, Stop, ToldSums, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import (
     NARROW,
     NARROW_TARGET,
@@ -37,14 +40,9 @@ from privfed.learners.fuzzy_tree.percentiles import (
 )
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, Rounds
 from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.learners.fuzzy_tree.shrinkage import (
-    NoisyEquations,
-    Totals,
-    leaf_models,
-    linear_model,
-    pays,
-)
+from privfed.learners.fuzzy_tree.shrinkage import USUAL, Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
@@ -81,7 +79,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
         random_state: seed of that draw (the server's own; no client's secret depends on it).
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Scaling, Level, Leaves, Activations)
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        Scaling,
+        Level,
+        Moments,
+        Residuals,
+        Leaves,
+        Activations,
+    )
     _parameter_constraints: ClassVar[Constraints] = {
         "sets": [Sets()],
         "min_gain": [Real(at_least=0)],
@@ -136,7 +141,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.rounds_, self.noisy_ = 0, False
+        self.rounds_, self.noisy_, self._usual = 0, False, USUAL
         self._draw = np.random.default_rng(self.random_state)
         self._scale(federation)
         self.root_ = self._grow(federation)
@@ -184,29 +189,32 @@ class FuzzyTreeRegressor(FederatedRegressor):
             asked = Scaling(self.bins, tuple(map(tuple, edges.tolist())))
 
     def _take_ends(self, told: Histograms) -> None:
-        """Take what a round proves; what noise hides stays as it is known."""
-        features, proven = len(self.lower_), told.proven
+        """Take a round's ends; with noise, only intervals that are far narrower than the bounds."""
+        features, schema = len(self.lower_), self.schema_
         lower, upper = told.percentiles()
-        schema = self.schema_
         if not told.noise.any():
             self.lower_, self.upper_ = lower[:features], upper[:features]
             return
-        for place in np.flatnonzero(proven[:features]):
-            bounds = float(schema.lower[place]), float(schema.upper[place])
-            low, high = float(lower[place]), float(upper[place])
-            ends = widened(low, high, bounds=bounds, share=NARROW)
-            self.lower_[place], self.upper_[place] = ends or bounds
-        if told.noise[-1] > 0 and proven[-1]:
-            low, high = float(lower[-1]), float(upper[-1])
-            bounds = self._public_target
-            self.target_ = widened(low, high, bounds=bounds, share=NARROW_TARGET)
+        bounds = [*zip(schema.lower, schema.upper, strict=True), self._public_target]
+        shares = [NARROW] * features + [NARROW_TARGET]
+        ends = [
+            widened(float(low), float(high), bounds=own, share=share)
+            for low, high, own, share in zip(lower, upper, bounds, shares, strict=True)
+        ]
+        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
+            ends[-1] = ()
+        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
+        self.lower_, self.upper_ = np.array(taken[:features], float).reshape(-1, 2).T.copy()
+        self.target_ = ends[-1]
+        low, high = self.target_ or self._public_target
+        self._usual = float(told.moments()[1][-1]) / (high - low) ** 2
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
         stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
-        self._totals = Totals()
+        self._count, self._target = Count(0.0, math.inf), Target()
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
                 tuple(node.path for node in opened),
@@ -221,7 +229,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if not answers.releases():
                 break
             if opened[0] is root:
-                self._totals = Totals.of(answers.only)
+                self._count, self._target = Target.of(answers.only, self._usual)
             if "weights" not in answers:
                 break
             sums = ToldSums.of(answers.only, whole)
@@ -231,14 +239,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _fit_leaves(self, federation: Disclosure) -> None:
         paths = tuple(leaf.path for leaf in self.leaves_)
-        if self.noisy_ and len(paths) > 1:
-            self._fit_noisily(federation)
+        if self.noisy_:
+            self._fit_noisily(federation, paths)
             return
         equations, activation = self._equations(federation, paths)
-        if self.noisy_:
-            again, _ = self._equations(federation, paths)
-            self._stand_by_one(NoisyEquations.of(equations, again))
-            return
         self._drop_empty(activation)
         kept = [paths.index(leaf.path) for leaf in self.leaves_]
         self._mean_activations(activation, kept)
@@ -299,36 +303,48 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- learning from noise -------------------------------------------------------------------
 
-    def _fit_noisily(self, federation: Disclosure) -> None:
-        """One linear model first; then a model for each leaf if that can pay, else the same again."""
-        first, _ = self._equations(federation, ((),))
-        root = NoisyEquations.of(first)
-        if root is None or not pays(root, len(self.leaves_)):
-            again, _ = self._equations(federation, ((),))
-            self._stand_by_one(NoisyEquations.of(first, again))
-            return
-        paths = tuple(leaf.path for leaf in self.leaves_)
-        leaves = NoisyEquations.of(self._equations(federation, paths)[0])
-        if leaves is None:
-            self._stand_by_one(root)
-            return
-        columns = (0, *(feature + 1 for feature in first.query.features))  # type: ignore[attr-defined]
-        model, _ = linear_model(root, self._totals)
-        own, plain = leaf_models(leaves, model)
-        none = np.zeros(len(own), bool)
-        self.mean_activation_ = np.array([0.5 ** len(path) for path in paths])
-        self._set_models(LeafModels(own, none, plain), columns)
-        inner = [node for node in self._nodes() if not node.leaf]
-        self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
+    def _fit_noisily(self, federation: Disclosure, paths: tuple[Path, ...]) -> None:
+        """One linear model in rounds; then a departure from it for each leaf, if they seem to differ."""
+        features = _chosen(self.schema_, self.leaf_features)
+        scale = (max(self._partition), self.lower_, self.upper_)
+        fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
 
-    def _stand_by_one(self, equations: NoisyEquations | None) -> None:
-        """Keep no tree: one linear model for all, or a constant."""
-        model, constant = linear_model(equations, self._totals)
-        self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
-        self.leaves_, self.mean_activation_ = [self.root_], np.ones(1)
-        chosen = _chosen(self.schema_, self.leaf_features) if len(model) > 1 else ()
-        models = LeafModels(model[None], np.array([constant]), np.zeros(1, bool))
-        self._set_models(models, (0, *(feature + 1 for feature in chosen)))
+        def moments(coordinates: Coordinates) -> Answer | None:
+            query = Moments(((),), *scale, coordinates, **fuzzy)
+            return _told(self._ask(federation, query).only, "moments")
+
+        def residuals(
+            nodes: Sequence[Path], coordinates: Coordinates, model: np.ndarray, clip: float
+        ) -> Answer | None:
+            query = Residuals(tuple(nodes), *scale, coordinates, model, clip, **fuzzy)
+            return _told(self._ask(federation, query).only, "residuals")
+
+        learning = Rounds(moments, residuals, features, self._count, self._target)
+        away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
+        if learning.blank:
+            equations, _ = self._equations(federation, ((),))
+            if "gram" in equations and "moment" in equations:
+                sums = equations.total("gram")[0], equations.total("moment")[0]
+                learning.learn_from(
+                    *sums, (equations.deviation("gram"), equations.deviation("moment"))
+                )
+        self._set_departures(learning, away, (0, *(feature + 1 for feature in features)))
+
+    def _set_departures(
+        self, learning: Rounds, away: np.ndarray | None, columns: tuple[int, ...]
+    ) -> None:
+        """Keep the tree where its leaves depart from the model of all; else one rule for all."""
+        constant = away is None and learning.constant
+        model, inner = learning.plain, []
+        if away is None:
+            self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
+            self.leaves_, away = [self.root_], np.zeros((1, len(model)))
+        else:
+            inner = [node for node in self._nodes() if not node.leaf]
+        own = np.full(len(self.leaves_), constant)
+        self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
+        self._set_models(LeafModels(model + away, own, np.zeros(len(own), bool)), columns)
+        self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
 
     # --- predicting ----------------------------------------------------------------------------
 
@@ -544,25 +560,24 @@ class FuzzyTreeRegressor(FederatedRegressor):
         asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
-        noisy = any(guard.spend for guard in policy.guards.get(Leaves.kind, ()))
         released = self.scaling == "released"
         scaling = [Planned(Scaling(self.bins), rounds(self.bins))] if released else []
+        linear = _chosen(schema, self.leaf_features)
+        coordinates = Coordinates.public(linear)
+        still = np.zeros(coordinates.width)
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Leaves(*asked, _chosen(schema, self.leaf_features)), 2 if noisy else 1),
+            Planned(Moments(*asked, coordinates), MOMENTS),
+            Planned(Residuals(*asked, coordinates, still, 1.0), RESIDUALS),
+            Planned(Leaves(*asked, linear), 1),
             Planned(Activations(*asked), 1),
         ]
 
 
-def _totals(answer: Answer) -> Totals:
-    """What a noisy root says of the number of all records and of their targets."""
-    names = ("node_weights", "node_linear")
-    if not all(name in answer and answer.deviation(name) for name in names):
-        return Totals()
-    weight, linear = (float(answer.total(name)[0]) for name in names)
-    variances = answer.deviation(names[0]) ** 2, answer.deviation(names[1]) ** 2
-    return Totals(weight, linear, variances)
+def _told(answer: Answer, part: str) -> Answer | None:
+    """An answer that has a part, or none."""
+    return answer if part in answer else None
 
 
 def _known(nodes: Sequence[Node]) -> Known:
@@ -570,17 +585,6 @@ def _known(nodes: Sequence[Node]) -> Known:
         [node.path for node in nodes],
         np.array([node.mean for node in nodes]),
         np.array([node.weight for node in nodes]),
-    )
-
-
-def _histograms(answer: Answer, edges: np.ndarray) -> Histograms:
-    """A round's counts of the features, and of the target where it was told."""
-    counts, noise = answer.total("counts"), answer.deviation("counts")
-    target, spread = np.zeros(counts.shape[1]), 0.0
-    if "target" in answer:
-        target, spread = answer.total("target"), answer.deviation("target")
-    return Histograms(
-        np.vstack([counts, target]), edges, np.append(np.full(len(counts), noise), spread)
     )
 
 

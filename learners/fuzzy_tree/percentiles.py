@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr
 
 from privfed.exchange.answers import Answer
 
 #: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
 ENDS = (0.025, 0.975)
-#: A share of the records counts as told where it is as many deviations of its noise.
+#: Deviations of its noise from which on a count is taken for what it is.
 PROVEN = 3.0
-#: With noise, what is looked at again spans at most this many bins; ends that hold less than this
-#: share of the records for certain are none.
-_NEAR, _MOST = 4, 1 / 3
+#: With noise, what is looked at again spans at most this many bins.
+_NEAR = 4
+#: Share of a column's variance from which on noise shows.
+_SHOWS = 0.01
+#: Bells that noisy counts are held against: how many places, widths from and to what shares of the
+#: bins, and parts of them that are spread evenly.
+_PLACES, _WIDTHS, _EVEN = 41, (1 / 60, 2.0), (0.0, 0.03, 0.1, 0.3)
 #: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
 #: the target's to less than that; with so much of their width to spare on either side.
-NARROW, NARROW_TARGET, _ROOM = 0.5, 0.75, 0.25
+NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
 #: After the last round a percentile's bin is at most this share of its feature's bounds wide.
@@ -66,13 +72,18 @@ class Histograms:
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of each feature, linear inside a bin, shape (features,) each.
 
-        With noise, an end lies where the records beyond it are proven: further in the noisier the
-        counts are. Where not even a third of the records is proven to lie between, they are the bins'.
+        With noise, those of what the counts make likely; see :func:`likely`.
         """
+        ends = np.array(
+            [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
+        )
+        return ends[:, 0], ends[:, 1]
+
+    @cached_property
+    def told(self) -> np.ndarray:
+        """Counts, none negative; noisy ones drawn towards what is likely."""
         rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
-        found = [self._ends(*row) for row in rows]
-        pairs = np.array(found)
-        return pairs[:, 0], pairs[:, 1]
+        return np.array([likely(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
 
     @property
     def _totals(self) -> np.ndarray:
@@ -83,37 +94,28 @@ class Histograms:
             return sums
         return np.full(len(sums), np.average(sums[told], weights=self.noise[told] ** -2))
 
-    def _ends(
-        self, counts: np.ndarray, edges: np.ndarray, noise: float, total: float
-    ) -> tuple[float, float]:
+    def _ends(self, counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
         bounds = float(edges[0]), float(edges[-1])
-        if total <= PROVEN * noise:
+        total = counts.sum()
+        if total <= 0:
             return bounds
-        low = self._reach(counts, edges, self.ends[0] * total, noise)
-        high = -self._reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total, noise)
-        if low > high:
-            return bounds
-        first, last = _bins_of(edges, low, high)
-        inside = counts[first : last + 1].sum()
-        unsure = PROVEN * noise * math.sqrt(last + 1 - first)
-        return (low, high) if inside - unsure >= _MOST * total or not noise else bounds
+        low = _reach(counts, edges, self.ends[0] * total)
+        high = -_reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total)
+        return (low, high) if low <= high else bounds
 
-    def _reach(self, counts: np.ndarray, edges: np.ndarray, share: float, noise: float) -> float:
-        """Where the records from the first bin on reach a share, and one that is proven.
+    def noisy(self, place: int) -> bool:
+        """Whether a mean over all bins would have noise that shows beside a column's own variance."""
+        width = float(self.edges[place, -1] - self.edges[place, 0])
+        mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
+        return bool(mean**2 > _SHOWS * self.moments()[1][place])
 
-        By the sum of all bins so far, whose noise grows with their number, or by one bin alone.
-        """
-        told = np.maximum(counts, 0) if not noise else counts
-        reached = np.cumsum(told)
-        wanted = np.maximum(share, PROVEN * noise * np.sqrt(np.arange(1, len(told) + 1)))
-        alone = np.maximum(share, (PROVEN + 1) * noise)
-        there = (reached >= wanted) | ((told >= alone) & bool(noise))
-        if not there.any():
-            return float(edges[-1])
-        last = int(np.argmax(there))
-        before = float(np.clip(reached[last] - told[last], 0.0, share))
-        inside = (share - before) / told[last] if told[last] > 0 else 1.0
-        return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
+        middles, widths = (self.edges[:, 1:] + self.edges[:, :-1]) / 2, np.diff(self.edges, axis=1)
+        shares = self.told / np.maximum(self.told.sum(axis=1), 1e-9)[:, None]
+        means = (shares * middles).sum(axis=1)
+        away = (middles - means[:, None]) ** 2 + widths**2 / 12
+        return means, (shares * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
         """These counts, averaged with an earlier round's where the bins are the same."""
@@ -121,13 +123,6 @@ class Histograms:
         counts = np.where(same[:, None], (self.counts + former.counts) / 2, self.counts)
         spread = np.hypot(self.noise, former.noise) / 2
         return replace(self, counts=counts, noise=np.where(same, spread, self.noise))
-
-    @property
-    def proven(self) -> np.ndarray:
-        """Whose ends are more than those of its bins, shape (features,)."""
-        lower, upper = self.percentiles()
-        found: np.ndarray = (lower > self.edges[:, 0]) | (upper < self.edges[:, -1])
-        return found
 
     def refined(self) -> np.ndarray:
         """Edges of as many bins for a closer look, most of them about the two ends.
@@ -139,6 +134,53 @@ class Histograms:
         look = _closer if self.noise.any() else _windows
         rows = zip(self.edges, lower, upper, strict=True)
         return np.array([look(edges, low, high) for edges, low, high in rows])
+
+
+def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
+    """Where the records from the first bin on reach a share."""
+    reached = np.cumsum(counts)
+    last = min(int(np.searchsorted(reached, share)), len(counts) - 1)
+    before = reached[last] - counts[last]
+    inside = (share - before) / counts[last] if counts[last] > 0 else 1.0
+    return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
+
+
+def likely(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
+    """Counts by bin that noisy ones make likely.
+
+    The mean of bells over the bins, some of their mass spread evenly, each as likely as it makes the
+    counts; and a count itself where it strays from that by more than noise may feign.
+
+    Args:
+        counts: noisy ones, shape (bins,).
+        edges: rising, shape (bins + 1,).
+        noise: standard deviation of the noise in each.
+        total: number of records, about.
+    """
+    total = max(total, 1.0)
+    bells = total * _bells(edges)
+    misfit = ((counts - bells) ** 2).sum(axis=1) / (2 * (noise**2 + total / len(counts)))
+    chances = np.exp(misfit.min() - misfit)
+    expected = chances @ bells / chances.sum()
+    proven = np.abs(counts - expected) > PROVEN * noise
+    drawn = np.where(proven, counts, expected)
+    return np.asarray(np.maximum(drawn, 0.0))
+
+
+def _bells(edges: np.ndarray) -> np.ndarray:
+    """Shares by bin of bells of many places, widths and even parts, shape (bells, bins)."""
+    low, high = edges[0], edges[-1]
+    inner = (edges[1], edges[-2]) if edges[-2] > edges[1] else (low, high)
+    width = inner[1] - inner[0]
+    if not width > 0:
+        return np.full((1, len(edges) - 1), 1 / (len(edges) - 1))
+    places = np.linspace(*inner, _PLACES)[:, None, None]
+    widths = width * np.geomspace(*_WIDTHS, _PLACES // 2)[None, :, None]
+    below = ndtr((edges - places) / widths)
+    shares = np.diff(below, axis=-1) / np.maximum(below[..., -1:] - below[..., :1], 1e-12)
+    even = np.diff(edges) / (high - low)
+    mixed = [(1 - part) * shares + part * even for part in _EVEN]
+    return np.concatenate(mixed).reshape(-1, len(even))
 
 
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:

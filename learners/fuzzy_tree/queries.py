@@ -116,7 +116,7 @@ def _binned(axes: tuple[str, ...], shape: tuple[int, ...], columns: int) -> Part
 
 
 @dataclass(frozen=True, eq=False)
-class _Fuzzy(Query):
+class Fuzzy(Query):
     """What the tree's queries share: the nodes they are about, and the public scaling.
 
     Args:
@@ -175,7 +175,7 @@ class _Fuzzy(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class Level(_Fuzzy):
+class Level(Fuzzy):
     """Sums by fuzzy set for the open nodes of one level (paper, Table 1 and Eqs. 9-11, 15-17).
 
     With w the activation of a node, mu the membership in a set and y the target in [-1/2, 1/2]:
@@ -258,7 +258,7 @@ class Level(_Fuzzy):
 
 
 @dataclass(frozen=True, eq=False)
-class Leaves(_Fuzzy):
+class Leaves(Fuzzy):
     """Weighted normal equations of every leaf (paper, Algorithm 2, with proper weights).
 
     ``gram`` = sum w x x' and ``moment`` = sum w y x, where x has a leading 1 and the features scaled
@@ -333,7 +333,7 @@ class Leaves(_Fuzzy):
 
 
 @dataclass(frozen=True, eq=False)
-class Activations(_Fuzzy):
+class Activations(Fuzzy):
     """Summed activation and number of activating records of every leaf (paper, Eq. 22).
 
     Sensitivity: ``weights`` L1 1 (activations sum to at most 1 over the leaves), ``counts`` 2^d for

@@ -1,15 +1,16 @@
-"""Linear models from noisy normal equations, as far as the known noise proves that they pay.
+"""Linear models from noisy second moments and residuals, as far as the known noise lets them go.
 
-With released G = X'WX + E and m = X'Wy + e, E symmetric with variance v off and 2 v on its diagonal
-and e of variance s^2, the squared error of fixed coefficients b on the records is, but for a
-constant, b'X'WXb - 2 b'X'Wy, of which b'Gb - 2 b'm is an unbiased estimate. The ridge's solution
-b = A m with A = (G + r I)^-1 leans on the very noise it is judged by. To first order,
+What is released of N records in coordinates z (the first is constant) is M = sum z z' + E and, at a
+model b, m = sum (y - b'z) z + e, noise E and e of known variance. Were M exact, t = m + M (b - b0)
+would tell M (b* - b0) of the least squares' solution b* whatever b is, up to e: so rounds of residuals
+are averaged, each by its noise. M is not: what is told has M - E in its place, which adds E (b* - b),
+the less the nearer b is to b*. Departures d = b* - b0 from a constant have a normal prior,
+d ~ N(0, C), and the posterior mean of d is
 
-    E[b'e] = s^2 tr A   and   E[b'Eb] = -2 v (tr A |b|^2 + b'Ab),
+    C M (M C M + s^2 M + V)^-1 t,
 
-so that b'Gb - 2 b'm + 2 s^2 tr A + 2 v (tr A |b|^2 + b'Ab) estimates the error of a ridge without
-that bias, in Stein's manner (Stein 1981). The ridge with the least is taken, and none at all, which
-leaves the prior alone, where no ridge is estimated to beat it.
+s^2 being the residuals' variance (what sampling adds) and V the noise's. How wide the prior is, is
+averaged over by how likely each width makes what was told: where nothing shows, nothing is learned.
 
 All is post-processing of releases. The form of the noise is public; it says nothing of the records.
 """
@@ -17,233 +18,353 @@ All is post-processing of releases. The form of the noise is public; it says not
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 
 from privfed.exchange.answers import Answer
 
-#: Ridges that are tried, between the least that makes the equations definite and a heavy one.
-_RIDGES = 60
-#: Share of the noise's spectral radius by which the lifted equations exceed zero.
-_MARGIN = 0.5
-#: Leaves are asked for where their slopes' equations exceed as many spectral radii of noise.
-_PAYS = 1.0
-#: Slopes are looked for where the weight is this many spectral radii of the noise.
-_SLOPES = 1.5
-#: Leaves are chosen among by their noise; it is taken to have as many times its variance.
+#: Prior variances of departures, as shares of the target's variance that they would explain.
+SHARES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+#: Mean targets are taken to lie about so far from the middle of their unit interval, and to vary so.
+_MEANS, USUAL, _STILL = 0.25, 0.04, 1e-6
+#: A number of records counts as told from this many deviations of its noise on.
+_PROVEN = 3.0
+#: Share of the target's variance that the prediction at the means may be off by.
+_LEVEL = 0.1
+#: Noise of the means counts so many times where they are drawn towards the middle.
 _CAUTION = 2.0
-#: A total counts as told from this many deviations of its noise on.
-_TOLD = 3.0
-#: Mean targets are taken to lie about so far from the middle of their unit interval.
-_MEANS = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class NoisyEquations:
-    """Normal equations of some nodes, with the noise in them.
-
-    Args:
-        gram: X'WX, symmetric, shape (nodes, width, width); the first row is of the intercept.
-        moment: X'Wy, shape (nodes, width).
-        noise: standard deviations of one released cell of gram, and of moment.
-    """
-
-    gram: np.ndarray
-    moment: np.ndarray
-    noise: tuple[float, float]
-
-    @classmethod
-    def released(
-        cls, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]
-    ) -> NoisyEquations:
-        """From a release in which every cell of gram has noise of its own, both triangles."""
-        return cls((gram + np.swapaxes(gram, -1, -2)) / 2, moment, noise)
-
-    @classmethod
-    def of(cls, *answers: Answer) -> NoisyEquations | None:
-        """From the answers to one question, joined by their precision; none where nobody told."""
-        told = [answer for answer in answers if "gram" in answer and "moment" in answer]
-        joined: NoisyEquations | None = None
-        for answer in told:
-            noise = answer.deviation("gram"), answer.deviation("moment")
-            own = cls.released(answer.total("gram"), answer.total("moment"), noise)
-            joined = own if joined is None else joined.joined(own)
-        return joined
-
-    @property
-    def variances(self) -> tuple[float, float]:
-        """v, of a cell off gram's diagonal (the mean of two), and s^2, of a cell of moment."""
-        return self.noise[0] ** 2 / 2, self.noise[1] ** 2
-
-    @property
-    def radius(self) -> float:
-        """About the spectral radius of the noise in gram: 2 sqrt(v width)."""
-        return 2 * math.sqrt(self.variances[0] * self.gram.shape[-1])
-
-    def joined(self, other: NoisyEquations) -> NoisyEquations:
-        """Two releases of the same equations, weighted by their precision."""
-        if not self.noise[0]:
-            return self
-        pairs = zip((self.gram, self.moment), (other.gram, other.moment), strict=True)
-        weights = [
-            own**-2 / (own**-2 + its**-2) for own, its in zip(self.noise, other.noise, strict=True)
-        ]
-        gram, moment = (  # the mean's variance is own^2 its^2 / (own^2 + its^2) = share own^2
-            share * own + (1 - share) * its
-            for share, (own, its) in zip(weights, pairs, strict=True)
-        )
-        noise = [own * math.sqrt(share) for share, own in zip(weights, self.noise, strict=True)]
-        return NoisyEquations(gram, moment, (noise[0], noise[1]))
+#: Least eigenvalue of a covariance beside the mean one.
+_LEAST = 0.02
+#: Variance of what is told exactly, so that it has a precision.
+_EXACT = 1e-9
+#: Least variance of a feature, in the coordinates' units.
+_NARROWEST = 1e-6
+#: Records that a noisy count is taken for at least: so many of its deviations, and ten.
+_TOLD, _FEWEST = 2.0, 10.0
+#: By what share weights within the unit ball may make records count for fewer.
+_INEXACT = 0.15
 
 
 @dataclass(frozen=True)
-class Totals:
-    """Number and summed target of all records, each joined from what was released of it.
+class Count:
+    """A number of records, and the standard deviation of what is unknown about it."""
+
+    records: float
+    deviation: float
+
+    def joined(self, other: Count) -> Count:
+        """Both by their precision; where noise could feign all of them, more than that."""
+        share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
+        records = self.records + share * (other.records - self.records)
+        deviation = math.sqrt(1 - share) * self.deviation
+        return Count(max(records, _TOLD * deviation, _FEWEST), deviation)
+
+    def roughly(self) -> Count:
+        """The same, where records do not all count alike."""
+        return Count(self.records, math.hypot(self.deviation, _INEXACT * self.records))
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Second moments of a record's coordinates, on average, with their noise.
 
     Args:
-        weight, linear: the sums, the target being centred.
-        variances: of the noise in both.
+        moments: E z z', shape (width, width).
+        variances: of the noise in each, the same shape.
+        count: of the records.
     """
 
-    weight: float = 0.0
-    linear: float = 0.0
-    variances: tuple[float, float] = (math.inf, math.inf)
+    moments: np.ndarray
+    variances: np.ndarray
+    count: Count
 
     @classmethod
-    def of(cls, answer: Answer) -> Totals:
-        """What a noisy answer about the root says; nothing where it is withheld or exact."""
-        names = ("node_weights", "node_linear")
-        if not all(name in answer and answer.deviation(name) for name in names):
-            return cls()
-        weight, linear = (float(answer.total(name)[0]) for name in names)
-        variances = answer.deviation(names[0]) ** 2, answer.deviation(names[1]) ** 2
-        return cls(weight, linear, variances)
+    def of(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> Design:
+        """From released sums in which every cell has noise of its own, both triangles.
 
-    def joined(self, other: Totals) -> Totals:
-        """Both by their precision."""
-        if math.isinf(self.variances[0]) or math.isinf(other.variances[0]):
-            return other if math.isinf(self.variances[0]) else self
-        shares = [
-            its / (own + its) for own, its in zip(self.variances, other.variances, strict=True)
-        ]
-        return Totals(
-            shares[0] * self.weight + (1 - shares[0]) * other.weight,
-            shares[1] * self.linear + (1 - shares[1]) * other.linear,
-            (shares[0] * self.variances[0], shares[1] * self.variances[1]),
+        Args:
+            told: sum z z' of all records, shape (width, width).
+            noise: its standard deviation, by cell.
+            count: of the records, as far as known before.
+            lead: the constant coordinate, whose square tells the records too.
+        """
+        count = count.roughly().joined(Count(told[0, 0] / lead**2, noise / lead**2))
+        variances = np.full(told.shape, noise**2 / 2)
+        variances[np.diag_indices_from(variances)] *= 2
+        return cls((told + told.T) / 2 / count.records, variances / count.records**2, count)
+
+    def moved(self, matrix: np.ndarray) -> Design:
+        """In other coordinates, ``matrix`` times these."""
+        moments = matrix @ self.moments @ matrix.T
+        return Design(moments, matrix**2 @ self.variances @ (matrix**2).T, self.count)
+
+    def joined(self, other: Design) -> Design:
+        """Both by their precision, cell by cell; the count is the other's."""
+        if not self.variances.all():
+            return self
+        share = self.variances / (self.variances + other.variances)
+        moments = self.moments + share * (other.moments - self.moments)
+        return Design(moments, share * other.variances, other.count)
+
+    def means(self, lead: float) -> np.ndarray:
+        """Of the features, drawn to the middle as far as noise may feign them (James and Stein 1961)."""
+        told, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
+        square = max(float(told @ told), 1e-12)
+        return np.asarray(told * max(0.0, 1 - _CAUTION * noise / square))
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What is made of a design: means and covariance that there can be.
+
+    Args:
+        lead: the constant coordinate.
+        means: of the features, shape (F,).
+        covariance: positive definite, shape (F, F).
+        count: of the records.
+        noise: variance of the noise in a cell off the diagonal, on average.
+    """
+
+    lead: float
+    means: np.ndarray
+    covariance: np.ndarray
+    count: float
+    noise: float
+
+    @classmethod
+    def of(cls, design: Design, lead: float) -> Shape:
+        """Eigenvalues that noise could feign are one; those that stand out are taken less its share.
+
+        A symmetric matrix of noise of variance v has eigenvalues up to r = 2 sqrt(v F); one that
+        stands out at l was sqrt(l^2 - r^2) along its direction, by least squares (Gavish and Donoho
+        2017, Section 3, for the symmetric case).
+        """
+        means = design.means(lead)
+        width = len(means)
+        if not width:
+            return cls(lead, means, np.zeros((0, 0)), design.count.records, 0.0)
+        inner = design.moments[1:, 1:] - np.outer(means, means)
+        variance = float(design.variances[1:, 1:].mean())
+        # the trace is known best; noise alone could feign this much of it
+        trace = max(float(np.trace(inner)), math.sqrt(2 * variance * width), _NARROWEST * width)
+        values, vectors = np.linalg.eigh(inner - trace / width * np.eye(width))
+        beyond = np.maximum(values**2 - 4 * variance * width, 0.0)
+        levels = trace / width + np.sign(values) * np.sqrt(beyond)
+        levels = np.maximum(levels, _LEAST * trace / width)
+        covariance = (vectors * (levels * trace / levels.sum())) @ vectors.T
+        return cls(lead, means, covariance, design.count.records, variance)
+
+    @property
+    def gram(self) -> np.ndarray:
+        """sum z z' of all records, shape (width, width)."""
+        first = np.append(self.lead, self.means)
+        gram = np.outer(first, first)
+        gram[1:, 1:] += self.covariance
+        return self.count * gram
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Of each feature, shape (F,)."""
+        return np.diag(self.covariance)
+
+    def explained(self, model: np.ndarray) -> float:
+        """Variance of a linear model's predictions."""
+        return float(model[1:] @ self.covariance @ model[1:])
+
+    def prior(self, slopes: float, level: float) -> np.ndarray:
+        """Covariance of models whose predictions have these variances.
+
+        Args:
+            slopes: of the predictions over records.
+            level: of the prediction for a record at the means.
+        """
+        width = len(self.means)
+        each = slopes / max(float(np.trace(self.covariance)), 1e-12)
+        basis = np.eye(width + 1)
+        basis[0] = np.append(1.0, -self.means) / self.lead
+        variances = np.append(level, np.full(width, each))
+        return np.asarray((basis * variances) @ basis.T)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of the target, in [-1/2, 1/2], before any model.
+
+    Args:
+        mean, uncertain: its mean, and the variance of what is unknown about that.
+        variance: of the target.
+    """
+
+    mean: float = 0.0
+    uncertain: float = _MEANS**2
+    variance: float = USUAL
+
+    @classmethod
+    def of(cls, answer: Answer, usual: float = USUAL) -> tuple[Count, Target]:
+        """The records and their targets, from the noisy sums of the root.
+
+        Its own sums, and those of each feature's sets, which add up to them, are joined by their
+        precision. The mean is drawn towards the middle, and the variance towards what is usual, as far
+        as noise may feign them.
+
+        Args:
+            answer: to the first level's question.
+            usual: variance of the target, as far as known before.
+        """
+        (records, a), (linear, b), (squares, c) = (
+            _root_sum(answer, name) for name in ("weights", "linear", "squares")
         )
-
-    @property
-    def told(self) -> bool:
-        """Whether there are more records than noise could feign."""
-        return self.weight > _TOLD * math.sqrt(self.variances[0])
-
-    @property
-    def mean(self) -> float:
-        """The mean target, drawn towards the middle of its interval as far as noise may feign it."""
-        if not self.told:
-            return 0.0
-        spread = self.variances[1] / self.weight**2
-        share = _MEANS**2 / (_MEANS**2 + spread)
-        return float(np.clip(share * self.linear / self.weight, -0.5, 0.5))
+        count = Count(records, math.sqrt(a)).joined(Count(0.0, math.inf))
+        if math.isinf(a) or math.isinf(b) or records <= _PROVEN * math.sqrt(a):
+            return count, cls(variance=usual)
+        noise, mean = b / records**2, linear / records
+        share = _MEANS**2 / (_MEANS**2 + noise)
+        drawn = float(np.clip(share * mean, -0.5, 0.5))
+        told = squares / records - mean**2 + noise
+        unsure = (c + 4 * mean**2 * b) / records**2
+        trust = usual**2 / (usual**2 + unsure)
+        variance = float(np.clip(usual + trust * (told - usual), max(_STILL, usual / 4), 0.25))
+        return count, cls(drawn, share * noise, variance)
 
 
-def linear_model(equations: NoisyEquations | None, totals: Totals) -> tuple[np.ndarray, bool]:
-    """One linear model, and whether it is a constant.
+def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
+    """A sum over all records, and the variance of the noise in it; infinite where nothing is told."""
+    total, variance = 0.0, math.inf
+    if f"node_{name}" in answer:
+        total = float(answer.total(f"node_{name}")[0])
+        variance = answer.deviation(f"node_{name}") ** 2
+    if name in answer:
+        cells = answer.total(name)[0]
+        other = answer.deviation(name) ** 2 * cells.shape[1] / len(cells)
+        share = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
+        total += share * (float(cells.sum()) / len(cells) - total)
+        variance = share * other
+    return total, variance
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What one round says of the departures.
 
     Args:
-        equations: of all records, as one leaf's; none gives a constant.
-        totals: what else was told of their number and targets.
+        sums: t, shape (width,).
+        noise: covariance of the noise in it, shape (width, width).
+        departure: E |b* - b|^2 of the slopes where the residuals were taken; none: the prior's own.
+    """
+
+    sums: np.ndarray
+    noise: np.ndarray
+    departure: float | None = None
+
+
+def departures(
+    shape: Shape, told: Sequence[Told], target: Target, sampling: float
+) -> tuple[np.ndarray, float]:
+    """The posterior mean of the departures, and E |error|^2 of the slopes.
+
+    Args:
+        shape: of the design.
+        told: by round.
+        target: what is known of it.
+        sampling: s^2, the residuals' variance.
+    """
+    gram, eye = shape.gram, np.eye(len(shape.means) + 1)
+    mismatch = shape.noise * shape.count**2
+    found, likelihoods, errors = [], [], []
+    for share in SHARES:
+        prior = shape.prior(
+            share * target.variance, max(_LEVEL * target.variance, target.uncertain)
+        )
+        free = float(np.trace(prior[1:, 1:]))
+        each = [
+            own.noise
+            + (_EXACT + mismatch * (free if own.departure is None else own.departure)) * eye
+            for own in told
+        ]
+        sums, noise, unlikely = _joined([own.sums for own in told], each)
+        system = gram @ prior @ gram + sampling * gram + noise
+        mean, error, likelihood = _posterior(gram @ prior, system, sums)
+        found.append(mean)
+        errors.append(free - float(np.trace(error[1:, 1:])))
+        likelihoods.append(likelihood - unlikely)
+    weights = _weights(likelihoods)
+    return np.asarray(weights @ np.array(found)), float(weights @ errors)
+
+
+def leaf_departures(
+    shape: Shape, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
+) -> tuple[np.ndarray, float]:
+    """How leaves depart from the model of all, and how likely it is that they do.
+
+    A leaf's second moments are taken to be its share of all records': where it is not so, a step is a
+    little too long or short. All leaves share one prior.
+
+    Args:
+        shape: of the design of all records.
+        sums: residuals by leaf, at the model of all, shape (leaves, width).
+        weights: records by leaf, shape (leaves,).
+        noise: variance of the noise in each sum.
+        target: its variance is that of the residuals.
 
     Returns:
-        coefficients of (1, x - 1/2), shape (width,).
+        departures, shape (leaves, width), and the posterior chance that there are any.
     """
-    if equations is None:
-        return np.array([totals.mean]), True
-    gram, moment = equations.gram[0], equations.moment[0]
-    own = equations.noise[0] ** 2, equations.noise[1] ** 2
-    totals = totals.joined(Totals(float(gram[0, 0]), float(moment[0]), own))
-    model = np.zeros(len(moment))
-    model[0] = totals.mean
-    if totals.weight <= _SLOPES * equations.radius:
-        return model, True
-    centre = np.clip(gram[0, 1:] / totals.weight, -0.5, 0.5)
-    sides = _centred(gram, moment, centre, totals)
-    slopes = _ridge(sides[0][None], sides[1][None], _slope_noise(equations, totals.mean))[0]
-    model[1:] = slopes
-    model[0] -= slopes @ centre
-    return model, not slopes.any()
+    mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
+    grams = shape.gram * (weights / shape.count)[:, None, None]
+    found, likelihoods = [], []
+    for share in (0.0, *SHARES):
+        prior = shape.prior(share * target.variance, share * target.variance)
+        free = float(np.trace(prior[1:, 1:]))
+        leaves = [
+            _posterior(
+                gram @ prior,
+                gram @ prior @ gram + target.variance * gram + (noise + free * extra) * eye,
+                own,
+            )
+            for gram, extra, own in zip(grams, mismatch, sums, strict=True)
+        ]
+        found.append(np.array([mean for mean, _, _ in leaves]))
+        likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
+    likelihoods[0] += math.log(len(SHARES))  # as likely as all others together
+    chances = _weights(likelihoods)
+    return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
 
 
-def leaf_models(equations: NoisyEquations, above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leaves' linear models as departures from the model of all, each as far as it pays.
+def _joined(
+    sums: Sequence[np.ndarray], noises: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Sums by their precision, the noise left, and how unlikely it is that they differ as they do."""
+    precisions = [np.linalg.inv(noise) for noise in noises]
+    noise = np.linalg.inv(sum(precisions))
+    joined = noise @ sum(own @ each for own, each in zip(precisions, sums, strict=True))
+    away = [each - joined for each in sums]
+    misfit = sum(float(own @ p @ own) for own, p in zip(away, precisions, strict=True))
+    spread = sum(float(np.linalg.slogdet(own)[1]) for own in noises)
+    return joined, noise, (misfit + spread - float(np.linalg.slogdet(noise)[1])) / 2
 
-    A departure's equations are the leaf's less what the model of all says of it: G d = m - G b,
-    whose right side has the noise of both. Each leaf has a ridge of its own.
+
+def _posterior(
+    across: np.ndarray, system: np.ndarray, sums: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Posterior mean, how much of the prior's covariance is told, and the log likelihood of the sums.
 
     Args:
-        equations: of the leaves.
-        above: the model of all records, shape (width,).
-
-    Returns:
-        coefficients by leaf, and which leaves stand by the model of all alone.
+        across: covariance of sums and departures, M C.
+        system: covariance of the sums.
+        sums: t.
     """
-    variance, right = (_CAUTION * each for each in equations.variances)
-    left = equations.moment - equations.gram @ above
-    noise = (variance, right + variance * float(above @ above))
-    departure = _ridge(equations.gram, left, noise)
-    plain: np.ndarray = ~np.any(departure, axis=1)
-    return above + departure, plain
+    lifted = system + 1e-12 * float(np.trace(system)) / len(system) * np.eye(len(system))
+    factor = cholesky(lifted, lower=True, check_finite=False)
+    rest = solve_triangular(factor, sums, lower=True, check_finite=False)
+    spread = solve_triangular(factor, across, lower=True, check_finite=False)
+    likelihood = -float(rest @ rest) / 2 - float(np.log(np.diag(factor)).sum())
+    return spread.T @ rest, spread.T @ spread, likelihood
 
 
-def pays(root: NoisyEquations, leaves: int) -> bool:
-    """Whether leaves can have slopes of their own that noise does not drown.
-
-    A leaf has about its share of the weight, and a feature spread over [0, 1] a variance of 1 / 12:
-    so the leaves' equations stand out where that exceeds the noise's radius.
-    """
-    weight = float(root.gram[0, 0, 0])
-    return weight / (12 * leaves) > _PAYS * root.radius
-
-
-def _centred(
-    gram: np.ndarray, moment: np.ndarray, centre: np.ndarray, totals: Totals
-) -> tuple[np.ndarray, np.ndarray]:
-    """Equations of the slopes alone, about the released means."""
-    weight, across = totals.weight, gram[0, 1:]
-    inner = gram[1:, 1:] - np.outer(centre, across) - np.outer(across, centre)
-    right = moment[1:] - centre * totals.linear - totals.mean * (across - weight * centre)
-    return inner + weight * np.outer(centre, centre), right
-
-
-def _slope_noise(equations: NoisyEquations, mean: float) -> tuple[float, float]:
-    variance, right = equations.variances
-    return variance, right + mean**2 * variance
-
-
-def _ridge(gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> np.ndarray:
-    """Each node's solution by the ridge of least estimated error; zeros where none pays.
-
-    Args:
-        gram: shape (nodes, width, width).
-        moment: shape (nodes, width).
-        noise: v and s^2.
-    """
-    variance, right = noise
-    values, vectors = np.linalg.eigh(gram)
-    turned = np.einsum("nji,nj->ni", vectors, moment)
-    radius = 2 * math.sqrt(variance * gram.shape[-1])
-    size = np.abs(values).max(axis=1)
-    least = np.maximum(_MARGIN * radius - values[:, 0], 1e-9 * size + 1e-12)
-    most = np.maximum(100 * size, 10 * least)
-    best, found = np.zeros(len(gram)), np.zeros_like(turned)
-    for ridge in np.geomspace(least, most, _RIDGES):
-        inverse = 1 / (values + ridge[:, None])
-        solved = inverse * turned
-        length, trace = (solved**2).sum(axis=1), inverse.sum(axis=1)
-        error = (values * solved**2 - 2 * solved * turned).sum(axis=1) + 2 * right * trace
-        error += 2 * variance * (trace * length + (inverse * solved**2).sum(axis=1))
-        better = error < best
-        best, found = np.where(better, error, best), np.where(better[:, None], solved, found)
-    slopes: np.ndarray = np.einsum("nij,nj->ni", vectors, found)
-    return slopes
+def _weights(likelihoods: Sequence[float]) -> np.ndarray:
+    """Posterior chances of choices that were equally likely before."""
+    powers = np.exp(np.array(likelihoods) - max(likelihoods))
+    return np.asarray(powers / powers.sum())

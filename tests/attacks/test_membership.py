@@ -200,7 +200,8 @@ def test_private_diabetes(diabetes) -> None:  # type: ignore[no-untyped-def]
     trained = diabetes("private")
     (found,) = Membership().run(trained.transcript, trained.truth, trained.schema)
     assert 0.5 < found.value < 0.9
-    kinds = {"fuzzy_tree.scaling", "fuzzy_tree.level", "fuzzy_tree.leaves"}
+    names = ("scaling", "level", "moments", "residuals")
+    kinds = {f"fuzzy_tree.{name}" for name in names}
     assert set(found.releases) == kinds
 
 

@@ -40,18 +40,19 @@ name = "private"
 epsilon = "{epsilon}"
 """
 #: Runs a study and stops inside a client, once its charge is durable, until a signal comes.
-#: How many questions the private tree asks each owner: two scalings, a level, two sets of equations.
-EACH = 5
+#: How many questions the private tree asks each owner: two scalings, a level, moments twice and residuals
+#: four times.
+EACH = 9
 STOPPING = """
 import signal, sys, time
 from privfed.cli import main
-from privfed.learners.fuzzy_tree.queries import Leaves
+from privfed.learners.fuzzy_tree.linear import Residuals
 # A suite that a shell runs in the background ignores Control-C, and its children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def wait(query, view):
     print("charged", flush=True)
     time.sleep(600)
-Leaves.evaluate = wait
+Residuals.evaluate = wait
 main(sys.argv[1:])
 """
 
@@ -96,7 +97,7 @@ def test_a_second_study_goes_on_with_the_budget_until_it_is_gone(
     assert run(study("four"), tmp_path / "out", "--overwrite") == BAD_INPUT
     told = capsys.readouterr().err
     assert "would take epsilon 4 at delta 1e-05 of each owner's budget of epsilon 8" in told
-    assert re.search(r"fuzzy_tree.level [\d.]+ %, fuzzy_tree.leaves [\d.]+ %", told)
+    assert re.search(r"fuzzy_tree.level [\d.]+ %, fuzzy_tree.moments [\d.]+ %", told)
     assert "north has epsilon 2.0" in told and "south has epsilon 2.0" in told
     assert spent(tmp_path) == before
     assert run(study("less", "2"), tmp_path / "less") == FINE
@@ -141,7 +142,7 @@ def test_a_process_that_is_stopped_has_spent_what_it_charged(
         (whole,) = ledger.budget()
         assert 0 < whole.releases < EACH and whole.reserved[0] > 0
         ledger.verify()
-    assert run(study("two", "6"), tmp_path / "out") == BAD_INPUT
+    assert run(study("two", "7"), tmp_path / "out") == BAD_INPUT
     assert run(study("three", "1"), tmp_path / "out") == FINE
 
 
@@ -338,7 +339,7 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     capsys.readouterr()
     assert status(["ledger", "show", str(owners), "--client", "north"]) == FINE
     told = capsys.readouterr().out
-    assert "fuzzy_tree.leaves" in told and "south" not in told
+    assert "fuzzy_tree.residuals" in told and "south" not in told
     assert status(["ledger", "budget", str(owners), "--by", "study"]) == FINE
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["north", "north", "south", "south"]

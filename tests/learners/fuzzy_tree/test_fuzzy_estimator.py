@@ -17,7 +17,9 @@ from privfed.errors import InputError, NobodyAnswered, SchemaError
 from privfed.exchange.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.privacy.accountant import Budget
 
 SCHEMA = Schema(
     tuple(Column(name, "number", 0, 10) for name in ("age", "dose", "weight")),
@@ -90,9 +92,25 @@ def test_private_is_finite_end_to_end_and_learns() -> None:
     budget = fed.budget()
     assert (budget["unprotected"] == 0).all()
     assert (budget["spent"] <= budget["epsilon"]).all() and (budget["spent"] > 4).all()
-    kinds = {"fuzzy_tree.scaling", "fuzzy_tree.level", "fuzzy_tree.leaves"}
+    kinds = {query.kind for query in (Scaling, Level, Moments, Residuals)}
     assert {e.kind for e in fed.transcript()} == kinds
     assert error(model, test) < 0.8 * float(test["score"].std())
+
+
+def test_an_owner_who_offers_noisy_equations_alone_is_learned_from() -> None:
+    """Laplace noise on the leaves' equations: one linear model, solved once."""
+    guards = {
+        Level.kind: (Guard.of("laplace", "weights", "linear", "squares", spend="2", times=1),),
+        Leaves.kind: (Guard.of("laplace", "gram", "moment", spend="4", times=1),),
+    }
+    policy = Policy(guards, accountant="pure", budget=Budget.of("6", 0))
+    fed = LocalDisclosure.from_frame(
+        table(4000), "score", client="client", schema=SCHEMA, policy=policy, seed=0
+    )
+    model = FuzzyTreeRegressor(scaling="schema", max_depth=1).fit(fed)
+    assert model.n_leaves_ == 1 and not model.models_.constant.any()
+    test = table(500, seed=1)
+    assert error(model, test) < 0.9 * float(test["score"].std())
 
 
 def test_too_little_budget_falls_back_to_constants_and_says_so() -> None:
@@ -379,7 +397,7 @@ def test_matches_are_normalised_by_their_mean_activation() -> None:
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_a_private_plan_covers_what_is_asked_and_spends_it(depth: int) -> None:
-    """Both sets of equations and both rounds of histograms; nothing is left for another fit."""
+    """All rounds of histograms, moments and residuals; nothing is left for another fit."""
     learner = FuzzyTreeRegressor(max_depth=depth)
     policy = learner.private(2)
     fed = LocalDisclosure.from_frame(
@@ -387,10 +405,9 @@ def test_a_private_plan_covers_what_is_asked_and_spends_it(depth: int) -> None:
     )
     learner.fit(fed)
     planned = {line.query.kind: line.times for line in learner.plan(SCHEMA, policy)}
-    assert planned[Leaves.kind] == 2 and learner.plan(SCHEMA, learner.published())[2].times == 1
     for client in fed.clients:
         kinds = pd.Series([e.kind for e in fed.transcript().of(client=client)]).value_counts()
-        assert kinds[Scaling.kind] == kinds[Leaves.kind] == 2
+        assert kinds[Scaling.kind] == kinds[Moments.kind] == 2 and kinds[Residuals.kind] == 4
         assert all(kinds[kind] <= planned[kind] for kind in kinds.index)
     assert (fed.budget()["spent"] <= 2).all()
     if depth < 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -10,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed import Column, Schema
+from privfed.errors import QueryError
+from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.questions.cells import Path
 from privfed.questions.part import Bound, Part
@@ -48,6 +53,13 @@ TREES: dict[str, tuple[Path, ...]] = {
 }
 #: Of a second round of histograms, by feature and last of the target; records lie on and beyond them.
 EDGES = ((-4.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 0.0), (-9.0, -4.0, 4.0, 9.0), (-2.0, 0.1, 0.1, 2.0))
+#: Of linear models: public ones, and ones so far off and so stretched that the unit ball holds nothing.
+COORDINATE_SYSTEMS = (
+    Coordinates.public(ALL),
+    Coordinates((2,), np.array([0.4]), np.array([-30.0]), 0.01),
+    Coordinates(ALL, np.array([-0.5, 0.5, 9.0]), np.array([5.0, 0.0, 1e5]), -2.0),
+    Coordinates((), np.zeros(0), np.zeros(0), 1.0),
+)
 Row = tuple[float, float, float, float]
 
 
@@ -62,6 +74,10 @@ def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
         questions += [Level(nodes, SETS, *scale, ALL), Level(nodes, SETS, *scale, (2,))]
         questions += [Leaves(nodes, SETS, *scale, ALL), Leaves(nodes, SETS, *scale, (0,))]
         questions += [Activations(nodes, SETS, *scale)]
+        for coordinates in COORDINATE_SYSTEMS:
+            model = np.linspace(-1, 1, coordinates.width)
+            questions += [Residuals(nodes, SETS, *scale, coordinates, model, 0.3, **more)]  # type: ignore[arg-type]
+    questions += [Moments(((),), SETS, *scale, coordinates) for coordinates in COORDINATE_SYSTEMS]
     return questions
 
 
@@ -131,10 +147,14 @@ def test_any_records_under_any_scaling(
 ) -> None:
     """The same for any records, inside and outside of any finite scaling."""
     scale = np.array(ends[:3]), np.array(ends[3:])
+    drawn = Coordinates(ALL, np.array(ends[1:4]) / 5, np.array(ends[2:5]), ends[0])
+    query: Query
     for query in (
         Level(tree, SETS, *scale, ALL),
         Leaves(tree, SETS, *scale, ALL),
         Activations(tree, SETS, *scale),
+        Moments(((),), SETS, *scale, drawn),
+        Residuals(tree, SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 5 + 0.01),
     ):
         _check(query, base, list(records))
 
@@ -231,3 +251,84 @@ def test_counts_attain_their_bounds_halfway_between_sets(depth: int) -> None:
             if name != "records":
                 swapped = _moved(low[name], high[name])
                 assert swapped == sensitivity.replace_one == Bound(2 * cells, 2 * cells)
+
+
+def test_moments_and_residuals_attain_their_bounds_on_the_unit_sphere() -> None:
+    """A record far outside the unit ball moves both by one unit of length, and by no more."""
+    far = Coordinates(ALL, np.zeros(3), np.full(3, 50.0), 1.0)
+    scale = np.full(3, -4.0), np.full(3, 4.0)
+    moments = Moments(((),), SETS, *scale, far)
+    residuals = Residuals(((),), SETS, *scale, far, np.array([9.0, 0, 0, 0]), 0.25)
+    for query in (moments, residuals):
+        (part,), (exact,) = query.parts(SCHEMA).values(), _units(query, [CORNERS[1]]).values()
+        assert part.sensitivity is not None
+        length = math.sqrt(_moved(exact, np.zeros_like(exact)).l2_squared)
+        bound = math.sqrt(part.sensitivity.add_or_remove.l2_squared)
+        shrunk = 1 if query is moments else np.linalg.norm([1, 25, 25, 25])
+        assert 0.999 * bound <= length * shrunk <= bound
+
+
+def test_without_the_unit_ball_a_record_moves_moments_by_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted fault that these tests must catch: a record that is not shrunk."""
+
+    def unshrunk(self: Coordinates, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.of(unit), np.ones(len(unit))
+
+    monkeypatch.setattr(Coordinates, "held", unshrunk)
+    query = Moments(((),), SETS, *SCALINGS["the bounds"], Coordinates.public(ALL))
+    with pytest.raises(AssertionError):
+        _check(query, [], CORNERS)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"features": (0, 0, 1)},
+        {"features": (0, 1, 7)},
+        {"centre": np.zeros(2)},
+        {"scale": np.array([1.0, np.nan, 1.0])},
+        {"lead": 2.0**30},
+    ],
+    ids=["twice", "unknown", "too few", "no number", "too long"],
+)
+def test_coordinates_that_make_no_sense_are_refused(fault: dict[str, object]) -> None:
+    """Told from public values alone, before any record is looked at."""
+    coordinates = replace(Coordinates.public(ALL), **fault)  # type: ignore[arg-type]
+    with pytest.raises(QueryError):
+        Moments(((),), SETS, *SCALINGS["the bounds"], coordinates).parts(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("model", "clip"),
+    [
+        (np.zeros(3), 0.5),
+        (np.array([0, 0, 0, np.inf]), 0.5),
+        (np.zeros(4), 0.0),
+        (np.zeros(4), 9.0),
+    ],
+)
+def test_residuals_of_no_model_are_refused(model: np.ndarray, clip: float) -> None:
+    """A model of another width, one without end, and a limit of nothing or of more than there is."""
+    public = Coordinates.public(ALL)
+    with pytest.raises(QueryError):
+        Residuals(((),), SETS, *SCALINGS["the bounds"], public, model, clip).parts(SCHEMA)
+
+
+def test_moments_are_of_all_records() -> None:
+    """Leaves have no moments of their own."""
+    leaves, scale = TREES["a level"], SCALINGS["the bounds"]
+    with pytest.raises(QueryError, match="all records"):
+        Moments(leaves, SETS, *scale, Coordinates.public(ALL)).parts(SCHEMA)
+
+
+def test_contributions_add_up_to_the_answers() -> None:
+    """What each record adds, one by one, is what is released together."""
+    rows: list[Row] = [(-1.0, 0.5, 3.0, -2.0), (2.0, 0.3, -0.2, 1.1), (0.0, -3.0, 1.0, 0.4)]
+    records = Records(SCHEMA, np.array(rows)[:, :3], np.array(rows)[:, 3])
+    for query in _queries(np.full(3, -3.0), np.full(3, 3.0)):
+        if isinstance(query, Moments | Residuals):
+            (exact,) = query.evaluate(View(records, SCHEMA)).values()
+            (each,) = query.contribution(View(records, SCHEMA)).values()
+            assert np.array_equal(each.sum(axis=0), exact)

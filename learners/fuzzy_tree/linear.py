@@ -1,0 +1,119 @@
+"""What the private way asks for its linear models: second moments, and residuals by leaf."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.learners.fuzzy_tree.coordinates import LARGEST, Coordinates
+from privfed.learners.fuzzy_tree.queries import Fuzzy
+from privfed.questions.part import GRID, Part, PartType, Sensitivity, on_grid
+from privfed.questions.query import View
+from privfed.tables.schema import Schema
+
+_UNIT = int(1 / GRID)
+#: Coordinates are cut to whole multiples of this, so that products are whole grid units.
+_HALF = Fraction(1, math.isqrt(_UNIT))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(Fuzzy):
+    """Second moments of all records in given coordinates, sum z z'.
+
+    Sensitivity: z is held to the unit ball, and cutting its numbers towards zero shortens it, so a
+    record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
+
+    Args:
+        coordinates: public ones, a function of earlier releases.
+    """
+
+    coordinates: Coordinates
+    kind: ClassVar[str] = "fuzzy_tree.moments"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``moments`` (row, column)."""
+        self._check(schema)
+        self.coordinates.check(len(schema.features))
+        if self.nodes != ((),):
+            raise QueryError("malformed", "second moments are those of all records")
+        width = self.coordinates.width
+        sensitivity = Sensitivity.of(width * _UNIT, _UNIT**2)
+        part = Part(PartType.SUMS, ("row", "column"), (width, width), sensitivity, GRID)
+        return {"moments": part}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """One product of matrices of whole numbers, exact in any order."""
+        cut = self._cut(view)
+        return {"moments": cut.T @ cut}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's own z z'."""
+        cut = self._cut(view)
+        return {"moments": cut[:, :, None] * cut[:, None, :]}
+
+    def _cut(self, view: View) -> np.ndarray:
+        held, _ = self.coordinates.held(self._prepare(view).unit)
+        return on_grid(held, _HALF)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(Fuzzy):
+    """What a linear model leaves unexplained, along each coordinate in each node: sum w r z.
+
+    r is the residual y - b'z, cut to [-clip, clip], and shrunk with its record where that lies outside
+    the unit ball.
+
+    Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), \\|z\\| <= 1 and
+    \\|r\\| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does
+    not depend on the model, which is a function of earlier releases.
+
+    Args:
+        coordinates: public ones.
+        model: b, shape (F + 1,).
+        clip: greatest residual, of a target in [-1/2, 1/2].
+    """
+
+    coordinates: Coordinates
+    model: np.ndarray
+    clip: float
+    kind: ClassVar[str] = "fuzzy_tree.residuals"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``residuals`` (leaf, row)."""
+        self._check(schema)
+        self.coordinates.check(len(schema.features))
+        width = self.coordinates.width
+        if self.model.shape != (width,) or self.model.dtype.kind != "f":
+            raise QueryError("malformed", "the model needs a number for each coordinate")
+        if not (np.abs(self.model) <= LARGEST).all() or not 2.0**-20 <= self.clip <= 1:
+            raise QueryError("malformed", "the model must be finite, and clip between 2^-20 and 1")
+        squared = math.ceil((Fraction(self.clip) * _UNIT) ** 2)
+        sensitivity = Sensitivity.of(math.isqrt(width * squared) + 1, squared)
+        shape = (len(self.nodes), width)
+        return {"residuals": Part(PartType.SUMS, ("leaf", "row"), shape, sensitivity, GRID)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up node by node."""
+        along = self._along(view)
+        reached = self._prepare(view).reach(self.nodes)
+        sums = [on_grid(node.weight[:, None] * along[node.rows]).sum(axis=0) for node in reached]
+        return {"residuals": np.stack(sums)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's own in every node."""
+        weights = self._prepare(view).weights(self.nodes)
+        return {"residuals": on_grid(weights[..., None] * self._along(view)[:, None])}
+
+    def _along(self, view: View) -> np.ndarray:
+        """r z of every record, shape (records, F + 1)."""
+        prepared = self._prepare(view)
+        held, shrunk = self.coordinates.held(prepared.unit)
+        rest = prepared.target - self.coordinates.of(prepared.unit) @ self.model
+        cut = np.clip(rest, -self.clip, self.clip) * shrunk
+        return np.asarray(cut[:, None] * held)

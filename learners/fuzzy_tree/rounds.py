@@ -1,0 +1,245 @@
+"""The private way to a linear model, and to its departures by leaf: rounds of noisy questions.
+
+Settings here and in policies.py, coordinates.py, percentiles.py and shrinkage.py were chosen on
+california, weather_izmir, space_ga, student_por and abalone; benchmarks/fuzzy_tree_private.py says how
+other sets fare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from privfed.exchange.answers import Answer
+from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.shrinkage import (
+    Count,
+    Design,
+    Shape,
+    Target,
+    Told,
+    departures,
+    leaf_departures,
+)
+from privfed.questions.cells import Path
+
+#: Rounds of moments, and of residuals, the last of which may be about leaves.
+MOMENTS, RESIDUALS = 2, 4
+#: Residuals are cut at so many of their deviations, but not closer than the least.
+CLIP, LEAST_CLIP = 1.5, 0.01
+#: Share of the target's variance that no model is thought to leave less of; and of what a model seems
+#: to explain, that it does.
+_UNEXPLAINED, _TRUST = 0.02, 0.9
+#: Share of the target's variance of which a model that explains less is a constant.
+_NOTHING = 0.01
+#: Features' variances are taken to lie within this factor of their mean.
+_ALIKE = 4.0
+#: Share of the stretch of a feature that all have alike, whatever the model so far makes of them.
+_STRETCH = 0.75
+#: Leaves are asked about where each has this many records for each unknown and deviation of noise.
+PAYS = 10.0
+#: Leaves are kept where it is likelier than this that they differ.
+_LIKELY = 0.5
+
+
+@dataclass(eq=False)
+class Rounds:
+    """What is known between rounds; models are departures from the mean target.
+
+    Args:
+        ask_moments: asks for second moments in some coordinates; none where nobody answers.
+        ask_residuals: asks for residuals of nodes, at a model and cut at a limit; none likewise.
+        features: positions of the linear terms.
+        count: of the records.
+        target: what is known of it.
+    """
+
+    ask_moments: Callable[[Coordinates], Answer | None]
+    ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]
+    features: tuple[int, ...]
+    count: Count
+    target: Target
+    coordinates: Coordinates = field(init=False)
+    model: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.coordinates = Coordinates.public(self.features)
+        self.model = self._constant
+        self._design: Design | None = None
+        self._told: list[Told] = []
+        self._departure: float | None = None
+        self._noise = math.inf
+
+    @property
+    def plain(self) -> np.ndarray:
+        """The model in (1, u - 1/2), shape (width,); what is a constant is what it says of the means."""
+        if not self.constant:
+            return self.coordinates.plain(self.model)
+        level = self.target.mean
+        if self._design is not None:
+            level = float(np.append(self.coordinates.lead, self._shape.means) @ self.model)
+        return np.append(level, np.zeros(len(self.features)))
+
+    @property
+    def blank(self) -> bool:
+        """Whether nobody told any second moments."""
+        return self._design is None
+
+    @property
+    def constant(self) -> bool:
+        """Whether the model explains nothing worth a word."""
+        if self._design is None:
+            return True
+        return self._shape.explained(self.model) < _NOTHING * self.target.variance
+
+    def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
+        """All rounds.
+
+        Args:
+            leaves: of a tree, which the last round may be about.
+            weights: records by leaf, as far as known.
+
+        Returns:
+            departures by leaf in (1, u - 1/2), shape (leaves, width), or none where one model serves.
+        """
+        for number in range(MOMENTS):
+            if number:
+                self._look_closer()
+            answer = self.ask_moments(self.coordinates)
+            if answer is None:
+                break
+            noise, lead = answer.deviation("moments"), self.coordinates.lead
+            self._see(Design.of(answer.total("moments"), noise, self.count, lead))
+            self._step()
+        if self._design is None:
+            return None
+        for _ in range(RESIDUALS - MOMENTS - 1):
+            self._step()
+        if len(leaves) > 1 and self._pays(len(leaves)):
+            return self._leaves(leaves, weights)
+        self._step()
+        return None
+
+    # --- the design --------------------------------------------------------------------------------
+
+    def _see(self, told: Design) -> None:
+        """Join moments; where records now count for less or more, so do earlier residuals."""
+        ratio = told.count.records / self.count.records
+        self._told = [
+            replace(own, sums=ratio * own.sums, noise=ratio**2 * own.noise) for own in self._told
+        ]
+        self.count = told.count
+        self._design = told if self._design is None else self._design.joined(told)
+
+    @property
+    def _shape(self) -> Shape:
+        assert self._design is not None
+        return Shape.of(self._design, self.coordinates.lead)
+
+    def _look_closer(self) -> None:
+        """Coordinates about the means in which features are about as wide as they matter."""
+        if self._design is None or not self.features:
+            return
+        shape, former = self._shape, self.coordinates
+        variances = self._variances(shape)
+        weight = np.abs(self.model[1:]) * np.sqrt(variances)
+        share = weight / max(float(weight.mean()), 1e-12)
+        stretch = (_STRETCH + (1 - _STRETCH) * share) / np.sqrt(variances)
+        centre = former.centre + shape.means / former.scale
+        self.coordinates = Coordinates.about(
+            self.features, centre, stretch * former.scale, variances / former.scale**2
+        )
+        self._move(former, former.into(self.coordinates))
+
+    def _variances(self, shape: Shape) -> np.ndarray:
+        """Each feature's, drawn towards their mean as far as noise may feign that they differ."""
+        assert self._design is not None
+        told = np.diag(self._design.moments)[1:] - shape.means**2
+        noise = np.diag(self._design.variances)[1:]
+        mean = max(float(told.mean()), math.sqrt(float(noise.mean()) / len(told)), 1e-6)
+        spread = max(float(((told - mean) ** 2 - noise).mean()), 0.0)
+        drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
+        return np.asarray(np.clip(drawn, mean / _ALIKE, mean * _ALIKE))
+
+    def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
+        """Take all that is known to the new coordinates."""
+        assert self._design is not None
+        self._design = self._design.moved(matrix)
+        self.model = np.linalg.solve(matrix.T, self.model)
+        self._told = [
+            replace(own, sums=matrix @ own.sums, noise=matrix @ own.noise @ matrix.T)
+            for own in self._told
+        ]
+        if self._departure is not None:
+            ratio = former.scale / self.coordinates.scale
+            self._departure *= float(np.mean(ratio**2))
+
+    def learn_from(self, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> None:
+        """One round, of a leaf's normal equations in (1, u - 1/2), for owners who offer no more.
+
+        Args:
+            gram, moment: X'X and X'y of all records.
+            noise: standard deviations of their cells.
+        """
+        still = np.zeros(len(self.features))
+        self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
+        self.model = self._constant
+        self._see(Design.of(gram, noise[0], self.count, 1.0))
+        self._learn(moment - self._shape.gram @ self.model, noise[1])
+
+    # --- the model ---------------------------------------------------------------------------------
+
+    @property
+    def _constant(self) -> np.ndarray:
+        """The mean target and no slopes."""
+        model = np.zeros(self.coordinates.width)
+        model[0] = self.target.mean / self.coordinates.lead
+        return model
+
+    @property
+    def _left(self) -> float:
+        """Variance of the residuals at the model so far."""
+        explained = self._shape.explained(self.model) if self._design is not None else 0.0
+        whole = self.target.variance
+        return max(whole - _TRUST * explained, _UNEXPLAINED * whole)
+
+    def _clip(self) -> float:
+        limit = max(LEAST_CLIP, CLIP * math.sqrt(self._left))
+        return min(1.0 if self._told else 0.5 + abs(self.target.mean), limit)
+
+    def _step(self) -> None:
+        """Residuals of all records at the model so far, and the model that they leave."""
+        clip = self._clip()
+        answer = self.ask_residuals(((),), self.coordinates, self.model, clip)
+        if answer is None or self._design is None:
+            return
+        self._noise = answer.deviation("residuals") / clip
+        self._learn(answer.total("residuals")[0], answer.deviation("residuals"))
+
+    def _learn(self, residuals: np.ndarray, noise: float) -> None:
+        shape = self._shape
+        sums = residuals + shape.gram @ (self.model - self._constant)
+        self._told.append(Told(sums, noise**2 * np.eye(len(sums)), self._departure))
+        away, self._departure = departures(shape, self._told, self.target, self._left)
+        self.model = self._constant + away
+
+    # --- leaves ------------------------------------------------------------------------------------
+
+    def _pays(self, leaves: int) -> bool:
+        """Whether residuals by leaf would stand out from their noise, as it was so far."""
+        return self.count.records / leaves > PAYS * self._noise * self.coordinates.width
+
+    def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
+        """How leaves depart from the model of all, where it is likely that they do."""
+        answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
+        if answer is None:
+            return None
+        told = np.maximum(weights, weights.sum() / len(leaves) / 50)
+        own = told * self._shape.count / told.sum()
+        noise = answer.deviation("residuals") ** 2
+        left = replace(self.target, variance=self._left)
+        away, likely = leaf_departures(self._shape, answer.total("residuals"), own, noise, left)
+        return self.coordinates.plain(away) if likely > _LIKELY else None
