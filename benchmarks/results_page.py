@@ -4,10 +4,10 @@ Five layouts are known by their heading. `paper,table,row,column,theirs,ours,spr
 table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, `set,chosen by
 the others,over the default` what settings owe to sets, `learner,setting,value,sets,seeds,note` a setting that
 was chosen by measurement, and `part,attack,on,measure,goal,reached` what attacks are to reach; any other table
-is shown as it is. Columns `commit`, `seed` and `machine` say where figures come from. What a file's name begins with decides its section,
-and `SECTION.md` beside the tables, if there is one, is the section's text: words, no figures. Its
-paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and "Behind:") make the
-section's line of the summary.
+is shown as it is. Columns `commit`, `seed` and `machine` say where figures come from. What a file's name
+begins with decides its section, and `SECTION.md` beside the tables, if there is one, is the section's text:
+words, no figures. Its paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and
+"Behind:") make the section's line of the summary.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
             yield f"### {table} ({paper})\n\n{_paper_table(own)}", _told(own)
     elif set(PRIVATE) <= set(data):
         for metric, own in data.groupby("metric", sort=False):
-            heading, lines, said = side_by_side(own)
-            text = f"### {title(str(metric))}\n\n{_markdown(heading, lines)}\n{said}\n"
+            columns, lines, said = side_by_side(own)
+            text = f"### {title(str(metric))}\n\n{_markdown(columns, lines)}\n{said}\n"
             yield text, _told(own)
     elif set(LEFT_OUT) <= set(data):
         yield f"### {LEFT_OUT_TITLE}\n\n{_markdown(*left_out(data))}", _told(data)

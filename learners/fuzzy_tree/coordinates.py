@@ -88,6 +88,17 @@ class Coordinates:
         moved = (unit[:, list(self.features)] - 0.5 - self.centre) * self.scale
         return np.column_stack([np.full(len(moved), self.lead), moved])
 
+    def predicted(self, unit: np.ndarray, model: np.ndarray) -> np.ndarray:
+        """What a linear model says of scaled records, each from that record alone, shape (records,).
+
+        Terms are added in one order, whoever else is in the table: where they cancel, a matrix product
+        would round a record by its neighbours.
+        """
+        total = np.zeros(len(unit))
+        for term, weight in zip(self.of(unit).T, model, strict=True):
+            total += term * weight
+        return total
+
     def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same within the unit ball, and what each record was multiplied by for it."""
         z = self.of(unit)

@@ -114,6 +114,6 @@ class Residuals(Fuzzy):
         """r z of every record, shape (records, F + 1)."""
         prepared = self._prepare(view)
         held, shrunk = self.coordinates.held(prepared.unit)
-        rest = prepared.target - self.coordinates.of(prepared.unit) @ self.model
+        rest = prepared.target - self.coordinates.predicted(prepared.unit, self.model)
         cut = np.clip(rest, -self.clip, self.clip) * shrunk
         return np.asarray(cut[:, None] * held)

@@ -282,6 +282,17 @@ def test_without_the_unit_ball_a_record_moves_moments_by_more(
         _check(query, [], CORNERS)
 
 
+def test_a_model_that_cancels_reads_each_record_alone() -> None:
+    """To the last bit, whoever else is there: a matrix product rounds a record by its neighbours."""
+    rng = np.random.default_rng(0)
+    for width in (4, 12, 24):
+        coordinates = Coordinates.public(tuple(range(width)))
+        unit, model = rng.random((400, width)), 2.0**19 * rng.standard_normal(width + 1)
+        alone = [coordinates.predicted(unit[row : row + 1], model)[0] for row in range(len(unit))]
+        assert coordinates.predicted(unit, model).tolist() == alone
+        assert (coordinates.of(unit) @ model).tolist() != alone
+
+
 @pytest.mark.parametrize(
     "fault",
     [
