@@ -159,8 +159,8 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
     elif set(GOALS) <= set(data):
         told = data[GOALS[1:]].fillna("").to_numpy().tolist()
         lines = [[number(value) for value in line] for line in told]
-        heading = "### What each is to reach, and what it reaches"
-        yield f"{heading}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
+        named = "### What each is to reach, and what it reaches"
+        yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
     else:
         shown = data[[name for name in data if name not in SOURCES]]
         named = f"### {shown.columns[0]} by {shown.columns[1]}"
