@@ -176,10 +176,10 @@ def main() -> None:
 
 
 def _add(rows: PaperRows, name: str, epsilon: str, each: pd.DataFrame) -> None:
-    note = "RMSE over the target's deviation; spread over splits"
+    note = "spread over splits"
     spread = each.std()
     for learner in map(str, each):
-        rows.add(f"epsilon {epsilon}", name, column=learner, ours=float(each[learner].mean()),
+        rows.add(f"RMSE over the target's deviation, epsilon {epsilon}", name, column=learner, ours=float(each[learner].mean()),
                  spread=float(spread[learner]), note=note)  # fmt: skip
 
 

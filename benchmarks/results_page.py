@@ -37,6 +37,11 @@ SECTIONS = {
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
 GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
+#: Headings of tables of no paper's, by their first two columns.
+TITLES = {
+    ("cost", "goal"): "What learning costs, goal by goal",
+    ("set", "fuzzy tree ahead of AdaSSP from"): "The least epsilon from which rules pay",
+}
 #: Columns that say where figures come from.
 SOURCES = ("commit", "seed", "machine", "note")
 INTRODUCTION = """# Results
@@ -163,7 +168,8 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
     else:
         shown = data[[name for name in data if name not in SOURCES]]
-        named = f"### {shown.columns[0]} by {shown.columns[1]}"
+        first, second = map(str, shown.columns[:2])
+        named = f"### {TITLES.get((first, second), f'{first} by {second}')}"
         lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
         yield f"{named}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
 
