@@ -18,6 +18,8 @@ from privfed.learners.baselines.bayesian import Posterior
 from privfed.learners.baselines.forest import Forest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
+from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
@@ -78,6 +80,13 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "level": (Level(NODES, 5, LOWER, UPPER, (0, 2)), NUMERIC),
     "leaves": (Leaves(NODES, 5, LOWER, UPPER, (0, 1)), NUMERIC),
     "activations": (Activations(NODES, 5, LOWER, UPPER), NUMERIC),
+    "moments": (Moments(((),), 5, LOWER, UPPER, Coordinates.public((0, 1, 2))), NUMERIC),
+    "residuals": (
+        Residuals(
+            NODES, 5, LOWER, UPPER, Coordinates.public((0, 2)), np.array([9.0, -7.0, 0.3]), 0.5
+        ),
+        NUMERIC,
+    ),
     "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),

@@ -170,10 +170,7 @@ def within_range(scale: float) -> float:
 
 
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
-    """Wrap an array for release; masked cells are overwritten with zero, not merely hidden.
-
-    What is whole is not copied: it is written out before anything else can change it.
-    """
+    """Wrap a copy for release; masked cells are overwritten with zero, not merely hidden."""
     if mask is None:
-        return np.ma.MaskedArray(array, copy=False)
+        return np.ma.MaskedArray(array.copy())
     return np.ma.MaskedArray(np.where(mask, np.zeros((), array.dtype), array), mask=mask)

@@ -35,7 +35,7 @@ def thinner(policy: Policy, factor: float) -> Policy:
 @pytest.mark.parametrize(
     ("learner", "schema", "size"),
     [
-        (FuzzyTreeRegressor(), NUMERIC, {"canaries": 4, "others": 60, "runs": 50}),
+        (FuzzyTreeRegressor(max_depth=1), NUMERIC, {"canaries": 5, "others": 10, "runs": 60}),
         (
             RuleFitClassifier(trees=10, rounds=6, random_state=0),
             roomy_schema(),
