@@ -98,7 +98,7 @@ class LeaveOneOut(Attack):
             "the attacker knows": "every other record of the client, and no secret of its",
             "members in doubt": told.members,
             "outsiders in doubt": told.outsiders,
-            "records without which another answer would certainly have left": sum(
+            "records without which other answers leave, whatever secret is imagined": sum(
                 each.proven for each in doubts
             ),
             "questions put again at a client": max(len(each.asked) for each in doubts),
@@ -229,18 +229,16 @@ class Doubts:
     _told: list[np.ndarray] = field(default_factory=list)
 
     def _begin(self) -> None:
-        """Which answers are fixed once the records are, and which depend on secret coins."""
-        first, again = (self._answers(self.own, f"imagined {n}", self.asked) for n in range(2))
+        """Which answers were steady under all imagined secrets, and which depend on secret coins."""
+        imagined = [self._answers(self.own, f"imagined {n}", self.asked) for n in range(IMAGINED)]
         told = [each.released for each in self.asked]
         same = [
-            one.shape == two.shape == left.shape
-            and bool(np.array_equal(one, two))
-            and _same(one, left)
-            for one, two, left in zip(first, again, told, strict=True)
+            all(_same(answer, left) for answer in each)
+            for each, left in zip(zip(*imagined, strict=True), told, strict=True)
         ]
-        self._steady = [each for each, fixed in zip(self.asked, same, strict=True) if fixed]
-        self._drawn = [each for each, fixed in zip(self.asked, same, strict=True) if not fixed]
-        self._told = [left for left, fixed in zip(told, same, strict=True) if fixed]
+        self._steady = [each for each, steady in zip(self.asked, same, strict=True) if steady]
+        self._drawn = [each for each, steady in zip(self.asked, same, strict=True) if not steady]
+        self._told = [left for left, steady in zip(told, same, strict=True) if steady]
 
     @classmethod
     def of(cls, client: str, asked: Sequence[Asked], truth: Truth, schema: Any) -> Doubts:
@@ -263,7 +261,7 @@ class Doubts:
 
     @property
     def proven(self) -> int:
-        """How many of the doubted members would certainly have changed an answer by being away."""
+        """How many of the doubted members change an answer by being away, whatever secret is imagined."""
         return sum(self._inside.proven)
 
     def doubt(self, turn: int) -> None:
@@ -276,13 +274,16 @@ class Doubts:
             self._compare(self._outside, self.own.with_one(self.others, turn))
 
     def _compare(self, side: Side, changed: Rows) -> None:
-        answers = self._answers(changed, "imagined 0", self._steady)
+        answers = [self._answers(changed, f"imagined {n}", self._steady) for n in range(IMAGINED)]
         pairs = []
         for number in range(IMAGINED if self._drawn else 0):
             secret = f"imagined {side.sign} {len(side.proven)} {number}"
             pairs.append([self._numbers(rows, secret) for rows in (self.own, changed)])
         side.imagined.append(np.array(pairs))
-        differs = (not _same(one, left) for one, left in zip(answers, self._told, strict=True))
+        differs = (
+            not any(_same(answer, left) for answer in each)
+            for each, left in zip(zip(*answers, strict=True), self._told, strict=True)
+        )
         side.proven.append(any(differs))
 
     def _numbers(self, rows: Rows, secret: str) -> np.ndarray:
@@ -295,16 +296,16 @@ class Doubts:
         return [each.alike(each.query.evaluate(view)) for each in asked]
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of members and of outsiders: what is certain first, then how the answers lean.
+        """Scores of members and of outsiders: what secrets do not matter for first, then how the answers lean.
 
-        Whoever would have changed a fixed answer by being away was there (and was not, who would have
-        changed it by being there): such scores lie beyond all others.
+        A steady answer that would have been another one without a record says that it was there (and
+        that it was not, where it would have been another one with it): such scores lie beyond all others.
         """
         return self._scored(self._inside), self._scored(self._outside)
 
     def _scored(self, side: Side) -> np.ndarray:
         leaning = self._leaning(side) if self._drawn and side.imagined else 0.0
-        # Drawn into (-1/2, 1/2) in the same order, so that certainty always comes first.
+        # Drawn into (-1/2, 1/2) in the same order, so that steady answers always come first.
         return np.asarray(side.sign * np.array(side.proven, float) + np.arctan(leaning) / 4)
 
     def _leaning(self, side: Side) -> np.ndarray:
@@ -336,7 +337,7 @@ class Side:
 
     Args:
         sign: 1 for members, who are taken away; -1 for outsiders, who are added.
-        proven: of each whether a fixed answer would certainly have been another one.
+        proven: of each whether a steady answer becomes another one, under every imagined secret.
         imagined: of each the answers that coins decide, to the client's own records and to those
             that are changed, shape (secrets, 2, cells).
     """

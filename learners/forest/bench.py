@@ -152,7 +152,8 @@ class Bench:
         """The bench for a question: the one kept from the last, if it was about the same forest."""
         known = view.cache.get("forest")
         sampling = level.sampling
-        key = (sampling.way, sampling.label, sampling.trees.tobytes(), level.classes)
+        drawn = (sampling.way, sampling.label, sampling.forest, sampling.trees.tobytes())
+        key = (drawn, level.classes)
         if known is None or known[0] != key:
             known = (key, cls(Columns.of(view.table, level.classes)))
             view.cache["forest"] = known

@@ -417,7 +417,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     Args:
         trees: how many.
         max_depth: most splits on a path; none for as many as there can be, at most 60.
-        min_leaf: fewest different records of a leaf; see :func:`.samples.instances`.
+        min_leaf: about the fewest different records of a leaf, on average over samples; see :func:`.samples.instances`.
         min_decrease: least weighted impurity decrease of a split (a node's share of the records times
             its decrease).
         criterion: ``"gini"`` or ``"entropy"``.

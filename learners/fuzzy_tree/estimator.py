@@ -531,7 +531,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         schema: Schema | None = None,
         depth: int | None = None,
     ) -> Policy:
-        """Finite epsilon end to end under zCDP: Gaussian histograms, sums by level and equations.
+        """Finite epsilon end to end under zCDP: Gaussian histograms, sums, moments, residuals.
 
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
@@ -554,7 +554,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Histograms round by round, a level for each feature at most, then the leaves.
 
-        A path uses each feature once. The equations are asked for twice where noise has its price.
+        A path uses each feature once. Where noise has its price, linear models take rounds of moments and
+        residuals; an owner may offer noisy equations of leaves instead.
         """
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)

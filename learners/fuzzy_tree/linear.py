@@ -48,7 +48,7 @@ class Moments(Fuzzy):
         return {"moments": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """One product of matrices of whole numbers, exact in any order."""
+        """One product of matrices of whole numbers, exact in any order up to 2^23 records."""
         cut = self._cut(view)
         return {"moments": cut.T @ cut}
 

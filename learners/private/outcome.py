@@ -70,9 +70,14 @@ class Outcome:
             raise QueryError("malformed", "the outcome does not fit the schema's target")
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """The targets on the common scale, shape (records, classes)."""
+        """The targets on the common scale, shape (records, classes).
+
+        Every record has exactly one class, as its sensitivity presumes: what lies between two, as a
+        missing value's stand-in may, belongs to the nearest.
+        """
         if self.kind == "classes":
-            return np.asarray(y[:, None] == self.lower + np.arange(self.classes), dtype=float)
+            nearest = np.clip(np.rint(y - self.lower), 0, self.classes - 1)
+            return np.asarray(nearest[:, None] == np.arange(self.classes), dtype=float)
         if self.kind == "binary":
             return np.asarray(y[:, None], dtype=float)
         middle = self.lower / 2 + self.upper / 2

@@ -465,6 +465,7 @@ def _freeze(value: object) -> None:
         return
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
+        _freeze(value.base)
     elif isinstance(value, list | tuple):
         for inner in value:
             _freeze(inner)

@@ -108,6 +108,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     breach = next((found for found in (whole, *each) if found.severity == "breach"), whole)
     reached = {at: round(max(own.reach for own in told[at]), 4) for at in told}
     breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reached)
+    if breach is whole and all(game.whole.gaussian for game in games):
+        breach.detail["assumes"] = "canaries that share cells stay independent over adaptive rounds"
     return replace(breach, releases=tuple(sorted({answer.kind for answer in games[0].answers})))
 
 
@@ -180,7 +182,8 @@ def _judged(
     """Guess every coin by its score, and hold the right guesses against the greatest charge.
 
     Under Gaussian noise scores have noise of their own (:func:`scores_of`), and then so many right
-    guesses are a binomial's at most.
+    guesses are a binomial's at most: within one answer, and over adaptive rounds where canaries share
+    no cell. Where they do, that the rounds keep them independent is assumed.
     """
     gaussian = delta > 0 and all(own.gaussian for own in told)
     whole = not told[0].kind

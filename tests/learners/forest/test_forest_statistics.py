@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,22 @@ def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
             found = question.evaluate(other)
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
             other.cache.clear()
+
+
+def test_parts_of_another_number_of_trees_are_other_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A split into three is not answered from one into two, whatever was kept."""
+    cuts = np.tile(np.array([-0.5, 0.5], np.float32), (5, 1))
+    monkeypatch.setattr(levels, "BLOCK", 1)
+    level = stump_and_root("split")
+    three = replace(level, sampling=Sampling("split", 5, np.arange(2), 3))
+    seen = view()
+    Bins(level, cuts).evaluate(seen)
+    found, expected = Bins(three, cuts).evaluate(seen), Bins(three, cuts).evaluate(view())
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    other = Bins(level, cuts).evaluate(view())
+    assert not all(np.array_equal(other[name], expected[name]) for name in expected)
 
 
 def test_grown_trees_are_walked_on_from_where_they_were() -> None:

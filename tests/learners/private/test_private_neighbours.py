@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -101,8 +102,7 @@ def gradient(
 def units(query: Query, rows: list[Row], schema: Schema) -> dict[str, np.ndarray]:
     """The exact answer, rebuilt from the rows alone."""
     table = np.array(rows, dtype=float).reshape(-1, P + 1)
-    y = np.clip(np.round(table[:, P]), 0, 2) if schema is CLASSES else table[:, P]
-    exact = query.evaluate(View(Records(schema, table[:, :P], y), schema))
+    exact = query.evaluate(View(Records(schema, table[:, :P], table[:, P]), schema))
     return {name: np.asarray(array) for name, array in exact.items()}
 
 
@@ -192,6 +192,15 @@ def test_any_rows_keep_to_the_other_bounds(
     target = TargetHistogram(Grid(((0.5,),)))
     for query in (FeatureHistogram(EVERY), target, Masses(BASIS), Correlations(GRID, RANKS, clip)):
         assert keeps(query, base, list(rows), BINARY)
+
+
+def test_a_target_between_two_classes_is_of_one_of_them() -> None:
+    """Of none, its residual would be longer than derived where a server holds all chances to 1."""
+    query = gradient(CLASSES, 0.0, (1.0, 1.0, 1.0))
+    between: list[Row] = [(1.0, 1000.0, 9.0, 2.0, y) for y in (0.5, 1.3, 1.5, math.nan, -9.0, 9.0)]
+    assert keeps(query, [], between, CLASSES)
+    found = query.outcome.targets(np.linspace(0, 2, 21))
+    assert (found.sum(axis=1) == 1).all() and set(np.unique(found)) == {0, 1}
 
 
 def test_the_bounds_are_nearly_attained() -> None:
