@@ -141,7 +141,7 @@ def told(cells: PaperRows, line: Line, found: Turns) -> None:
           f"{found.megabytes:.0f} MB", flush=True)  # fmt: skip
     note = (
         "processor time of one thread in one process, means of two turns where a spread is told and "
-        "one turn elsewhere, on a busy machine; five clients, gates and ledgers on; the peak is that of the whole "
+        "one turn elsewhere; five clients, gates and ledgers on; the peak is that of the whole "
         "process with all five clients and their ledgers in memory"
     )
     for column, value in {
