@@ -197,6 +197,7 @@ class _Gauge:
         return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
 
     def stated(self, total: Amount, amended: bool) -> Stated:
+        """The guarantee of a total, worked out once for equal ones."""
         key = (total, amended)
         if key not in self.known:
             self.known[key] = self.accountant.stated(total, self.policy.budget, amended=amended)

@@ -169,6 +169,7 @@ class _Stems:
 
     @classmethod
     def of(cls, profile: Profile, rng: np.random.Generator) -> _Stems:
+        """Draw the stems of a population."""
         grammar, size = profile.grammar, profile.stems
         signs = _signs(grammar, (size, 2), rng)
         return cls(signs, _atoms(grammar, profile, (size, 2), rng), _weights(size, 0.5))

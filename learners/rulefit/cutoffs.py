@@ -169,6 +169,7 @@ class _Marginal:
 
     @classmethod
     def of(cls, counts: np.ndarray, column: Column, bins: int, levels: int) -> _Marginal:
+        """Read a covariate's quantiles and bounds off its noisy counts."""
         inner = inner_edges(column, bins)
         low, high = column.bounds
         edges = np.concatenate([[low], inner, [high]])

@@ -125,6 +125,7 @@ class _Search:
         self._best: dict[tuple[int, ...], Scored] = {}
 
     def run(self) -> list[Scored]:
+        """Evolve the population, and give its best formulas that are good enough, the best first."""
         alive = [
             self._tuned(self._random(min(2, self._grammar.most_operators)))
             for _ in range(self._settings.population)

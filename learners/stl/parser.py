@@ -61,6 +61,7 @@ class _Reader:
         self._next = 0
 
     def implication(self, depth: int) -> Formula:
+        """Read what binds least: ``a -> b``, from the right."""
         left = self._chain(depth, ("|", "&"))
         if not self._take("->"):
             return left

@@ -12,7 +12,6 @@ import pytest
 
 from privfed import Budget, Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.cli import FINE, status
-from privfed.owner.gate import _decoded
 from privfed.privacy.noise import TestNoise
 from privfed.testing.gates import Watched
 
@@ -67,7 +66,6 @@ def make_gate(records: Records) -> MakeGate:
 def watched(make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
     """A gate for the watched query; its behaviour is set by keyword."""
     monkeypatch.setattr(Watched, "evaluated", [])
-    _decoded.cache_clear()  # a question remembers what it declared
 
     def build(behave: Any = None, declare: Any = None, **options: Any) -> Gate:
         if behave is not None:

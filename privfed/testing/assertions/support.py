@@ -88,6 +88,7 @@ class _Records:
 
     @classmethod
     def of(cls, raw: Any) -> _Records:
+        """Hold records of any type that has a length."""
         return cls(raw, len(raw))
 
     def take(self, chosen: np.ndarray) -> Any:

@@ -26,7 +26,7 @@ import numpy as np
 
 from privfed.testing.left.encodings import decoded, streams_inside
 from privfed.testing.left.leaf import Leaf
-from privfed.testing.left.library_objects import reader_of
+from privfed.testing.left.package_objects import reader_of
 from privfed.testing.left.texts import encoded_in, numbers_in
 
 #: How deep objects may nest, encodings counted.
