@@ -71,8 +71,8 @@ class Records:
         """Encode a table.
 
         Raises:
-            SchemaError: a column is missing or listed twice, holds text where numbers are due, an
-                unknown category, or a missing value without a public ``fill``.
+            SchemaError: a column is missing or listed twice, holds text where numbers are due or
+                fractions where integers are, an unknown category, or a missing value without a public ``fill``.
         """
         where = f"client {owner!r}: " if owner else ""
         encoded = [
@@ -146,8 +146,21 @@ def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple
         )
     if column.fill is not None:
         numbers = np.where(np.isnan(numbers), float(column.fill), numbers)
+    broken = int(fractions(numbers, column).sum())
+    if broken:
+        raise SchemaError(
+            f"{where}column {column.name!r} is an integer but {broken} of its cells hold fractions; "
+            'round them, or declare kind = "number" in the schema'
+        )
     lower, upper = column.bounds
     return numbers, int(((numbers < lower) | (numbers > upper)).sum())
+
+
+def fractions(numbers: np.ndarray, column: Column) -> np.ndarray:
+    """Which cells of a column of integers are finite and not whole; bool, of the same shape."""
+    if column.kind != "integer":
+        return np.zeros(numbers.shape, dtype=bool)
+    return np.asarray(np.isfinite(numbers) & (numbers != np.floor(numbers)))
 
 
 def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np.ndarray:

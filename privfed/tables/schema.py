@@ -31,7 +31,7 @@ class Column:
 
     Args:
         name: the column's name in every client's table.
-        kind: ``number``, ``integer`` or ``category``.
+        kind: ``number``, ``integer`` (whole numbers alone) or ``category``.
         lower: smallest value a record can contribute (numeric kinds).
         upper: largest value a record can contribute (numeric kinds).
         categories: the public list of values (``category``), in order.
@@ -79,6 +79,12 @@ class Column:
             )
         if self.fill is not None and not lower <= float(self.fill) <= upper:
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
+        written = [lower, upper] if self.fill is None else [lower, upper, float(self.fill)]
+        if self.kind == "integer" and not all(float(number).is_integer() for number in written):
+            raise SchemaError(
+                f"column {self.name!r}: lower, upper and fill of an integer are whole numbers; write "
+                'them so, or declare kind = "number"'
+            )
 
     @property
     def numeric(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, did_you_mean
-from privfed.tables.records import label
+from privfed.tables.records import fractions, label
 from privfed.tables.schema import Column, Schema
 
 #: Most rows that a message names.
@@ -93,11 +93,18 @@ def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
     here = series.dropna()
     places = np.flatnonzero(series.notna())
     if column.numeric:
-        text = places[np.isnan(pd.to_numeric(here, errors="coerce").to_numpy(dtype=float))]
+        numbers = pd.to_numeric(here, errors="coerce").to_numpy(dtype=float)
+        text = places[np.isnan(numbers)]
         if len(text):
             yield (
                 f"column {column.name!r} is numeric but {len(text)} of its cells hold text "
                 f'({rows(text)}); clean them, or declare kind = "category" in the schema'
+            )
+        broken = places[fractions(numbers, column)]
+        if len(broken):
+            yield (
+                f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions "
+                f'({rows(broken)}); round them, or declare kind = "number" in the schema'
             )
     elif column.fill is None:
         known = pd.Index(column.categories)

@@ -87,6 +87,16 @@ def test_bad_tables(table: pd.DataFrame, says: str) -> None:
     assert "7318" not in told
 
 
+def test_integers_are_whole() -> None:
+    """A fraction among integers is an error without the value; what lies beyond is clipped as ever."""
+    whole = Schema((Column("age", "integer", 0, 100),))
+    table = pd.DataFrame({"age": [10.0, 200.0, np.inf]})
+    assert Records.from_frame(table, whole).x[:, 0].tolist() == [10, 100, 100]
+    with pytest.raises(SchemaError, match="is an integer but 1 of its cells hold fr") as caught:
+        Records.from_frame(pd.DataFrame({"age": [10.0, SENTINEL]}), whole)
+    assert "7318" not in str(caught.value)
+
+
 def test_public_fill() -> None:
     """A missing or unknown value takes the schema's fill."""
     table = pd.DataFrame({"age": [np.nan, 20.0], "sex": [None, "x"]})

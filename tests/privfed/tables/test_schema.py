@@ -29,6 +29,11 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": NAN}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": "x"}, "no text"),
+        ({"name": "a", "kind": "integer", "lower": 0.5, "upper": 2}, "are whole numbers"),
+        (
+            {"name": "a", "kind": "integer", "lower": 0, "upper": 2, "fill": 0.5},
+            "are whole numbers",
+        ),
         ({"name": "a", "kind": "category"}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "x")}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "y"), "fill": "z"}, "fill must be"),

@@ -14,6 +14,7 @@ SCHEMA = Schema(
     (
         Column("age", lower=0, upper=100),
         Column("weight", lower=0, upper=300),
+        Column("visits", "integer", 0, 9),
         Column("sex", "category", categories=("female", "male")),
     ),
     Column("days", lower=0, upper=60),
@@ -26,6 +27,7 @@ def frame(**changes: object) -> pd.DataFrame:
     plain = {
         "age": [20, 30, 40, 50],
         "weight": [60, 70, 80, 90],
+        "visits": [1, 2, 3, 4],
         "sex": ["male", "female", "male", "female"],
         "days": [1.0, 2.0, 3.0, 4.0],
         "site": ["north", "north", "south", "south"],
@@ -39,10 +41,11 @@ def test_a_table_that_fits_passes() -> None:
 
 
 def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
-    """Missing cells, text among numbers, an unlisted category, owners left out, a misspelt column."""
+    """Missing cells, text among numbers, fractions among integers, an unlisted category, owners left out, a misspelt column."""
     bad = frame(
         age=[20, None, 40, None],
         sex=["male", SECRET, "male", SECRET],
+        visits=[1, 2.25, 3, 4.75],
         days=[1, 2, SECRET, 4],
         site=["north", "north", None, "south"],
     ).rename(columns={"weight": "wieght"})
@@ -53,6 +56,7 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     assert [fault.split("; ")[0] for fault in faults] == [
         "data file t.csv: column 'age' has no value in 2 of 4 records (rows 3, 5)",
         "data file t.csv: no column 'weight' in the table",
+        "data file t.csv: column 'visits' is an integer but 2 of its cells hold fractions (rows 3, 5)",
         f"data file t.csv: {unlisted}",
         "data file t.csv: column 'days' is numeric but 1 of its cells hold text (row 4)",
         "data file t.csv: column 'site' leaves 1 of 4 records without a client (row 4)",
@@ -60,7 +64,7 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     ]
     assert "did you mean 'wieght'" in faults[1]
     assert SECRET not in str(caught.value)
-    assert str(caught.value).startswith("6 faults\n- data file t.csv")
+    assert str(caught.value).startswith("7 faults\n- data file t.csv")
 
 
 def test_many_rows_are_counted() -> None:
