@@ -290,17 +290,15 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Encode and clip inputs to the schema, shape (rows, features).
 
         Raises:
-            SchemaError: columns that the schema does not have.
+            SchemaError: inputs that the schema does not allow; see :meth:`.Records.from_frame` and
+                :meth:`.Records.from_array`.
             InputError: a client that took no part.
         """
         schema: Schema = self.schema_
         self._check_client(client)
         if isinstance(x, pd.DataFrame):
             return Records.from_frame(x, Schema(schema.features)).x
-        array = np.asarray(x, dtype=float)
-        if array.ndim != 2 or array.shape[1] != len(schema.features):
-            raise SchemaError(f"x needs {len(schema.features)} columns: {', '.join(schema.names)}")
-        return Records(Schema(schema.features), array).x
+        return Records.from_array(np.asarray(x), schema).x
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
@@ -462,6 +460,14 @@ class PersonalLearner(FederatedLearner):
         return taken
 
 
+def _nothing(name: str, because: str = "") -> NobodyAnswered:
+    return NobodyAnswered(
+        f"nothing at all was released to {name}{because}: the policies name none of its questions, "
+        "their budgets are spent, or no client could be reached; see federation.budget(), "
+        f"or give a policy such as {name}().published()"
+    )
+
+
 def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Hold a ``fit`` to a federation, and to having learned from something."""
 
@@ -475,13 +481,14 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             )
         before = federation.released
         self.__dict__.pop("_homes", None)
-        fitted = fit(self, federation, *rest, **more)
+        try:
+            fitted = fit(self, federation, *rest, **more)
+        except NobodyAnswered as silence:
+            if federation.released == before:
+                raise _nothing(name, f" ({silence})") from None
+            raise
         if federation.released == before:
-            raise NobodyAnswered(
-                f"nothing at all was released to {name}: the policies name none of its questions, "
-                "their budgets are spent, or no client could be reached; see federation.budget(), "
-                f"or give a policy such as {name}().published()"
-            )
+            raise _nothing(name)
         return fitted
 
     return held

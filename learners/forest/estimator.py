@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, NobodyAnswered, SchemaError
+from privfed.errors import InputError, NobodyAnswered
 from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
@@ -247,7 +247,7 @@ class _FedForest(FederatedLearner):
         """Class shares, or the target in its own unit; shape (rows, values)."""
         if not self.private_:
             return self._in_unit(self._mean(x, client))
-        rows = self._checked(x)
+        rows = self._encode(x)
         self._numbers(client, len(rows))
         return private_way.values(self.private_model_, rows)
 
@@ -257,29 +257,8 @@ class _FedForest(FederatedLearner):
 
     def _mean(self, x: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None) -> np.ndarray:
         """The forest's mean value of each row, shape (rows, values)."""
-        columns = single(self._checked(x).T)
+        columns = single(self._encode(x).T)
         return self.forest_.predict(columns, self._numbers(client, columns.shape[1]))
-
-    def _checked(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Encoded rows; missing values have the schema's ``fill`` or are an error, as in tables."""
-        if isinstance(x, pd.DataFrame):
-            return self._encode(x)
-        array = np.array(x, dtype=float)
-        if array.ndim == 2 and array.shape[1] == len(self.schema_.features):
-            for place, column in enumerate(self.schema_.features):
-                missing = np.isnan(array[:, place])
-                if not missing.any():
-                    continue
-                if column.fill is None:
-                    raise SchemaError(
-                        f"column {column.name!r} has no value in {int(missing.sum())} of {len(missing)} rows; "
-                        "write fill = ... for it in the schema, or leave those rows out"
-                    )
-                known = (
-                    column.categories.index(str(column.fill)) if column.categories else column.fill
-                )
-                array[missing, place] = float(known)
-        return self._encode(array)
 
     def _numbers(self, client: str | Sequence[str] | None, rows: int) -> np.ndarray | None:
         """Each row's client as a number."""

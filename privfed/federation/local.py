@@ -53,7 +53,9 @@ class LocalDisclosure(ChannelDisclosure):
         heads: HeadBook | None = None,
     ) -> None:
         if not gates:
-            raise InputError("a federation needs at least one client")
+            raise InputError(
+                "a federation needs at least one client; give a table that has records, or one gate each"
+            )
         self.gates = dict(gates)
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}

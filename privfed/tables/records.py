@@ -16,6 +16,9 @@ import pandas as pd
 from privfed.errors import SchemaError, did_you_mean
 from privfed.tables.schema import Column, Schema
 
+#: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
+NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
+
 
 @dataclass(frozen=True, eq=False)
 class Records:
@@ -85,6 +88,31 @@ class Records:
         y = arrays[features] if schema.target is not None else None
         return cls(schema, x, y, _people(frame, individual, where), outside)
 
+    @classmethod
+    def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
+        """Encode features given as an array, held to what a table is.
+
+        Args:
+            array: shape (records, features), in the schema's order. Where all of it is numbers, a
+                category is told by its code, from 0; text is read as a table of the same cells.
+            schema: the public data dictionary; its target is left out.
+
+        Raises:
+            SchemaError: another shape, no whole code of a category, or see :meth:`from_frame`.
+        """
+        features = Schema(schema.features)
+        array = np.asarray(array)
+        if array.ndim != 2 or array.shape[1] != len(schema.features):
+            raise SchemaError(
+                f"an array needs two dimensions and {len(schema.features)} columns: "
+                f"{', '.join(schema.names)}"
+            )
+        frame = pd.DataFrame(array, columns=list(schema.names))
+        if array.dtype.kind in "biuf":
+            for column in (each for each in schema.features if not each.numeric):
+                frame[column.name] = _named(array[:, schema.names.index(column.name)], column)
+        return cls.from_frame(frame, features)
+
     def capped(self, cap: int) -> Records:
         """Keep at most ``cap`` records of each person, the first in the table's order.
 
@@ -136,7 +164,31 @@ def _encode(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndar
     return _encode_categories(series, column, where), 0
 
 
+def _named(codes: np.ndarray, column: Column) -> np.ndarray:
+    """Categories by their codes, shape (records,); what is no number is no value.
+
+    Raises:
+        SchemaError: a code that no category has.
+    """
+    missing = np.isnan(codes.astype(float))
+    codes = np.where(missing, 0, codes)
+    wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
+    if wrong:
+        raise SchemaError(
+            f"column {column.name!r} has {wrong} cells that are no code of a category, a whole number "
+            f"from 0 to {len(column.categories) - 1}; give a table with the categories themselves"
+        )
+    names: np.ndarray = np.array(column.categories, dtype=object)[codes.astype(int)]
+    names[missing] = None
+    return names
+
+
 def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
+    if series.dtype.kind in NO_NUMBERS:
+        raise SchemaError(
+            f"{where}column {column.name!r} is numeric but holds {NO_NUMBERS[series.dtype.kind]}; make "
+            "numbers of them first: days since a public date, say"
+        )
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
     text = int((np.isnan(numbers) & series.notna().to_numpy()).sum())
     if text:

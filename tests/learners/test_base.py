@@ -179,7 +179,7 @@ def test_more_classes_than_two() -> None:
     assert model.predict(frame).tolist() == model.classes_.tolist() == ["low", "middle", "high"]
     assert model.score(frame, frame["y"]) == 1.0
     assert model.score(frame, ["low", "low", "low"], sample_weight=[1, 1, 2]) == 0.25
-    with pytest.raises(SchemaError, match="x needs 1 columns: a"):
+    with pytest.raises(SchemaError, match="two dimensions and 1 columns: a"):
         model.predict(np.zeros((2, 3)))
     assert Dividing.from_dict(model.to_dict()).predict(frame).tolist() == list(frame["y"])
 

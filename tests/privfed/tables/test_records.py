@@ -97,6 +97,47 @@ def test_integers_are_whole() -> None:
     assert "7318" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "holds"),
+    [
+        (pd.to_datetime(["2020-01-01", "2020-01-02"]), "dates"),
+        (pd.to_timedelta([1, 2], unit="D"), "spans of time"),
+        (np.array([1j, 2]), "complex numbers"),
+    ],
+)
+def test_what_is_no_number_is_not_made_one(values: object, holds: str) -> None:
+    """Dates would be nanoseconds, all of them clipped to one bound."""
+    with pytest.raises(SchemaError, match=f"'age' is numeric but holds {holds}"):
+        Records.from_frame(frame().assign(age=values), SCHEMA)
+
+
+def test_an_array_is_what_its_table_is() -> None:
+    """Numbers with codes, and text, are encoded like the table of the same records."""
+    table = Records.from_frame(frame(sex=["m", "1"]), SCHEMA)
+    codes = Records.from_array(np.array([[10.0, 1], [20, 2]]), SCHEMA)
+    names = Records.from_array(np.array([["10", "m"], ["20", "1"]]), SCHEMA)
+    assert codes.x.tolist() == names.x.tolist() == table.x.tolist()
+    assert Records.from_array(np.array([[np.nan, np.nan]]), FILLED).x.tolist() == [[50, 1]]
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.zeros(2), "two dimensions and 2 columns: age, sex"),
+        (np.zeros((1, 3)), "two dimensions and 2 columns: age, sex"),
+        (np.array([[SENTINEL, 17.0]]), "'sex' has 1 cells that are no code .* from 0 to 2"),
+        (np.array([[SENTINEL, 0.5]]), "'sex' has 1 cells that are no code .* from 0 to 2"),
+        (np.array([[np.nan, 0.0]]), "'age' has no value in 1 of 1 records"),
+        (np.array([[f"{SENTINEL} kg", "f"]]), "'age' is numeric but 1 of its cells hold text"),
+    ],
+)
+def test_bad_arrays(array: np.ndarray, says: str) -> None:
+    """They are refused as tables are, without a value."""
+    with pytest.raises(SchemaError, match=says) as caught:
+        Records.from_array(array, SCHEMA)
+    assert "7318" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_public_fill() -> None:
     """A missing or unknown value takes the schema's fill."""
     table = pd.DataFrame({"age": [np.nan, 20.0], "sex": [None, "x"]})
