@@ -23,6 +23,8 @@ from privfed.tables.schema import Column, Schema
 MOST_CUTS = 250
 #: A spread below this share of the bounds' width is rounding, or nothing to learn from.
 NEGLIGIBLE = 1e-5
+#: A bin of a number that holds more than this share of the records hides what goes on in it.
+CROWDED = 0.9
 #: Largest number that a question may multiply by, so that no record's contribution overflows.
 LARGEST = 2.0**20
 
@@ -139,7 +141,8 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
         levels: number Q of quantile levels.
 
     Warns:
-        UserWarning: counts add up to nothing; the cut-offs are then evenly spaced over the bounds.
+        UserWarning: counts add up to nothing; the cut-offs are then evenly spaced over the bounds. Or
+            nearly all records lie in one bin, within which no rule can tell them apart.
     """
     found = [
         _Marginal.of(row, column, bins, levels)
@@ -150,6 +153,15 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
         warnings.warn(
             f"the noisy histogram of {lost[0]!r} ({len(lost)} covariates in all) adds up to nothing: "
             f"the budget is too small for {bins} bins; its cut-offs are evenly spaced instead",
+            Note,
+            stacklevel=2,
+        )
+    crowded = [c.name for c, m in zip(schema.features, found, strict=True) if m.crowded]
+    if crowded:
+        warnings.warn(
+            f"by its noisy histogram, more than {CROWDED:.0%} of the records lie in one bin of "
+            f"{crowded[0]!r} ({len(crowded)} covariates in all), which no rule divides: if they are not "
+            f"one value, write narrower bounds in the schema, or more than {bins} bins",
             Note,
             stacklevel=2,
         )
@@ -166,6 +178,7 @@ class _Marginal:
     upper: float
     scale: float
     lost: bool
+    crowded: bool
 
     @classmethod
     def of(cls, counts: np.ndarray, column: Column, bins: int, levels: int) -> _Marginal:
@@ -190,6 +203,7 @@ class _Marginal:
             float(ends[1]),
             scale,
             lost,
+            column.kind == "number" and not lost and float(masses.max()) > CROWDED,
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.errors import QueryError
+from privfed.errors import Note, QueryError
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges, read_cutoffs
 from privfed.tables.schema import Column, Schema
 
@@ -73,11 +73,22 @@ def test_all_negative_counts_warn_and_give_even_cutoffs() -> None:
     cutoffs.check(Schema((NUMBER,)))
 
 
+def test_what_bins_can_tell_apart_is_no_reason_to_warn() -> None:
+    """Most records in one bin of numbers are; classes and counts that are mostly 0 are not."""
+    kinds = Column("c", "category", categories=("a", "b"))
+    for column in (NUMBER, kinds, Column("n", "integer", 0, 9)):
+        values = np.r_[
+            np.zeros(85 if column is NUMBER else 99), np.ones(15 if column is NUMBER else 1)
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read_cutoffs(counts_of(values, column, 20)[None], Schema((column,)), 20, 4)
+
+
 def test_cutoffs_that_collapse_stay_valid() -> None:
-    """A constant covariate has one cut-off or none, and a positive scale."""
+    """A constant covariate has one cut-off or none, and a positive scale; one bin holds all of it."""
     counts = counts_of(np.full(100, 3.3), NUMBER, 10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(Note, match="more than 90% of the records lie in one bin of 'x'"):
         cutoffs = read_cutoffs(counts[None], Schema((NUMBER,)), 10, 20)
     cutoffs.check(Schema((NUMBER,)))
     assert len(cutoffs.cuts[0]) == 1
