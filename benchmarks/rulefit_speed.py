@@ -1,6 +1,6 @@
 """What learning costs: time and memory of default fits over gates and ledgers, with secure noise.
 
-    git worktree add /tmp/before c44b6fd1   # the code that goals are shares of
+    git worktree add /tmp/before c44b6fd9   # the code that goals are shares of
     python benchmarks/rulefit_speed.py --before /tmp/before --kept /tmp/costs
     python benchmarks/results_page.py
 
@@ -49,7 +49,7 @@ SEED = 0
 Line = tuple[str, str, float]
 NOTE = (
     "one core, shared with other work: ratios of one run, processor time; ledgers in memory; secure noise; "
-    '"before" is the code at commit c44b6fd1, when the goals were set'
+    '"before" is the code at commit c44b6fd9, when the goals were set'
 )
 
 

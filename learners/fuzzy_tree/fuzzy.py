@@ -38,7 +38,8 @@ class Memberships:
     by 1 - rest and to set j + 1 by rest, and to no other. The two sum to 1 (strong partition).
 
     Args:
-        below: index j of the set below, shape (records, features).
+        below: index j of the set below, uint8 (sets are fewer than a hundred), shape (records,
+            features).
         rest: membership in the set above, in [0, 1].
     """
 
@@ -55,7 +56,7 @@ class Memberships:
         """
         each = np.asarray(sets)
         stretched = unit * (each - 1)
-        below = np.minimum(stretched.astype(np.int64), each - 2)
+        below = np.minimum(stretched.astype(np.int64), each - 2).astype(np.uint8)
         return cls(below, stretched - below)
 
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:

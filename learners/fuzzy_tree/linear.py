@@ -58,7 +58,7 @@ class Moments(Fuzzy):
         return {"moments": cut[:, :, None] * cut[:, None, :]}
 
     def _cut(self, view: View) -> np.ndarray:
-        held, _ = self.coordinates.held(self._prepare(view).unit)
+        held, _ = self.coordinates.held(self._prepare(view).unit())
         return on_grid(held, _HALF)
 
 
@@ -113,7 +113,8 @@ class Residuals(Fuzzy):
     def _along(self, view: View) -> np.ndarray:
         """r z of every record, shape (records, F + 1)."""
         prepared = self._prepare(view)
-        held, shrunk = self.coordinates.held(prepared.unit)
-        rest = prepared.target - self.coordinates.predicted(prepared.unit, self.model)
+        unit = prepared.unit()
+        held, shrunk = self.coordinates.held(unit)
+        rest = prepared.target - self.coordinates.predicted(unit, self.model)
         cut = np.clip(rest, -self.clip, self.clip) * shrunk
         return np.asarray(cut[:, None] * held)

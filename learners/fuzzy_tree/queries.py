@@ -295,12 +295,10 @@ class Leaves(Fuzzy):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up leaf by leaf, the upper triangle only."""
+        """Add up leaf by leaf."""
         prepared = self._prepare(view)
         reached = prepared.reach(self.nodes)
-        chosen = prepared.unit[:, list(self.features)]
-        design = np.column_stack([np.ones(len(chosen)), chosen - 0.5])
-        sums = [equations(design, prepared.target, leaf) for leaf in reached]
+        sums = [equations(prepared, self.features, leaf) for leaf in reached]
         return {
             "gram": np.stack([gram for gram, _ in sums]),
             "moment": np.stack([moment for _, moment in sums]),
@@ -309,8 +307,7 @@ class Leaves(Fuzzy):
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's own normal equations in every leaf."""
         prepared = self._prepare(view)
-        chosen = prepared.unit[:, list(self.features)]
-        design = np.column_stack([np.ones(len(chosen)), chosen - 0.5])
+        design = prepared.design(self.features)
         gram, moment = equation_terms(design, prepared.target, prepared.weights(self.nodes))
         return {"gram": gram, "moment": moment}
 

@@ -19,15 +19,27 @@ from privfed.questions.cells import Path
 from privfed.questions.part import on_grid
 from privfed.questions.query import View
 
-#: Most pairs of record and node that are summed in one piece.
+#: Most records, or pairs of record and node, that are worked on in one piece.
 _PIECE = 16_384
 
 
 @dataclass(frozen=True, eq=False)
 class Fuzzified:
-    """A client's records in the tree's own coordinates."""
+    """A client's records in the tree's own coordinates.
 
-    unit: np.ndarray
+    What is kept of each value is its place among the sets; the unit interval's own value is worked
+    out again where it is wanted, so that a large table is not held three times.
+
+    Args:
+        x: encoded features, shape (records, features).
+        scale: where each feature's [0, 1] begins and ends.
+        target: in [-1/2, 1/2], shape (records,).
+        memberships: places of the features' values among the sets.
+        known: activations of the nodes that were asked about last.
+    """
+
+    x: np.ndarray
+    scale: tuple[np.ndarray, np.ndarray]
     target: np.ndarray
     memberships: Memberships
     known: MutableMapping[Path, Activation] = field(default_factory=dict)
@@ -43,9 +55,23 @@ class Fuzzified:
         """Scale features to [0, 1] and the target to [-1/2, 1/2], and place them among the sets."""
         assert view.schema.target is not None
         low, high = target or view.schema.target.bounds
-        unit = to_unit(view.table.x, *scale)
         centred = np.clip((view.table.target - low) / (high - low), 0.0, 1.0) - 0.5
-        return cls(unit, centred, Memberships.of(unit, sets))
+        x = view.table.x
+        below, rest = np.empty(x.shape, np.uint8), np.empty(x.shape)
+        for start in range(0, len(x), _PIECE):
+            piece = slice(start, start + _PIECE)
+            placed = Memberships.of(to_unit(x[piece], *scale), sets)
+            below[piece], rest[piece] = placed.below, placed.rest
+        return cls(x, scale, centred, Memberships(below, rest))
+
+    def unit(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Features of some records scaled to [0, 1]."""
+        return to_unit(self.x[rows], *self.scale)
+
+    def design(self, features: Sequence[int], rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """A leading 1 and some features scaled to [-1/2, 1/2], shape (records, 1 + features)."""
+        chosen = self.unit(rows)[:, list(features)]
+        return np.column_stack([np.ones(len(chosen)), chosen - 0.5])
 
     def reach(self, nodes: Sequence[Path]) -> list[Activation]:
         """Activations of the nodes; only these are remembered, for their children."""
@@ -131,14 +157,18 @@ def node_sums(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarra
 
 
 def equations(
-    design: np.ndarray, target: np.ndarray, leaf: Activation
+    prepared: Fuzzified, features: Sequence[int], leaf: Activation
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One leaf's normal equations in whole grid units."""
-    x, weight = design[leaf.rows], leaf.weight[:, None]
-    weighted = weight * x
-    width = x.shape[1]
+    """One leaf's normal equations in whole grid units, a piece of its records at a time."""
+    width = len(features) + 1
     rows, columns = np.triu_indices(width)
+    upper, moment = np.zeros(len(rows)), np.zeros(width)
+    for start in range(0, len(leaf.rows), _PIECE):
+        piece = slice(start, start + _PIECE)
+        x = prepared.design(features, leaf.rows[piece])
+        weighted = leaf.weight[piece, None] * x
+        upper += on_grid(weighted[:, rows] * x[:, columns]).sum(axis=0)
+        moment += on_grid(weighted * prepared.target[leaf.rows[piece], None]).sum(axis=0)
     gram = np.zeros((width, width))
-    gram[rows, columns] = on_grid(weighted[:, rows] * x[:, columns]).sum(axis=0)
-    gram[columns, rows] = gram[rows, columns]
-    return gram, on_grid(weighted * target[leaf.rows, None]).sum(axis=0)
+    gram[rows, columns] = gram[columns, rows] = upper
+    return gram, moment

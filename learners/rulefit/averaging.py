@@ -35,14 +35,14 @@ class Centred:
 
     def scores(self, weights: np.ndarray) -> np.ndarray:
         """Linear predictor of each record."""
-        own = weights.astype(self.matrix.dtype)
+        own = weights.astype(self.matrix.dtype, copy=False)
         scores: np.ndarray = self.matrix @ own - self.matrix.dtype.type(self.means @ weights)
         return scores
 
     def slope(self, residual: np.ndarray) -> np.ndarray:
         """Sum over records of residual times column."""
-        own = residual.astype(self.matrix.dtype)
-        plain = (own @ self.matrix).astype(float)
+        own = residual.astype(self.matrix.dtype, copy=False)
+        plain = (own @ self.matrix).astype(float, copy=False)
         return np.asarray(plain - self.means * float(own.sum(dtype=float)))
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
@@ -75,7 +75,7 @@ def losses(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndarray
 
 def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
     """The proximal map from dual to primal: soft thresholding, the intercept left alone."""
-    weights: np.ndarray = np.sign(dual) * np.maximum(np.abs(dual) - threshold, 0)
+    weights: np.ndarray = dual - np.maximum(np.minimum(dual, threshold), -threshold)
     weights[0] = dual[0]
     return weights
 
@@ -101,11 +101,11 @@ def local_steps(
     design: Slopes, target: np.ndarray, dual: np.ndarray, steps: Steps, logistic: bool
 ) -> np.ndarray:
     """A client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
-    own = dual.copy()
+    own, scale = dual.copy(), steps.client_step / len(target)
     for step in range(steps.steps):
         elapsed = steps.elapsed + steps.client_step * (step + 1)
         weights = primal(own, elapsed * steps.penalty)
-        own += steps.client_step * design.gradient(target, weights, logistic) / len(target)
+        own += scale * design.gradient(target, weights, logistic)
     increment: np.ndarray = own - dual
     return increment
 

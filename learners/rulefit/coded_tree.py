@@ -113,7 +113,7 @@ class Growing:
             if len(rows) < leaves:
                 best[leaf] = self._best(rows[leaf])
                 best.append(self._best(rows[-1]))
-        values = np.array([self.target[own].mean() for own in rows])
+        values = np.array([self.target[own].sum() / len(own) for own in rows])
         return CodedTree(tuple(splits), values)
 
     @cached_property
@@ -133,19 +133,17 @@ class Growing:
         if many < 2 * self.least:
             return nothing
         places, target = self._places[rows].ravel(), self.target[rows]
-        shape = (features, self._width)
-        counts = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
-        weights = np.repeat(target, features)
-        sums = np.bincount(places, weights, minlength=shape[0] * shape[1]).reshape(shape)
-        below, told = counts.cumsum(axis=1), sums.cumsum(axis=1)
-        above, total = many - below, float(target.sum())
-        allowed = (below >= self.least) & (above >= self.least)
-        both = np.maximum(below * above, 1)
+        shape, size = (features, self._width), features * self._width
+        counts = np.bincount(places, None, size).reshape(shape)
+        sums = np.bincount(places, target.repeat(features), size).reshape(shape)
+        below, told, total = counts.cumsum(axis=1), sums.cumsum(axis=1), float(target.sum())
+        both = below * (many - below)
         # of both sides' squared sums over their counts, less the whole's: one square by one product
-        gains = np.where(allowed, (many * told - below * total) ** 2 / (both * many), 0.0)
+        gains = (many * told - below * total) ** 2 / (np.maximum(both, 1) * many)
+        gains[both < self.least * (many - self.least)] = 0.0  # fewer than least on one of the sides
         place, code = divmod(int(gains.argmax()), self._width)
         gain = float(gains[place, code])
         if gain <= EXPLAINED * many:
             return nothing
-        following = code + 1 + int(np.argmax(counts[place, code + 1 :] > 0))
+        following = code + 1 + int((counts[place, code + 1 :] > 0).argmax())
         return _Best(gain, int(self.order[place]), (code + following) // 2 + 1)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.rulefit.averaging import (
     Centred,
+    Slopes,
     Steps,
     local_steps,
     losses,
@@ -31,6 +33,8 @@ STRAY = 0.1
 ROUNDED = 1e-6
 #: How many records times conditions are held at a time, a byte each.
 BLOCK = 2**26
+#: Most numbers of a design matrix that is formed: for few records that is quicker than sums by cell.
+FEW = 2**18
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
 
@@ -130,12 +134,28 @@ class _Model(Query):
 
     def _design(self, view: View) -> Design:
         """The terms over the records, kept for the next question about the same terms."""
-        key = wire.digest(wire.encode(self.terms))
-        if view.cache.get("rulefit.key") != key:
-            view.cache["rulefit.key"] = key
-            view.cache["rulefit.design"] = Design(self.terms, view.table.x)
-        design: Design = view.cache["rulefit.design"]
+        design: Design = self._kept(view, "rulefit.design", Design)
         return design
+
+    def _matrix(self, view: View) -> np.ndarray:
+        """The design matrix, row by row, kept for the next question about the same terms."""
+        matrix: np.ndarray = self._kept(view, "rulefit.matrix", _matrix_of)
+        return matrix
+
+    def _kept(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
+        """What a client has made of the terms and its records; of one set of terms at a time."""
+        if view.cache.get("rulefit.key") != self._key:
+            for held in ("rulefit.design", "rulefit.matrix"):
+                view.cache.pop(held, None)
+            view.cache["rulefit.key"] = self._key
+        if name not in view.cache:
+            view.cache[name] = make(self.terms, view.table.x)
+        return view.cache[name]
+
+    @cached_property
+    def _key(self) -> str:
+        """Digest of the terms; a question is one value for all clients of a process."""
+        return wire.digest(wire.encode(self.terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +230,14 @@ class Increment(_Model):
         """Take the local steps; a client without records moves nothing."""
         if not len(view.table):
             return {"increment": np.zeros(1 + len(self.terms))}
-        design = CentredDesign(self._design(view), self.means)
-        target = unit_target(view, self.logistic)
+        target, design = unit_target(view, self.logistic), self._centred(view)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
+
+    def _centred(self, view: View) -> Slopes:
+        """The centred columns: as a matrix where the client has few records, else never formed."""
+        if len(view.table) * (1 + len(self.terms)) <= FEW:
+            return Centred(self._matrix(view), self.means)
+        return CentredDesign(self._design(view), self.means)
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
         """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.
@@ -225,10 +250,7 @@ class Increment(_Model):
         increment = np.asarray(answer["increment"], float)
         if increment.shape != (1 + len(self.terms),) or not len(view.table):
             return {}
-        key = "rulefit.matrix", wire.digest(wire.encode(self.terms))
-        if key not in view.cache:
-            view.cache[key] = self.terms.design(view.table.x)
-        matrix: np.ndarray = view.cache[key]
+        matrix = self._matrix(view)
         design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
         way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix - self.means
@@ -282,6 +304,10 @@ class Objective(_Model):
             for block in design.blocks()
         ]
         return np.concatenate([np.empty(0), *each])
+
+
+def _matrix_of(terms: Terms, x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(terms.design(x))
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

@@ -15,8 +15,9 @@ from dataclasses import fields as fields_of
 from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -66,6 +67,9 @@ REQUEST_LIMIT = 64 * 2**20
 MOST_FAILURES = 3
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
+#: Gives a value that may be gone by now.
+_Known = Callable[[], object | None]
+_NOTHING: tuple[_Known, _Known, Mapping[str, Part]] = (lambda: None, lambda: None, {})
 #: Longest id, principal or kind, in characters: they are written into the ledger.
 NAME_LIMIT = 200
 
@@ -123,7 +127,6 @@ class Gate:
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
         self._kept: dict[Any, Any] = {}
-        self._declared: tuple[Callable[[], Query | None], Mapping[str, Part]] = lambda: None, {}
         #: How often evaluating each kind went wrong in this process: for the owner alone.
         self.faults: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -262,12 +265,9 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
-        """What a question declares; the last one's is remembered, for an inquiry comes before it."""
-        asked, told = self._declared
-        if asked() is query:
-            return told
+        """What a question declares, held to the policy's size."""
         try:
-            parts = query.parts(self.schema)
+            parts = _declared(query, self.schema)
         except QueryError as error:
             known = error.reason in set(Reason)
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
@@ -275,7 +275,6 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
         if sum(part.size for part in parts.values()) > self.policy.cells:
             raise Refused(Reason.OVERSIZED)
-        self._declared = ref(query), parts
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
@@ -457,6 +456,29 @@ def _decoded(kind: type[Query], fields: bytes) -> Query:
         raise WireError("not the canonical form of a question")
     _freeze(query)
     return query
+
+
+#: What questions that are still held declare: under which schema, and what.
+_DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] = WeakKeyDictionary()
+
+
+def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
+    """What a question's checked values declare, worked out once for all gates of a process.
+
+    Parts follow from the question, a frozen value, and the public schema alone. Remembered is what
+    this very question declares under this very schema, no equal one's; a refusal is found anew.
+
+    Raises:
+        QueryError: the question's own values make no sense.
+    """
+    try:
+        asked, under, told = _DECLARED.get(query, _NOTHING)
+    except TypeError:  # a question that some plugin built of lists
+        return query.parts(schema)
+    if asked() is not query or under() is not schema:
+        told = MappingProxyType(dict(query.parts(schema)))
+        _DECLARED[query] = ref(query), ref(schema), told
+    return told
 
 
 def _freeze(value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -167,6 +168,34 @@ def test_an_empty_cache_changes_nothing(records: Sequence[tuple[float, ...]]) ->
         query = Level(nodes, SETS, *SCALE, ALL)
         warm, fresh = query.evaluate(seen), query.evaluate(view(records))
         assert all(np.array_equal(warm[name], fresh[name]) for name in fresh)
+
+
+def many(records: int) -> View:
+    """A client with many records."""
+    rng = np.random.default_rng(3)
+    table = np.column_stack([rng.uniform(size=(records, FEATURES)), rng.normal(size=records)])
+    return view(table.tolist())
+
+
+def test_pieces_of_the_records_sum_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many records are worked on at a time."""
+    whole = [query.evaluate(many(50)) for query in queries()]
+    monkeypatch.setattr("privfed.learners.fuzzy_tree.sums._PIECE", 7)
+    for query, expected in zip(queries(), whole, strict=True):
+        for name, values in query.evaluate(many(50)).items():
+            assert np.asarray(values).tobytes() == np.asarray(expected[name]).tobytes()
+
+
+def test_a_client_holds_little_more_than_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places among the sets, and activations: no table in units, no product by record and cell."""
+    monkeypatch.setattr("privfed.learners.fuzzy_tree.sums._PIECE", 512)
+    own = many(20_000)
+    for query in (Level(LEVELS[1], SETS, *SCALE, ALL), Leaves(LEVELS[1], SETS, *SCALE, ALL)):
+        tracemalloc.start()
+        query.evaluate(View(own.records, SCHEMA))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 3_200_000
 
 
 @settings(max_examples=40)

@@ -229,6 +229,25 @@ def test_increments_and_losses_need_memory_that_no_rules_times_records_fill(
 
 
 @pytest.mark.parametrize("logistic", [True, False])
+def test_a_client_with_few_records_steps_as_one_with_many(
+    monkeypatch: pytest.MonkeyPatch, logistic: bool
+) -> None:
+    """On the design matrix or by sums of cells, whichever question came before on the same view."""
+    rng = np.random.default_rng(2)
+    view = View(records([(rng.uniform(), int(rng.integers(10)), k % 2) for k in range(40)]), SCHEMA)
+    means = np.concatenate([[0.0], rng.uniform(size=len(TERMS))])
+    fewer = Terms(CUTOFFS, BOXES[:2], (0, 1))
+    for terms in (TERMS, fewer, TERMS):
+        width = 1 + len(terms)
+        dual, steps = rng.normal(size=width) / 10, Steps(0.05, 0.1, 20, 0.1)
+        query = Increment(terms, means[:width], dual, steps, logistic)
+        matrix = query.evaluate(view)["increment"]
+        monkeypatch.setattr("privfed.learners.rulefit.queries.FEW", 0)
+        assert query.evaluate(view)["increment"] == pytest.approx(matrix, abs=1e-13)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("logistic", [True, False])
 def test_losses_are_equations_in_who_was_there(logistic: bool) -> None:
     """What each record would add comes to the objective and to the number of records."""
     rng = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +20,7 @@ from privfed.errors import SchemaError
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.owner.gate import assign
 from privfed.privacy.noise import TestNoise
+from privfed.questions.part import Part
 from privfed.questions.query import Query
 from privfed.questions.wire import encode
 from privfed.testing.gates import events, reason, reply
@@ -89,6 +90,36 @@ def test_withheld_parts(make_gate: MakeGate) -> None:
     released = reply(gate, request(query=LEVEL))
     assert isinstance(released, Release)
     assert set(released.parts) == {"counts"}
+
+
+def test_what_a_question_declares_is_worked_out_once_for_all_gates(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is public; but each owner's policy holds it to its own size, and another schema says anew."""
+    asked: list[Schema] = []
+    plain = Histogram.parts
+
+    def parts(query: Histogram, schema: Schema) -> Mapping[str, Part]:
+        asked.append(schema)
+        return plain(query, schema)
+
+    monkeypatch.setattr(Histogram, "parts", parts)
+    query = Histogram(0, (0.0, 0.25, 0.5, 1.0))  # no other test asks it
+    gates = [make_gate() for _ in range(3)]
+    gates[1].policy = replace(gates[1].policy, cells=2)
+    assert [reason(gate, request(query=query)) for gate in gates] == [None, Reason.OVERSIZED, None]
+    assert len(asked) == 1
+    gates[2].schema = replace(gates[2].schema, name="another")
+    assert reason(gates[2], request("2", query)) is None
+    assert [schema.name == "another" for schema in asked] == [False, True]
+
+
+def test_what_a_question_declares_cannot_be_changed(make_gate: MakeGate) -> None:
+    """All gates of a process rely on it."""
+    gate = make_gate()
+    query = gate._decode(request())
+    with pytest.raises(TypeError):
+        gate._parts(query)["counts"] = None  # type: ignore[index]
 
 
 def test_guards_share_the_parts() -> None:
