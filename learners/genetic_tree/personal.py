@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
@@ -121,6 +122,35 @@ class PersonalTree:
         tree = Tree.binary(feature, cuts, children[:, 0], children[:, 1])
         weights = np.array(plain["weights"], dtype=float) if plain["weights"] else None
         return cls(tree, np.array(plain["values"], dtype=float), str(plain["source"]), weights)
+
+    @classmethod
+    def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
+        """Read what a shelf keeps, which may be another federation's or damaged.
+
+        Args:
+            kept: what :meth:`to_dict` gave.
+            schema: what the model was learned over.
+            outputs: values of a node: as many as there are classes, or 1.
+
+        Raises:
+            InputError: it is no tree over that schema; the message holds nothing of it.
+        """
+        try:
+            tree = cls.from_dict(kept)
+            tree._hold_to(schema, outputs)
+        except (LookupError, TypeError, ValueError, OverflowError, QueryError):
+            raise InputError(
+                "the shelf keeps no tree over this model's schema; take home the shelf of the "
+                "federation that the model was fitted on"
+            ) from None
+        return tree
+
+    def _hold_to(self, schema: Schema, outputs: int) -> None:
+        self.tree.check(schema)
+        fits = self.values.shape == (len(self.tree.feature), outputs)
+        weighed = self.weights is None or self.weights.shape == (outputs,)
+        if not (fits and weighed and np.isfinite(self.values).all()):
+            raise ValueError("each node needs finite values, one for each class")
 
 
 def succession(counts: np.ndarray) -> np.ndarray:
