@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,8 @@ NUMBERS_PRIORS = (0.0, *PRIORS)
 #: magic_telescope and default_credit_card (1,200). Numbers: among 0.5, 0.75, 1, 1.25, 1.5 and 2 errors and
 #: 0, .01, .04 and .1, on bodyfat, abalone, space_ga, sulfur and mortgage (27, 60 and 180 records).
 LABELS, NUMBERS = Doubt(2.0, 0.04), Doubt(1.0, 0.0)
+#: How far shares are drawn of the way to where another label would overtake the own one.
+SHORT = 0.99
 #: Probabilities are taken for at least this in a log loss.
 LEAST = 1e-12
 
@@ -157,6 +159,23 @@ def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
     return values
 
 
+def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
+    """Shares of the classes as :func:`drawn`, but no further than each node's own label stays.
+
+    Between own shares o and drawn ones, o + t (e - o) for some t up to prior / (size + prior), own
+    label a stays ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
+    """
+    rows, own = np.arange(len(nodes)), nodes["values"]
+    label = own.argmax(axis=1)
+    ahead = own[rows, label][:, None] - own
+    behind = ahead - (nodes["expected"][rows, label][:, None] - nodes["expected"])
+    overtaken = behind > ahead
+    ends = np.divide(ahead, behind, out=np.full_like(own, np.inf), where=overtaken).min(axis=1)
+    reach = np.minimum(prior / (nodes["size"] + prior), SHORT * ends)[:, None]
+    values: np.ndarray = own + reach * (nodes["expected"] - own)
+    return values
+
+
 def choose_below(
     client: Client, shared: Shared, folds: int, lowest: int, deepest: int
 ) -> PersonalTree:
@@ -177,7 +196,7 @@ def choose_below(
     alone = client.own_depth(folds, range(lowest, deepest + 1))
     weights, lead = _compared(client, shared, folds, chosen, alone)
     if not (LABELS if client.classes else NUMBERS).allays(lead):
-        chosen, weights = (0, alone, _priors(client)[0]), None
+        return _alone(client, shared, folds, alone)
     level, depth, prior = chosen
     data = client.x, client.y, client.classes
     return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
@@ -192,6 +211,27 @@ def _least_loss(
     losses[:, 0, :lowest] = np.inf  # its own tree is as deep as everybody's own
     prior, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
     return level, depth, _priors(client)[prior]
+
+
+def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTree:
+    """The tree that a client grows alone; where there are classes, with shares that know of others.
+
+    Its labels stay. How far its leaves' shares are drawn to the shared tree's is chosen by
+    cross-validated log loss: a small leaf of one class would else rule out all others.
+    """
+    data = client.x, client.y, client.classes
+    nodes = Graft.grown(shared, 0, *data, depth).below[0]
+    tree = PersonalTree.of_nodes(nodes, "own")
+    if not client.classes:
+        return tree
+    losses = np.zeros(len(PRIORS))
+    for held, _, grown in _held_out(client, shared, folds, [0], depth):
+        at = local.reached_by_depth(grown.below[0], client.x[held], range(depth, depth + 1))[0]
+        true = client.y[held].astype(int)
+        for number, prior in enumerate(PRIORS):
+            told = drawn_firmly(grown.below[0], prior)[at, true]
+            losses[number] -= np.log(np.maximum(told, LEAST)).sum()
+    return replace(tree, values=drawn_firmly(nodes, PRIORS[int(losses.argmin())]))
 
 
 def _priors(client: Client) -> tuple[float, ...]:
