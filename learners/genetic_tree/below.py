@@ -10,8 +10,9 @@ import numpy as np
 
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.lead import Doubt, Lead, of_labels, of_numbers
+from privfed.learners.genetic_tree.lead import LABELS, NUMBERS, Lead, of_labels, of_numbers
 from privfed.learners.genetic_tree.personal import PersonalTree
+from privfed.learners.genetic_tree.population import Scoring
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
 #: Powers of the classes' shares that labels are tried by, and the least share that counts.
@@ -23,14 +24,6 @@ RARE = 0.01
 PRIORS = (1.0, 4.0, 16.0, 64.0)
 #: For numbers also none: where the target follows the features almost without chance, any weight blurs it.
 NUMBERS_PRIORS = (0.0, *PRIORS)
-#: By how many standard errors a choice must be ahead of the own tree, less the share of the own tree's
-#: score that it is given: for labels, and for numbers. With few records the own tree stays, with many the
-#: choice; so small clients lose nothing, and large ones gain what they would. Labels: among 1, 1.5 and 2
-#: errors and 0, .02, .03 and .04 of the score, on wine, iris, digits, breast cancer, diabetes_pima, trauma,
-#: wisconsin and banknote (10, 27 and 60 records a client, epsilon 1 and 4) and electricity,
-#: magic_telescope and default_credit_card (1,200). Numbers: among 0.5, 0.75, 1, 1.25, 1.5 and 2 errors and
-#: 0, .01, .04 and .1, on bodyfat, abalone, space_ga, sulfur and mortgage (27, 60 and 180 records).
-LABELS, NUMBERS = Doubt(2.0, 0.04), Doubt(1.0, 0.0)
 #: How far shares are drawn of the way to where another label would overtake the own one.
 SHORT = 0.99
 #: Probabilities are taken for at least this in a log loss.
@@ -187,7 +180,7 @@ def choose_below(
     classes' weigh less in (by the released root's shares, to a power). Of equal choices the least
     prior wins, then the higher cut, then the commonest class. In the end the client keeps the tree
     that it would have grown alone unless what it chose is ahead on the same held-out records by
-    more than chance easily makes it (:data:`LABELS`, :data:`NUMBERS`). A client with fewer than two
+    more than chance easily makes it (:data:`lead.LABELS`, :data:`lead.NUMBERS`). A client with fewer than two
     records has nothing to choose by and takes the shared tree as it is.
     """
     if len(client.y) < 2:
@@ -254,7 +247,8 @@ def _compared(
         the weights, none for equal ones or for numbers; and the lead.
     """
     level, depth, prior = chosen
-    true, own = client.own_held_out(folds, alone)
+    scoring = Scoring(bool(client.classes), "folds", folds=folds)
+    true, own = client.own_held_out(scoring, alone)
     graft = _held_out(client, shared, folds, [level], depth)
     cut = range(depth, depth + 1)
     values = [grown.by_depth(client.x[held], cut, [prior])[0, 0] for held, _, grown in graft]

@@ -81,18 +81,15 @@ class Client:
 
     def own_score(self, scoring: Scoring, depth: int) -> float:
         """How its own tree does on what is held out: macro F1, or minus the mean squared error."""
-        true, said = self._all_held_out(scoring, depth)
+        true, said = self.own_held_out(scoring, depth)
         if not len(true):
             return 0.0
         if self.classes:
             return local.f1(true, said, self.classes)
         return -float(np.mean((true - said) ** 2))
 
-    def own_held_out(self, folds: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Targets, fold by fold, and what its own tree on all other folds says of them."""
-        return self._all_held_out(Scoring(bool(self.classes), "folds", folds=folds), depth)
-
-    def _all_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        """Targets of what is held out, fit by fit, and what its own tree says of them."""
         parts = [self._held_out(*each, depth) for each in self.roots(scoring) if len(each[1])]
         true, said = zip(*parts, strict=True) if parts else ([np.empty(0)], [np.empty(0)])
         return np.concatenate(true), np.concatenate(said)

@@ -12,6 +12,7 @@ from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
+from privfed.learners.genetic_tree.lead import NUMBERS, of_numbers
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
@@ -193,6 +194,23 @@ class Choice:
     deepest: int = 15
 
 
+def _stays(
+    client: Client, trie: Trie, scoring: Scoring, depth: int, genes: np.ndarray, score: float
+) -> bool:
+    """Whether the own tree stays in the best candidate's place.
+
+    For numbers that is so unless the candidate is ahead by a standard error: the best of many on few
+    records seems better than it is.
+    """
+    if client.classes:
+        return client.own_score(scoring, depth) > score * (1 + AHEAD)
+    true, own = client.own_held_out(scoring, depth)
+    fits = enumerate(client.roots(scoring))
+    trees = [(PersonalTree.of_candidate(trie, genes, n), held) for n, (_, held) in fits]
+    said = [tree.predict(client.x[held])[:, 0] for tree, held in trees]
+    return not NUMBERS.allays(of_numbers(true, own, np.concatenate(said)))
+
+
 def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:
     """The candidate that does best at a client, fitted; of equal ones the fittest for all."""
     trie = client.trie(scoring, population.depth)
@@ -201,7 +219,7 @@ def choose(client: Client, population: Population, scoring: Scoring, rule: Choic
     if rule.own and len(client.y):
         depths = range(rule.lowest, rule.deepest + 1)
         depth = client.own_depth(scoring.folds, depths)
-        if client.own_score(scoring, depth) > said[best] + AHEAD * abs(said[best]):
+        if _stays(client, trie, scoring, depth, population.genes[best], float(said[best])):
             nodes = local.cart(client.x, client.y, client.classes, depth)
             return PersonalTree.of_nodes(nodes, "own")
     if rule.refit or scoring.held == "folds":

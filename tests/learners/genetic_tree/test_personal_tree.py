@@ -86,6 +86,19 @@ def test_the_own_tree_wins_where_candidates_are_useless() -> None:
         assert choose(client, nothing, scoring, Choice()).decisions == 0
 
 
+@pytest.mark.parametrize("held", ["share", "folds"])
+def test_for_numbers_a_candidate_must_be_clearly_ahead_of_the_own_tree(held: str) -> None:
+    """Useless ones never are; a good one is where the own tree may have one split alone."""
+    client, scoring = _client(600, classify=False), Scoring(False, held)  # type: ignore[arg-type]
+    nothing = Population.of(np.full((2, 7), -1), 3)
+    assert choose(client, nothing, scoring, Choice(own=True)).source == "own"
+    good = Population.of(client.structure(3)[None], 3)
+    rule = Choice(own=True, lowest=1, deepest=1)
+    assert choose(client, good, scoring, rule).source == "federation"
+    same = Population.of(client.structure(1)[None], 1)
+    assert choose(client, same, scoring, rule).source == "own"
+
+
 def test_refitting_uses_all_records() -> None:
     """The same structure, fitted to all instead of four fifths."""
     client, population = _client(), _population()
