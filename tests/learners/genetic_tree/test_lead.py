@@ -70,7 +70,7 @@ def test_agreement_of_few_records_proves_nothing() -> None:
     for n in (10, 1000):
         true = np.arange(n) % 2
         found = of_labels(true, true, true, 2)
-        assert found == Lead(0.0, pytest.approx(np.sqrt(2) / n), 1.0)
+        assert (found.by, found.base) == (0, 1) and found.error == pytest.approx(np.sqrt(2) / n)
         assert Doubt(2.0, 0.04, 0.02).allays(found) == (n == 1000)
 
 
