@@ -32,6 +32,8 @@ class Client:
         self.x = records.x
         self.y = np.floor(records.target) if classify else records.target
         self.classes = classes(view.schema) if classify else 0
+        target = view.schema.target
+        self._middle = float(np.mean(target.bounds)) if target and not self.classes else 0.0
         coins = view.coins("genetic_tree.order")
         self.order = np.argsort(coins, kind="stable")
         self._tries: dict[tuple[Scoring, int], Trie] = {}
@@ -47,7 +49,7 @@ class Client:
     @cached_property
     def table(self) -> Ranked:
         """The records as whole numbers."""
-        return Ranked.of(self.x, self.y, self.classes)
+        return Ranked.of(self.x, self.y, self.classes, self._middle)
 
     def roots(self, scoring: Scoring) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each fit the records to fit to and those to score on."""

@@ -125,6 +125,17 @@ def test_hardly_any_records_are_enough(records: int, classify: bool) -> None:
         assert np.isfinite(tree.predict(np.zeros((3, 3)))).all()
 
 
+def test_a_client_without_records_says_the_middle_of_the_bounds() -> None:
+    """0 may lie outside of them."""
+    schema = Schema(FEATURES, Column("y", "number", 50, 70))
+    view = View(Records(schema, np.empty((0, 3)), np.empty(0)), schema, b"empty")
+    for held in ("share", "folds"):
+        for rule in (Choice(), Choice(own=True)):
+            scoring = Scoring(False, held)
+            found = choose(Client(view, False), _population(), scoring, rule)
+            assert (found.predict(np.zeros((2, 3))) == 60).all()
+
+
 # --- below a shared tree -----------------------------------------------------------------------
 
 
