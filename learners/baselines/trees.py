@@ -17,7 +17,7 @@ from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.personal import PersonalTree
-from privfed.learners.genetic_tree.population import MOST_FOLDS, Scoring, check_depth
+from privfed.learners.genetic_tree.population import MOST_FOLDS, Scoring, check_depth, classes
 from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Policy
@@ -87,8 +87,14 @@ class _LocalTree(_Trees, PersonalLearner):
         return self
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's tree, off its shelf."""
-        return PersonalTree.from_dict(shelf[KeepOwn.kind])
+        """A client's tree, off its shelf.
+
+        Raises:
+            KeyError: it keeps none.
+            InputError: it keeps a tree over another schema, or a damaged one.
+        """
+        outputs = classes(self.schema_) if self._scoring.classify else 1
+        return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, outputs)
 
     def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         encoded = self._encode(x, client)

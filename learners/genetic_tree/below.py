@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.fitness import macro_f1
-from privfed.learners.genetic_tree.personal import AHEAD, PersonalTree
+from privfed.learners.genetic_tree.lead import LABELS, NUMBERS, Lead, of_labels, of_numbers
+from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import Scoring
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
@@ -22,6 +22,10 @@ RARE = 0.01
 #: trees are chosen by log loss and not by macro F1, was settled on splits 0 and 1 of bank_marketing,
 #: electricity, california, default_credit_card, banknote, breast_cancer_wdbc and diabetes_pima.
 PRIORS = (1.0, 4.0, 16.0, 64.0)
+#: For numbers also none: where the target follows the features almost without chance, any weight blurs it.
+NUMBERS_PRIORS = (0.0, *PRIORS)
+#: How far shares are drawn of the way to where another label would overtake the own one.
+SHORT = 0.99
 #: Probabilities are taken for at least this in a log loss.
 LEAST = 1e-12
 
@@ -148,35 +152,114 @@ def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
     return values
 
 
+def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
+    """Shares of the classes as :func:`drawn`, but no further than each node's own label stays.
+
+    Between own shares o and drawn ones, o + t (e - o) for some t up to prior / (size + prior), own
+    label a stays ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
+    """
+    rows, own = np.arange(len(nodes)), nodes["values"]
+    label = own.argmax(axis=1)
+    ahead = own[rows, label][:, None] - own
+    behind = ahead - (nodes["expected"][rows, label][:, None] - nodes["expected"])
+    overtaken = behind > ahead
+    ends = np.divide(ahead, behind, out=np.full_like(own, np.inf), where=overtaken).min(axis=1)
+    reach = np.minimum(prior / (nodes["size"] + prior), SHORT * ends)[:, None]
+    values: np.ndarray = own + reach * (nodes["expected"] - own)
+    return values
+
+
 def choose_below(
     client: Client, shared: Shared, folds: int, lowest: int, deepest: int
 ) -> PersonalTree:
-    """The best by cross-validation of all levels, depths and priors, its own tree among them.
+    """The best by cross-validation of all levels, depths and priors, or its own tree.
 
     Trees are held to one another by log loss, or the squared error: it tells good shares from bad
     ones where macro F1 sees labels alone, and so chooses more steadily. Then labels are chosen, by
     macro F1: where classes are uneven, it is the better for labels by shares that the commoner
     classes' weigh less in (by the released root's shares, to a power). Of equal choices the least
-    prior wins, then the own tree, then the higher cut, then the commonest class. Where the tree that
-    it would have grown alone is ahead in macro F1 by :data:`~personal.AHEAD` all the same, as it may
-    be among few records, a client keeps that one. A client with fewer than two records has nothing to
-    choose by and takes the shared tree as it is.
+    prior wins, then the higher cut, then the commonest class. In the end the client keeps the tree
+    that it would have grown alone unless what it chose is ahead on the same held-out records by
+    more than chance easily makes it (:data:`lead.LABELS`, :data:`lead.NUMBERS`). A client with fewer than two
+    records has nothing to choose by and takes the shared tree as it is.
     """
-    levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
     if len(client.y) < 2:
-        return Graft(shared, levels[-1], {}).planted(0, PRIORS[0])
-    losses = _losses(client, shared, folds, levels, depths)
-    losses[:, 0, :lowest] = np.inf  # its own tree is as deep as everybody's own
-    at, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
-    prior, weights = PRIORS[at], None
-    if client.classes:
-        weights, score = _best_weights(client, shared, folds, (level, depth, prior))
-        alone = client.own_depth(folds, range(lowest, deepest + 1))
-        own = client.own_score(Scoring(classify=True, held="folds", folds=folds), alone)
-        if own > score * (1 + AHEAD):
-            prior, level, depth, weights = PRIORS[0], 0, alone, None
+        return Graft(shared, int(shared.tree.depth), {}).planted(0, PRIORS[0])
+    chosen = _least_loss(client, shared, folds, lowest, deepest)
+    alone = client.own_depth(folds, range(lowest, deepest + 1))
+    weights, lead = _compared(client, shared, folds, chosen, alone)
+    if not (LABELS if client.classes else NUMBERS).allays(lead):
+        return _alone(client, shared, folds, alone)
+    level, depth, prior = chosen
     data = client.x, client.y, client.classes
     return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
+
+
+def _least_loss(
+    client: Client, shared: Shared, folds: int, lowest: int, deepest: int
+) -> tuple[int, int, float]:
+    """The level, depth and prior of the least cross-validated loss."""
+    levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
+    losses = _losses(client, shared, folds, levels, depths)
+    losses[:, 0, :lowest] = np.inf  # its own tree is as deep as everybody's own
+    prior, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
+    return level, depth, _priors(client)[prior]
+
+
+def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTree:
+    """The tree that a client grows alone; where there are classes, with shares that know of others.
+
+    Its labels stay. How far its leaves' shares are drawn to the shared tree's is chosen by
+    cross-validated log loss: a small leaf of one class would else rule out all others.
+    """
+    data = client.x, client.y, client.classes
+    nodes = Graft.grown(shared, 0, *data, depth).below[0]
+    tree = PersonalTree.of_nodes(nodes, "own")
+    if not client.classes:
+        return tree
+    losses = np.zeros(len(PRIORS))
+    for held, _, grown in _held_out(client, shared, folds, [0], depth):
+        at = local.reached_by_depth(grown.below[0], client.x[held], range(depth, depth + 1))[0]
+        true = client.y[held].astype(int)
+        for number, prior in enumerate(PRIORS):
+            told = drawn_firmly(grown.below[0], prior)[at, true]
+            losses[number] -= np.log(np.maximum(told, LEAST)).sum()
+    return replace(tree, values=drawn_firmly(nodes, PRIORS[int(losses.argmin())]))
+
+
+def _priors(client: Client) -> tuple[float, ...]:
+    return PRIORS if client.classes else NUMBERS_PRIORS
+
+
+def _compared(
+    client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
+) -> tuple[np.ndarray | None, Lead]:
+    """The weights of the classes by which a choice does best, and its lead over the own tree.
+
+    Args:
+        client: whose records.
+        shared: the tree that all share.
+        folds: of cross-validation.
+        chosen: level, depth and prior.
+        alone: the own tree's depth.
+
+    Returns:
+        the weights, none for equal ones or for numbers; and the lead.
+    """
+    level, depth, prior = chosen
+    scoring = Scoring(bool(client.classes), "folds", folds=folds)
+    true, own = client.own_held_out(scoring, alone)
+    graft = _held_out(client, shared, folds, [level], depth)
+    cut = range(depth, depth + 1)
+    values = [grown.by_depth(client.x[held], cut, [prior])[0, 0] for held, _, grown in graft]
+    said = np.concatenate(values)
+    if not client.classes:
+        return None, of_numbers(true, own, said[:, 0])
+    common = np.maximum(shared.values[0], RARE)
+    weights = [common**-power for power in POWERS]
+    labels = [local.labels(said * weight) for weight in weights]
+    best = int(np.argmax([local.f1(true, each, client.classes) for each in labels]))
+    return (weights[best] if best else None), of_labels(true, own, labels[best], client.classes)
 
 
 def _held_out(
@@ -193,35 +276,14 @@ def _held_out(
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:
     """Cross-validated log losses, or squared errors; shape (priors, levels, depths)."""
-    losses = np.zeros((len(PRIORS), len(levels), len(depths)))
+    priors = _priors(client)
+    losses = np.zeros((len(priors), len(levels), len(depths)))
     for held, level, grown in _held_out(client, shared, folds, levels, depths[-1]):
         true = client.y[held]
-        said = grown.by_depth(client.x[held], depths, PRIORS)
+        said = grown.by_depth(client.x[held], depths, priors)
         if client.classes:
             told = said[..., np.arange(len(held)), true.astype(int)]
             losses[:, level] -= np.log(np.maximum(told, LEAST)).sum(axis=2)
         else:
             losses[:, level] += ((said[..., 0] - true) ** 2).sum(axis=2)
     return losses
-
-
-def _best_weights(
-    client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float]
-) -> tuple[np.ndarray | None, float]:
-    """The weights of the classes by which a chosen level, depth and prior do best in macro F1.
-
-    Returns:
-        the weights, none for equal ones; and the macro F1.
-    """
-    level, depth, prior = chosen
-    classes = client.classes
-    common = np.maximum(shared.values[0], RARE)
-    weights = [common**-power for power in POWERS]
-    cells = np.zeros((len(weights), classes, classes))
-    for held, _, grown in _held_out(client, shared, folds, [level], depth):
-        said = grown.by_depth(client.x[held], range(depth, depth + 1), [prior])[0, 0]
-        for kind, weight in enumerate(weights):
-            np.add.at(cells[kind], (client.y[held].astype(int), local.labels(said * weight)), 1)
-    scores = macro_f1(cells)
-    best = int(scores.argmax())
-    return (weights[best] if best else None), float(scores[best])

@@ -32,6 +32,8 @@ class Client:
         self.x = records.x
         self.y = np.floor(records.target) if classify else records.target
         self.classes = classes(view.schema) if classify else 0
+        target = view.schema.target
+        self._middle = float(np.mean(target.bounds)) if target and not self.classes else 0.0
         coins = view.coins("genetic_tree.order")
         self.order = np.argsort(coins, kind="stable")
         self._tries: dict[tuple[Scoring, int], Trie] = {}
@@ -47,7 +49,7 @@ class Client:
     @cached_property
     def table(self) -> Ranked:
         """The records as whole numbers."""
-        return Ranked.of(self.x, self.y, self.classes)
+        return Ranked.of(self.x, self.y, self.classes, self._middle)
 
     def roots(self, scoring: Scoring) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each fit the records to fit to and those to score on."""
@@ -81,13 +83,18 @@ class Client:
 
     def own_score(self, scoring: Scoring, depth: int) -> float:
         """How its own tree does on what is held out: macro F1, or minus the mean squared error."""
-        pairs = [self._held_out(fit, held, depth) for fit, held in self.roots(scoring) if len(held)]
-        if not pairs:
+        true, said = self.own_held_out(scoring, depth)
+        if not len(true):
             return 0.0
-        true, said = (np.concatenate(each) for each in zip(*pairs, strict=True))
         if self.classes:
             return local.f1(true, said, self.classes)
         return -float(np.mean((true - said) ** 2))
+
+    def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        """Targets of what is held out, fit by fit, and what its own tree says of them."""
+        parts = [self._held_out(*each, depth) for each in self.roots(scoring) if len(each[1])]
+        true, said = zip(*parts, strict=True) if parts else ([np.empty(0)], [np.empty(0)])
+        return np.concatenate(true), np.concatenate(said)
 
     def _held_out(
         self, fit: np.ndarray, held: np.ndarray, depth: int

@@ -188,8 +188,14 @@ class _GeneticTree(PersonalLearner):
     # --- the clients' own trees ----------------------------------------------------------------
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's own tree, off its shelf."""
-        return PersonalTree.from_dict(shelf[SHELF])
+        """A client's own tree, off its shelf.
+
+        Raises:
+            KeyError: it keeps none.
+            InputError: it keeps a tree over another schema, or a damaged one.
+        """
+        outputs = classes(self.schema_) if self._classify else 1
+        return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
     def describe(self, *, client: str) -> str:
         """A client's own tree as text; only where it was taken home.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.fitness import macro_f1
@@ -48,7 +49,9 @@ def cart(
         records), values (shares of the classes, or a mean), and expected, 0 where nothing was.
     """
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
-    grown = kind(max_depth=depth, random_state=0).fit(x, y)
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    with config_context(skip_parameter_validation=True):  # it takes as long as a small tree
+        grown = kind(max_depth=depth, random_state=0).fit(x, y, check_input=False)
     tree = grown.tree_
     nodes = np.zeros(
         tree.node_count,
@@ -63,7 +66,7 @@ def cart(
     columns = grown.classes_.astype(int) if classes else [0]
     nodes["size"], nodes["values"][:, columns] = tree.n_node_samples, tree.value[:, 0]
     if expected is not None:
-        sums = grown.decision_path(x).T @ expected
+        sums = tree.decision_path(x).T @ expected
         nodes["expected"] = sums / nodes["size"][:, None]
     return nodes
 

@@ -8,9 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
+from privfed.learners.genetic_tree.lead import NUMBERS, of_numbers
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
@@ -122,6 +124,35 @@ class PersonalTree:
         weights = np.array(plain["weights"], dtype=float) if plain["weights"] else None
         return cls(tree, np.array(plain["values"], dtype=float), str(plain["source"]), weights)
 
+    @classmethod
+    def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
+        """Read what a shelf keeps, which may be another federation's or damaged.
+
+        Args:
+            kept: what :meth:`to_dict` gave.
+            schema: what the model was learned over.
+            outputs: values of a node: as many as there are classes, or 1.
+
+        Raises:
+            InputError: it is no tree over that schema; the message holds nothing of it.
+        """
+        try:
+            tree = cls.from_dict(kept)
+            tree._hold_to(schema, outputs)
+        except (LookupError, TypeError, ValueError, OverflowError, QueryError):
+            raise InputError(
+                "the shelf keeps no tree over this model's schema; take home the shelf of the "
+                "federation that the model was fitted on"
+            ) from None
+        return tree
+
+    def _hold_to(self, schema: Schema, outputs: int) -> None:
+        self.tree.check(schema)
+        fits = self.values.shape == (len(self.tree.feature), outputs)
+        weighed = self.weights is None or self.weights.shape == (outputs,)
+        if not (fits and weighed and np.isfinite(self.values).all()):
+            raise ValueError("each node needs finite values, one for each class")
+
 
 def succession(counts: np.ndarray) -> np.ndarray:
     """Shares of the classes by Laplace's rule of succession, a record of each class more.
@@ -163,6 +194,23 @@ class Choice:
     deepest: int = 15
 
 
+def _stays(
+    client: Client, trie: Trie, scoring: Scoring, depth: int, genes: np.ndarray, score: float
+) -> bool:
+    """Whether the own tree stays in the best candidate's place.
+
+    For numbers that is so unless the candidate is ahead by a standard error: the best of many on few
+    records seems better than it is.
+    """
+    if client.classes:
+        return client.own_score(scoring, depth) > score * (1 + AHEAD)
+    true, own = client.own_held_out(scoring, depth)
+    fits = enumerate(client.roots(scoring))
+    trees = [(PersonalTree.of_candidate(trie, genes, n), held) for n, (_, held) in fits]
+    said = [tree.predict(client.x[held])[:, 0] for tree, held in trees]
+    return not NUMBERS.allays(of_numbers(true, own, np.concatenate(said)))
+
+
 def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:
     """The candidate that does best at a client, fitted; of equal ones the fittest for all."""
     trie = client.trie(scoring, population.depth)
@@ -171,7 +219,7 @@ def choose(client: Client, population: Population, scoring: Scoring, rule: Choic
     if rule.own and len(client.y):
         depths = range(rule.lowest, rule.deepest + 1)
         depth = client.own_depth(scoring.folds, depths)
-        if client.own_score(scoring, depth) > said[best] + AHEAD * abs(said[best]):
+        if _stays(client, trie, scoring, depth, population.genes[best], float(said[best])):
             nodes = local.cart(client.x, client.y, client.classes, depth)
             return PersonalTree.of_nodes(nodes, "own")
     if rule.refit or scoring.held == "folds":

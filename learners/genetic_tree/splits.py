@@ -41,13 +41,14 @@ class Ranked:
     unit: float = 1.0
 
     @classmethod
-    def of(cls, x: np.ndarray, y: np.ndarray, classes: int) -> Ranked:
+    def of(cls, x: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
         """Rank the records.
 
         Args:
             x: shape (records, features).
             y: class codes, or numbers; shape (records,).
             classes: how many classes there are; 0 for numbers.
+            middle: what a numeric target is taken for where there are no records.
         """
         columns = np.ascontiguousarray(x.T, dtype=float)
         distinct = [np.unique(column, return_inverse=True) for column in columns]
@@ -57,7 +58,7 @@ class Ranked:
         if classes:
             codes = y.astype(np.int64)
             return cls(columns, ranks, np.concatenate(values), starts, codes, classes)
-        centre = float(np.mean(y)) if len(y) else 0.0
+        centre = float(np.mean(y)) if len(y) else middle
         reach = float(np.abs(y - centre).max(initial=0.0)) or 1.0
         unit = reach * max(len(y), 1) / _EXACT
         whole = np.rint((y - centre) / unit).astype(np.int64)

@@ -21,7 +21,7 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.genetic_tree import GeneticTreeClassifier, GeneticTreeRegressor
 from privfed.learners.genetic_tree.counts import NodeTotals
 from privfed.learners.genetic_tree.noisy_search import NoisySearchClassifier
-from privfed.learners.genetic_tree.queries import KeepBest
+from privfed.learners.genetic_tree.queries import SHELF, KeepBest
 from privfed.privacy.policy import Policy
 from privfed.testing.check_learner import CHECKS, check_learner
 
@@ -177,6 +177,31 @@ def test_a_model_without_its_shelf_knows_no_personal_tree(gated: MakeGated) -> N
     assert again.describe(client="c0") == model.describe(client="c0")
     assert again.candidates_ is not None and model.candidates_ is not None
     assert again.candidates_.genes.tolist() == model.candidates_.genes.tolist()
+
+
+FOREIGN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "nothing": lambda kept: None,
+    "text": lambda kept: "text",
+    "a field alone": lambda kept: {"feature": kept["feature"]},
+    "an unknown feature": lambda kept: {**kept, "feature": [77, *kept["feature"][1:]]},
+    "another number of classes": lambda kept: {**kept, "values": [[0.2] * 5] * len(kept["values"])},
+    "no number": lambda kept: {**kept, "values": (np.array(kept["values"]) * np.nan).tolist()},
+    "a loop": lambda kept: {**kept, "children": [[0, 0]] * len(kept["children"])},
+    "a huge number": lambda kept: {**kept, "feature": [2**70] * len(kept["feature"])},
+    "weights of other classes": lambda kept: {**kept, "weights": [1.0] * 7},
+}
+
+
+@EACH
+def test_a_foreign_or_damaged_shelf_is_told(learner: PersonalLearner, gated: MakeGated) -> None:
+    """When it is taken home, not when it predicts; nothing of it is in the message."""
+    model, federation = _fitted(learner, gated, learner.private(8), records=60)
+    (kept,) = dict(federation.shelves["c0"]).values()
+    for name, bend in FOREIGN.items():
+        with pytest.raises(InputError, match="no tree over this model's schema"):
+            model.take_home("c0", {SHELF: bend(dict(kept))})
+            pytest.fail(name)
+    assert model.take_home("c0", {SHELF: kept}).describe(client="c0")  # the power twin
 
 
 def test_a_shared_tree_is_saved_to_the_bit(gated: MakeGated, table: MakeTable) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Graft, Shared, choose_below
+from privfed.learners.genetic_tree.below import Graft, Shared, choose_below, drawn, drawn_firmly
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree, choose, succession
 from privfed.learners.genetic_tree.population import Population, Scoring
@@ -86,6 +86,19 @@ def test_the_own_tree_wins_where_candidates_are_useless() -> None:
         assert choose(client, nothing, scoring, Choice()).decisions == 0
 
 
+@pytest.mark.parametrize("held", ["share", "folds"])
+def test_for_numbers_a_candidate_must_be_clearly_ahead_of_the_own_tree(held: str) -> None:
+    """Useless ones never are; a good one is where the own tree may have one split alone."""
+    client, scoring = _client(600, classify=False), Scoring(False, held)  # type: ignore[arg-type]
+    nothing = Population.of(np.full((2, 7), -1), 3)
+    assert choose(client, nothing, scoring, Choice(own=True)).source == "own"
+    good = Population.of(client.structure(3)[None], 3)
+    rule = Choice(own=True, lowest=1, deepest=1)
+    assert choose(client, good, scoring, rule).source == "federation"
+    same = Population.of(client.structure(1)[None], 1)
+    assert choose(client, same, scoring, rule).source == "own"
+
+
 def test_refitting_uses_all_records() -> None:
     """The same structure, fitted to all instead of four fifths."""
     client, population = _client(), _population()
@@ -110,6 +123,17 @@ def test_hardly_any_records_are_enough(records: int, classify: bool) -> None:
             trees.append(choose(client, _population(), scoring, Choice(own=own)))
     for tree in trees:
         assert np.isfinite(tree.predict(np.zeros((3, 3)))).all()
+
+
+def test_a_client_without_records_says_the_middle_of_the_bounds() -> None:
+    """0 may lie outside of them."""
+    schema = Schema(FEATURES, Column("y", "number", 50, 70))
+    view = View(Records(schema, np.empty((0, 3)), np.empty(0)), schema, b"empty")
+    for held in ("share", "folds"):
+        for rule in (Choice(), Choice(own=True)):
+            scoring = Scoring(False, held)
+            found = choose(Client(view, False), _population(), scoring, rule)
+            assert (found.predict(np.zeros((2, 3))) == 60).all()
 
 
 # --- below a shared tree -----------------------------------------------------------------------
@@ -158,6 +182,36 @@ def test_small_leaves_are_drawn_to_what_all_have_found() -> None:
     wanted = [(2 * np.eye(2)[1] + 4 * shared.values[1]) / 6]
     wanted += [(3 * np.eye(2)[0] + 4 * shared.values[2]) / 7]
     assert found == pytest.approx(np.array(wanted))
+
+
+def test_shares_of_an_own_tree_are_drawn_as_far_as_labels_stay() -> None:
+    """Whatever the prior; by hand where none overtakes; no share is ever 0 where all have some."""
+    rng = np.random.default_rng(0)
+    nodes = local.cart(rng.normal(size=(90, 3)), rng.integers(0, 3, 90), 3, 4, rng.random((90, 3)))
+    nodes["expected"] = rng.dirichlet([1, 1, 1], len(nodes))
+    for prior in (1.0, 16.0, 1e6):
+        told = drawn_firmly(nodes, prior)
+        assert (told.argmax(axis=1) == nodes["values"].argmax(axis=1)).all()
+        assert np.allclose(told.sum(axis=1), 1) and (told >= 0).all()
+        plain = drawn(nodes, prior)
+        same = plain.argmax(axis=1) == nodes["values"].argmax(axis=1)
+        clear = same & (np.sort(plain)[:, -1] - np.sort(plain)[:, -2] > 0.02)
+        assert told[clear] == pytest.approx(plain[clear]) and (clear.any() or prior > 99)
+
+
+def test_an_own_tree_that_is_kept_is_the_own_tree() -> None:
+    """The labels, or means, of the tree that the client would have grown alone, to the last one."""
+    x = np.random.default_rng(5).normal(size=(400, 3))
+    for classify in (True, False):
+        shared = Shared(STUMP, np.array([[0.2, 0.8]] * 3) if classify else np.full((3, 1), 5.0))
+        for records in (5, 12, 30):
+            client = _client(records, classify)
+            found = choose_below(client, shared, 5, 2, 6)
+            nodes = local.cart(client.x, client.y, client.classes, client.own_depth(5, range(2, 7)))
+            if found.source == "own":
+                said = local.labels(found.weighed(found.predict(x)))
+                assert np.array_equal(said, local.predictions(nodes, x))
+        assert found.source == "own"
 
 
 def test_no_share_is_zero_where_something_was_released() -> None:
