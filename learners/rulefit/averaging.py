@@ -7,7 +7,7 @@ far better conditioned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,15 +134,26 @@ def residuals_on_the_way(
     return np.array(rows)
 
 
-def stable_step(variances: np.ndarray, logistic: bool) -> float:
-    """A step size that cannot diverge on the pooled objective: below two over its curvature.
+def stable_step(
+    variances: np.ndarray, logistic: bool, clients: Sequence[float] = ()
+) -> float:
+    """A step size that cannot diverge, on the pooled objective nor on any client's own.
 
-    The Hessian of the mean loss over centred columns is at most (1/4 for the logistic loss) their
-    second moments, whose largest eigenvalue is at most their trace: the variances and, for the
-    intercept's column, one. Gradient steps below twice the inverse curvature converge.
+    The Hessian of a mean loss over columns centred on the pooled means is at most (1/4 for the
+    logistic loss) their second moments there, whose largest eigenvalue is at most their trace: for
+    all records the variances and, for the intercept's column, one. Gradient steps below twice the
+    inverse curvature converge on all records; a client's local steps stay bounded, and so does
+    their average, if they are below twice the inverse of that client's own curvature. Few records
+    may have a trace far above the pooled one.
+
+    Args:
+        variances: of the columns, shape (terms,).
+        logistic: the loss.
+        clients: each client's second moments about the pooled means, summed over columns.
     """
-    curvature = (0.25 if logistic else 1.0) * (1.0 + float(variances.sum()))
-    return 1.8 / curvature
+    curvature = 0.25 if logistic else 1.0
+    pooled = 1.8 / (1.0 + float(variances.sum()))
+    return min([pooled, *(1.99 / (1.0 + trace) for trace in clients)]) / curvature
 
 
 def optimum(

@@ -302,7 +302,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         rounds: rounds R of dual averaging.
         local_steps: local steps G of each round.
         server_step: eta_s.
-        client_step: eta_c; none for one that cannot diverge.
+        client_step: eta_c; none for the largest that cannot diverge at any client.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
             how far dual averaging is from the optimum (``gap_``, in units of the objective, at least

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
 from privfed.learners.rulefit.histograms import Marginal
@@ -15,6 +17,9 @@ from privfed.learners.rulefit.queries import Increment, Objective, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
 from privfed.learners.rulefit.surrogate import Surrogate
+
+#: A weight that no model of targets and terms of size one has.
+DIVERGED = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,7 @@ class Averaging:
         rounds: R.
         local_steps: G.
         server_step: eta_s.
-        client_step: eta_c; none for one that cannot diverge.
+        client_step: eta_c; none for the largest that cannot diverge at any client.
         penalty: lambda.
         logistic: the loss.
         reference_rounds: rounds of federated proximal gradient afterwards, to tell the gap.
@@ -68,7 +73,8 @@ class Averaging:
         Clients that do not answer a round are left out of it; when nobody answers, learning stops
         with what it has.
         """
-        step = self.client_step or stable_step(pooled.variances, self.logistic)
+        bounds = pooled.variances, self.logistic, list(pooled.traces.values())
+        step = self.client_step or stable_step(*bounds)
         means = np.concatenate([[0.0], pooled.means])
         dual, elapsed, rounds = np.zeros(1 + len(terms)), 0.0, 0
         for _ in range(self.rounds):
@@ -82,11 +88,23 @@ class Averaging:
             rounds += 1
         weights = primal(dual, elapsed * self.penalty)
         objective = self._objective(federation, terms, _moved_back(weights, means))
+        self._judge(objective, weights)
         gap = math.nan
         if self.reference_rounds:
             least = self._reference(federation, terms, pooled, weights)
             gap = objective - self._objective(federation, terms, _moved_back(least, means))
         return Estimate(_moved_back(weights, means), rounds, objective, gap)
+
+    def _judge(self, objective: float, weights: np.ndarray) -> None:
+        """Say where the steps led away: no model at all costs at most log 2, or a half."""
+        without = math.log(2) if self.logistic else 0.5
+        if objective > without or not np.abs(weights).max() < DIVERGED:
+            warnings.warn(
+                "the model is worse than without any term: the steps were too large; leave client_step "
+                "out, or make server_step smaller",
+                Note,
+                stacklevel=2,
+            )
 
     def _reference(
         self, federation: Disclosure, terms: Terms, pooled: Pooled, start: np.ndarray
@@ -132,12 +150,15 @@ class Pooled:
         means: of the terms' columns, shape (terms,).
         variances: pooled within clients, shape (terms,).
         supports: of the rules, NaN where nothing was released.
+        traces: by client, its second moments about the means, summed over the terms; none where
+            clients do not tell.
     """
 
     sizes: Mapping[str, float]
     means: np.ndarray
     variances: np.ndarray
     supports: np.ndarray
+    traces: Mapping[str, float] = field(default_factory=dict)
 
     def average(self, each: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
         """Average clients' vectors by their sizes, so that the objective is the pooled one."""
@@ -164,11 +185,25 @@ def ask_pooled(
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
     sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
     total = max(sum(sizes.values()), 1.0)
-    spreads = ask_spreads(federation, terms.cutoffs, terms.linear, sizes)
     supports = answers.total("counts") / total
+    spread = ask_spreads(federation, terms.cutoffs, terms.linear, sizes, told[0])
     shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
-    within = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]
-    freedom = max(sum(max(size - 1, 0) for size in sizes.values()), 1.0)
+    within = _within(shares, sizes, supports)
+    variances = np.concatenate([within, told[1] if spread is None else spread.variances])
+    traces = {} if spread is None else dict(spread.traces)
+    for client, own in shares.items():
+        about = own * (1 - supports) ** 2 + (1 - own) * supports**2
+        traces[client] = traces.get(client, float(told[1].sum())) + float(about.sum())
     means = np.concatenate([supports, told[0]])
-    spread = [np.sum(within, axis=0) / freedom, told[1] if spreads is None else spreads]
-    return Pooled(sizes, means, np.concatenate(spread), supports)
+    return Pooled(sizes, means, variances, supports, traces)
+
+
+def _within(
+    shares: Mapping[str, np.ndarray], sizes: Mapping[str, float], supports: np.ndarray
+) -> np.ndarray:
+    """Variances of the rules, pooled within clients; of all records where none has two of them."""
+    freedom = sum(max(size - 1, 0) for size in sizes.values())
+    if not freedom:
+        return np.asarray(supports * (1 - supports))
+    each = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]
+    return np.asarray(np.sum(each, axis=0) / freedom)

@@ -120,6 +120,13 @@ def test_the_stable_step_is_stable_and_a_larger_one_need_not_be() -> None:
     assert stable_step(variances, False) * 5.0 == pytest.approx(1.8)
 
 
+def test_a_step_is_stable_at_every_client_too() -> None:
+    """One client far from the others is what counts, and those near them change nothing."""
+    variances = np.array([4.0])
+    assert stable_step(variances, False, [4.0, 4.5]) == stable_step(variances, False)
+    assert stable_step(variances, False, [4.0, 19.0]) * 20.0 == pytest.approx(1.99)
+
+
 def test_losses_and_residuals_agree() -> None:
     """The residual is minus the loss's derivative, for both losses."""
     scores, target, eps = np.linspace(-3, 3, 13), np.linspace(0, 1, 13), 1e-6

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from privfed import Schema
-from privfed.errors import InputError, NobodyAnswered
+from privfed import Column, LocalDisclosure, Schema
+from privfed.errors import InputError, NobodyAnswered, Note
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.messages import Absent, Reply
 from privfed.exchange.ungated import UngatedDisclosure
@@ -192,3 +192,33 @@ def test_targets_of_the_wrong_kind_are_one_clear_error() -> None:
         RuleFitClassifier().fit(UngatedDisclosure.from_frame(frame, NUMERIC, "hospital"))
     with pytest.raises(InputError, match="numeric target"):
         RuleFitRegressor().fit(UngatedDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))
+
+
+@pytest.mark.parametrize(("clients", "records"), [(10, 60), (30, 60), (30, 30)])
+@pytest.mark.filterwarnings("ignore::privfed.errors.Note")
+def test_tiny_clients_do_not_make_the_steps_diverge(clients: int, records: int) -> None:
+    """Numbers of six, two or one record a client: no worse than a constant by much."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(records, 3)).clip(-3, 3), columns=list("abc"))
+    frame["y"] = (frame["a"] + frame["b"].abs() + 0.3 * rng.normal(size=records)).clip(-5, 8)
+    frame["site"] = [f"s{number % clients}" for number in range(records)]
+    features = tuple(Column(name, lower=-3, upper=3) for name in "abc")
+    learner = RuleFitRegressor(trees=5, rounds=20, random_state=0)
+    federation = LocalDisclosure.from_frame(
+        frame,
+        "y",
+        client="site",
+        schema=Schema(features, Column("y", lower=-5, upper=8)),
+        policy=learner.published(),
+        seed=1,
+    )
+    errors = learner.fit(federation).predict(frame) - frame["y"]
+    assert learner.objective_ < 0.02
+    assert np.sqrt(np.mean(errors**2)) < 1.05 * frame["y"].std()
+
+
+def test_steps_that_are_too_large_are_told() -> None:
+    """Whoever sets them learns that the model is worse than none."""
+    learner = RuleFitRegressor(**(QUICK | {"client_step": 2.0, "rounds": 10, "trees": 10}))
+    with pytest.warns(Note, match="worse than without any term: the steps were too large"):
+        learner.fit(gates(patients(), learner.published(1000), NUMERIC))

@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.cutoffs import read_cutoffs
 from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.spreads import ask_spreads
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
-from privfed.testing.hospitals import QUICK, gates, patients
+from privfed.testing.hospitals import BINARY, QUICK, gates, patients
 
 
 def test_moments_of_linear_terms_are_read_off_the_counts() -> None:
@@ -37,3 +40,28 @@ def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:
     true = exact.model_.deviations[linear]
     assert told.deviations[linear] == pytest.approx(true, rel=0.05)
     assert not np.array_equal(told.deviations[linear], true)
+
+
+def test_traces_are_the_distance_of_a_clients_records_to_the_pooled_means() -> None:
+    """By client, and the variances of clients with one record each are those of all records."""
+    frame = patients(60)
+    model = RuleFitClassifier(**(QUICK | {"rounds": 1}))
+    model.fit(gates(frame, model.published(1000)))
+    cutoffs, linear = model.cutoffs_, model.model_.terms.linear
+    for site, sizes in (("hospital", None), ("own", 1.0)):
+        own = frame.assign(own=[f"c{number}" for number in range(len(frame))])
+        records = {name: Records.from_frame(part, BINARY).x for name, part in own.groupby(site)}
+        terms = {name: cutoffs.linear(x)[:, list(linear)] for name, x in records.items()}
+        means = np.vstack(list(terms.values())).mean(axis=0)
+        told = ask_spreads(
+            UngatedDisclosure.from_frame(own, BINARY, client=site),
+            cutoffs,
+            linear,
+            {name: sizes or float(len(x)) for name, x in records.items()},
+            means,
+        )
+        assert told is not None
+        expected = {n: float(((x - means) ** 2).sum(axis=1).mean()) for n, x in terms.items()}
+        assert told.traces == pytest.approx(expected, rel=1e-6)
+        if sizes:
+            assert told.variances == pytest.approx(np.vstack(list(terms.values())).var(axis=0))
