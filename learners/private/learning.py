@@ -12,13 +12,14 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.private import made_up
 from privfed.learners.private.basis import Basis, Trees
+from privfed.learners.private.calibration import Calibration
 from privfed.learners.private.grid import one_bin_each
 from privfed.learners.private.looking import look
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.outcome import Outcome, Window
-from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE
+from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE
 from privfed.learners.private.posterior import (
     FREE,
     Leading,
@@ -29,6 +30,7 @@ from privfed.learners.private.posterior import (
     widened,
 )
 from privfed.learners.private.queries import Correlations, Gradient, Masses
+from privfed.learners.private.scores import Scores
 
 #: |u|^2 of a record's mid-ranks is clipped to the columns over this.
 RANK_CLIP = 2.2
@@ -99,7 +101,13 @@ class _Learning:
             self.marginals.records,
             self._prior(basis, leading, lengths),
         )
-        weights, rounds = self._rounds(basis, posterior, lengths)
+        calibrated = self.settings.calibrated and self.outcome.kind != "number"
+        if calibrated:
+            self.purse.paid(SCORE_SHARE)
+        leads, rounds = self._rounds(basis, posterior, lengths)
+        weights = lengths[:, None] * (leading.axes @ leads)
+        if calibrated and rounds:
+            weights = self._calibrated(basis, weights, leading.features @ leads, shares)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -339,7 +347,7 @@ class _Learning:
     def _rounds(
         self, basis: Basis, posterior: Posterior, lengths: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Noisy gradients, each at the weights so far; weights by function, and how many rounds."""
+        """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
         number, decay = self.outcome.kind == "number", self.settings.decay
         axes, sampling = posterior.leading.axes, self.variance if number else 1.0
         weights = np.zeros((axes.shape[1], self.outcome.classes))
@@ -375,7 +383,36 @@ class _Learning:
             if number:
                 explained = float(np.var(posterior.leading.features @ weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        return lengths[:, None] * (axes @ weights), len(told)
+        self.sampling = sampling
+        return weights, len(told)
+
+    def _calibrated(
+        self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
+        """The weights as far as residuals by score bear them out; moves the start."""
+        found = Calibration.of(self.outcome, self.start, added, shares)
+        if found is None:
+            return weights
+        predictions = self.outcome.predictions(self.start + added)
+        window = self._window(predictions, self.sampling)
+        if (
+            self.outcome.kind != "number"
+        ):  # made-up records know too little of what clipping takes away
+            window = replace(window, low=predictions.min(axis=0), high=predictions.max(axis=0))
+        query = Scores(basis, self.outcome, window, weights, self.start, found.cuts)
+        try:
+            answer = self.federation.ask(query).only
+        except NobodyAnswered:
+            return weights
+        present = self.present(answer)
+        factor, move = found.corrected(
+            answer.total("sums") / present,
+            answer.deviation("sums") / present,
+            self.marginals.records,
+            self.sampling,
+        )
+        self.start = self.start + move
+        return factor * weights
 
     def _asked(
         self, basis: Basis, weights: np.ndarray, window: Window, spend: Fraction | None

@@ -14,13 +14,22 @@ from privfed.errors import NobodyAnswered, Note
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.private.grid import Grid, one_bin_each
+from privfed.learners.private.intervals import shared
 from privfed.learners.private.marginals import Marginal, Marginals, Shares, signal_of, total_of
-from privfed.learners.private.planning import HISTOGRAM_SHARE, HISTOGRAMS, TARGET_SHARE, Purse
+from privfed.learners.private.planning import (
+    HISTOGRAM_SHARE,
+    HISTOGRAMS,
+    MOST_HISTOGRAM_SHARE,
+    TARGET_SHARE,
+    Purse,
+)
 from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
 from privfed.learners.private.settings import Settings
 
 #: Fewest records that a noisy total is taken for.
 LEAST_RECORDS = 10.0
+#: Share of the budget, times the squared signal, that tells in which part of wide bounds the mass is.
+LOCATING = 150.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +70,8 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     Raises:
         NobodyAnswered: nobody answered the first round.
     """
-    blank = [Marginal.blank(column) for column in federation.schema.columns]
+    blank = [Marginal.in_an_interval(column) for column in federation.schema.features]
+    blank.append(Marginal.blank(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     even = [1.0] * len(blank)
@@ -73,7 +83,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     signal = signal_of(looking.count / max(unit, 1e-9), len(blank) - 1)
     settings = Settings.for_signal(signal, number=number).with_linear(linear)
     for _ in range(HISTOGRAMS - 1):
-        looking.closer(settings)
+        looking.closer(settings, signal)
     features, target = tuple(looking.columns[:-1]), looking.columns[-1]
     return Look(
         Marginals(features, target, looking.count, signal),
@@ -115,17 +125,31 @@ class _Looking:
         """Records, at least :data:`LEAST_RECORDS`."""
         return max(LEAST_RECORDS, self.records)
 
-    def closer(self, settings: Settings) -> None:
+    def closer(self, settings: Settings, signal: float) -> None:
         """One more round, on grids that follow what is known so far."""
+        look = max(settings.look, self.locating(signal)) if settings.look else 0.0
         finer = [own.closer(settings.resolution) for own in self.columns]
         every = None
-        if settings.look:
-            spend = self.purse.part(_share(settings.look))
+        if look:
+            spend = self.purse.part(_share(look))
             every = self._asked(FeatureHistogram(_grid(finer)), finer, spend)
         before, self.columns = self.columns, finer
         if every is None:
             self.columns = [*before[:-1], finer[-1]]
         self.join(every, self.ask_target(_share(settings.target)))
+
+    def locating(self, signal: float) -> float:
+        """Share of the budget for finding the mass: the more the wider the bounds seem to be.
+
+        To tell one of M bins from the others, the records in it must be sqrt(2 ln M) times the noise
+        in a count or more, and their ratio is the signal times the root of a tenth of the share.
+
+        Args:
+            signal: see :func:`.signal_of`.
+        """
+        beliefs = [own.beliefs for own in self.columns[:-1]]
+        narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
+        return narrow * min(float(MOST_HISTOGRAM_SHARE), LOCATING / signal**2)
 
     def ask_target(self, share: Fraction) -> _Told | None:
         """Count the target alone."""
@@ -171,7 +195,15 @@ class _Looking:
         self.columns[-len(rows) :] = [
             own.updated(row, variance, self.count) for own, row, variance in told
         ]
+        self._share_widths()
         self.variance = variances[-1]
+
+    def _share_widths(self) -> None:
+        """Let all columns tell how wide bounds are."""
+        told = [(j, own.beliefs) for j, own in enumerate(self.columns) if own.beliefs is not None]
+        every = shared([beliefs for _, beliefs in told])
+        for (j, _), beliefs in zip(told, every, strict=True):
+            self.columns[j] = self.columns[j].believed(beliefs, self.count)
 
     def _count_values(self, row: np.ndarray, variance: float) -> None:
         """The target's values as they were told, over all rounds, each by its noise."""

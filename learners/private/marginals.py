@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.private.grid import Grid, first_cuts, one_bin_each, settled
+from privfed.learners.private.intervals import Beliefs
 from privfed.tables.schema import Column
 
 #: Bins of the first round, over the public bounds.
@@ -34,12 +35,15 @@ class Marginal:
         cuts: its cut-offs, strictly inside the bounds.
         counts: estimates by bin, none negative.
         variances: what is still unknown about them; none before this grid was counted.
+        beliefs: what intervals of the bounds say; none where values have bins of their own, or for a target,
+            which is asked about more often.
     """
 
     column: Column
     cuts: np.ndarray
     counts: np.ndarray
     variances: np.ndarray | None = None
+    beliefs: Beliefs | None = None
 
     @classmethod
     def blank(cls, column: Column) -> Marginal:
@@ -47,11 +51,23 @@ class Marginal:
         cuts = first_cuts(column, FIRST_BINS)
         return cls(column, cuts, np.zeros(len(cuts) + 1))
 
+    @classmethod
+    def in_an_interval(cls, column: Column) -> Marginal:
+        """The same, but intervals of the bounds say where the mass may be."""
+        own = cls.blank(column)
+        return own if one_bin_each(column) else replace(own, beliefs=Beliefs.blank(own.places))
+
     @property
     def edges(self) -> np.ndarray:
         """Both bounds, and the cut-offs between them."""
         low, high = self.column.bounds
         return np.concatenate([[low], self.cuts, [high]])
+
+    @property
+    def places(self) -> np.ndarray:
+        """The same as shares of the bounds, from 0 to 1."""
+        low, high = self.column.bounds
+        return np.asarray((self.edges - low) / (high - low))
 
     @property
     def shares(self) -> np.ndarray:
@@ -85,20 +101,27 @@ class Marginal:
         """
         if one_bin_each(self.column):
             return self
-        knots = self.quantiles(np.linspace(0, 1, bins + 1))
+        at, (low, high) = np.linspace(0, 1, bins + 1), self.column.bounds
+        if self.beliefs is None:
+            knots = self.quantiles(at)
+        else:
+            knots = low + (high - low) * self.beliefs.quantiles(at)
         if bins > 1:
             below = knots[1] - _halves(knots[1] - knots[0], knots[2] - knots[1])
             above = knots[-2] + _halves(knots[-1] - knots[-2], knots[-2] - knots[-3])
             knots = np.concatenate([knots, below, above])
         cuts = settled(knots, self.column)
-        finer = replace(self, cuts=cuts)
-        expected = np.diff(np.interp(finer.edges, self.edges, self.reached))
-        return replace(finer, counts=expected * self.counts.sum(), variances=None)
+        finer = replace(self, cuts=cuts, variances=None)
+        if self.beliefs is None:
+            expected = np.diff(np.interp(finer.edges, self.edges, self.reached))
+            return replace(finer, counts=expected * self.counts.sum())
+        return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> Marginal:
         """Join noisy counts with what was expected, each by how well it is known.
 
-        Where this grid was not counted before, how far counts stray from what was expected is told by
+        Intervals of the bounds say what is expected (:mod:`.intervals`), but where values have a bin
+        each. Where this grid was not counted before, how far counts stray from what was expected is told by
         how far the noisy ones do, beyond their noise (empirical Bayes); where it was, by what that
         left open. What no record can explain is then taken away evenly: counts are none of them
         negative, and add up to no more than the records.
@@ -108,6 +131,9 @@ class Marginal:
             variance: of the noise in each.
             records: how many there are, about.
         """
+        if self.beliefs is not None:
+            beliefs = self.beliefs.updated(noisy / records, variance / records**2)
+            return self.believed(beliefs, records)
         expected, even = self.counts, records / len(noisy)
         if not expected.any():
             expected = np.full(len(noisy), even)
@@ -119,6 +145,11 @@ class Marginal:
         trust = spread / (spread + variance)
         counts = held(expected + trust * (noisy - expected), records)
         return replace(self, counts=counts, variances=trust * variance)
+
+    def believed(self, beliefs: Beliefs, records: float) -> Marginal:
+        """The counts that go with beliefs over this grid."""
+        counts = held(records * (beliefs.chances @ beliefs.shares), records)
+        return replace(self, counts=counts, beliefs=beliefs)
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:

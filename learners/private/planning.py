@@ -10,6 +10,7 @@ import numpy as np
 from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.private.basis import Basis, Trees
+from privfed.learners.private.calibration import BINS
 from privfed.learners.private.grid import Grid, first_cuts
 from privfed.learners.private.marginals import FIRST_BINS
 from privfed.learners.private.outcome import Outcome, Window
@@ -20,6 +21,7 @@ from privfed.learners.private.queries import (
     Masses,
     TargetHistogram,
 )
+from privfed.learners.private.scores import Scores
 from privfed.learners.private.settings import MOST_ROUNDS
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
@@ -30,11 +32,13 @@ from privfed.tables.schema import Schema
 #: Rounds of histograms, each of which costs at most :data:`HISTOGRAM_SHARE` of rho.
 HISTOGRAMS = 3
 HISTOGRAM_SHARE, TARGET_SHARE = Fraction(6, 100), Fraction(1, 100)
-#: Most of rho that one look at the target alone may cost.
-MOST_TARGET_SHARE = Fraction(15, 100)
-CORRELATION_SHARE, MASS_SHARE = Fraction(5, 100), Fraction(5, 100)
+#: Most of rho that one later look at all columns, or at the target alone, may cost.
+MOST_HISTOGRAM_SHARE, MOST_TARGET_SHARE = Fraction(10, 100), Fraction(15, 100)
+CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE = Fraction(5, 100), Fraction(5, 100), Fraction(3, 100)
+#: What questions cost that are asked once at most.
+ONCE = CORRELATION_SHARE + MASS_SHARE + SCORE_SHARE
 #: Share of rho that gradients have for certain.
-GRADIENT_SHARE = 1 - HISTOGRAMS * (HISTOGRAM_SHARE + TARGET_SHARE) - CORRELATION_SHARE - MASS_SHARE
+GRADIENT_SHARE = 1 - HISTOGRAMS * (HISTOGRAM_SHARE + TARGET_SHARE) - ONCE
 #: The questions that a private learner asks.
 QUERIES: tuple[type[Query], ...] = (
     FeatureHistogram,
@@ -42,6 +46,7 @@ QUERIES: tuple[type[Query], ...] = (
     Correlations,
     Masses,
     Gradient,
+    Scores,
 )
 
 
@@ -62,10 +67,15 @@ def private(epsilon: Number, delta: Number) -> Policy:
 def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
     """A guard for each kind of question, of a budget in zCDP."""
     gradients = rho * GRADIENT_SHARE
-    spare = rho * (CORRELATION_SHARE + MASS_SHARE + (HISTOGRAMS - 1) * HISTOGRAM_SHARE)
+    spare = rho * (ONCE + (HISTOGRAMS - 1) * HISTOGRAM_SHARE)
     return {
         FeatureHistogram.kind: (
-            Guard.of("gaussian", spend=rho * HISTOGRAM_SHARE, times=HISTOGRAMS),
+            Guard.of(
+                "gaussian",
+                spend=rho * HISTOGRAM_SHARE,
+                cap=rho * MOST_HISTOGRAM_SHARE,
+                times=HISTOGRAMS,
+            ),
         ),
         TargetHistogram.kind: (
             Guard.of(
@@ -77,6 +87,7 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
         ),
         Correlations.kind: (Guard.of("gaussian", spend=rho * CORRELATION_SHARE, times=1),),
         Masses.kind: (Guard.of("gaussian", spend=rho * MASS_SHARE, times=1),),
+        Scores.kind: (Guard.of("gaussian", spend=rho * SCORE_SHARE, times=1),),
         Gradient.kind: (
             Guard.of(
                 "gaussian",
@@ -140,6 +151,8 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))
     found.append(Planned(Masses(basis), 1))
     found.append(Planned(Gradient(basis, outcome, window, weights, start), MOST_ROUNDS))
+    cuts = np.tile(np.arange(1.0, BINS), (outcome.classes, 1))
+    found.append(Planned(Scores(basis, outcome, window, weights, start, cuts), 1))
     return found
 
 

@@ -22,6 +22,7 @@ from privfed.learners.private.queries import (
     Masses,
     TargetHistogram,
 )
+from privfed.learners.private.scores import Scores
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -99,6 +100,12 @@ def gradient(
     )
 
 
+def scores(query: Gradient, *cuts: float) -> Scores:
+    """The same model and limits, asked about by score, all outputs' cut-offs alike."""
+    every = np.tile(np.array(cuts, float), (query.outcome.classes, 1))
+    return Scores(query.basis, query.outcome, query.window, query.weights, query.start, every)
+
+
 def units(query: Query, rows: list[Row], schema: Schema) -> dict[str, np.ndarray]:
     """The exact answer, rebuilt from the rows alone."""
     table = np.array(rows, dtype=float).reshape(-1, P + 1)
@@ -150,6 +157,15 @@ QUESTIONS: dict[str, tuple[Query, Schema]] = {
         for weights in (0.0, 3.0, -(2.0**20))
         for limits in ((0.0, 1.0, 1.0), (0.2, 0.4, 1.0), (0.5, 0.5, 0.01))
     },
+    **{
+        f"scores {name} {weights} {limits}": (
+            scores(gradient(schema, weights, limits), -1, 0, 1),
+            schema,
+        )
+        for name, schema in (("binary", BINARY), ("number", NUMERIC), ("classes", CLASSES))
+        for weights in (0.0, 3.0, -(2.0**20))
+        for limits in ((0.0, 1.0, 1.0), (0.2, 0.4, 1.0), (0.5, 0.5, 0.01))
+    },
 }
 
 
@@ -179,8 +195,10 @@ def test_any_rows_keep_to_the_gradients_bounds(
     high: float,
     clip: float,
 ) -> None:
-    """The same for any tables, rows and parameters that the question admits."""
-    assert keeps(gradient(schema, weights, (low, high, clip)), base, list(rows), schema)
+    """The same for any tables, rows and parameters that the question admits; by score too."""
+    query = gradient(schema, weights, (low, high, clip))
+    for asked in (query, scores(query, -1.0, 0.5)):
+        assert keeps(asked, base, list(rows), schema)
 
 
 @settings(max_examples=60)
@@ -215,6 +233,40 @@ def test_the_bounds_are_nearly_attained() -> None:
     least = float((basis.scales**2).sum() + (values**2).sum()) / basis.squares
     assert change.l2_squared > 0.99 * least * part.sensitivity.add_or_remove.l2_squared
     assert least > 0.99
+
+
+def test_the_bounds_of_scores_are_nearly_attained() -> None:
+    """One record of class 0 whose chance of 1 is held at 1 moves the sums by all that is declared."""
+    query = scores(gradient(BINARY, 0.0, (1.0, 1.0, 1.0)), 0.5)
+    part, none = query.parts(BINARY)["sums"], np.zeros((2, 1, 2))
+    assert part.sensitivity is not None
+    change = moved(units(query, [(0.0, 0.0, 0.0, 0.0, 0.0)], BINARY)["sums"], none)
+    declared = part.sensitivity.add_or_remove
+    assert declared.l2_squared * 0.999 < change.l2_squared <= declared.l2_squared
+    assert declared.l1 * 0.999 < change.l1 <= declared.l1
+
+
+class _Uncounted(Scores):
+    """A planted fault: the bound leaves out that a record is counted beside its residual."""
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        part = super().parts(schema)["sums"]
+        residual = Gradient.parts(self, schema)["sums"].sensitivity
+        assert part.sensitivity is not None and residual is not None
+        l2_squared = int(residual.add_or_remove.l2_squared / self.basis.squares)
+        own = replace(part.sensitivity.add_or_remove, l2_squared=l2_squared)
+        return {"sums": replace(part, sensitivity=replace(part.sensitivity, add_or_remove=own))}
+
+
+def test_a_count_that_is_left_out_of_a_bound_is_caught() -> None:
+    """The power twin of the bounds of scores."""
+    honest = scores(gradient(BINARY, 0.0, (0.0, 1.0, 1.0)), 0.5)
+    honest = replace(honest, start=np.array([-40.0]))
+    faulty = _Uncounted(
+        honest.basis, honest.outcome, honest.window, honest.weights, honest.start, honest.cuts
+    )
+    assert keeps(honest, [], CORNERS, BINARY)
+    assert not keeps(faulty, [], CORNERS, BINARY)
 
 
 class _Forgets(Gradient):

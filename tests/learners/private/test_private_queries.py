@@ -25,6 +25,7 @@ from privfed.learners.private.queries import (
     Masses,
     TargetHistogram,
 )
+from privfed.learners.private.scores import Scores
 from privfed.questions import wire
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -77,7 +78,11 @@ def question(kind: type[Query], rng: np.random.Generator, schema: Schema) -> Que
     low, high = np.sort(rng.random((2, outcome.classes)), axis=0) - least
     weights = rng.normal(0, 2, (basis.size, outcome.classes))
     window = Window(low, high, float(rng.uniform(0.1, 1)))
-    return Gradient(basis, outcome, window, weights, rng.normal(size=outcome.classes))
+    start = rng.normal(size=outcome.classes)
+    if kind is Scores:
+        cuts = np.sort(rng.normal(0, 2, (outcome.classes, 4)), axis=1)
+        return Scores(basis, outcome, window, weights, start, cuts)
+    return Gradient(basis, outcome, window, weights, start)
 
 
 def table(rng: np.random.Generator, schema: Schema, records: int) -> Records:
@@ -131,6 +136,16 @@ def twin_gradient(query: Mapping[str, Any], table: Records) -> dict[str, np.ndar
     scores = query["start"] + functions @ query["weights"]
     rest = _residuals(query["outcome"], query["window"], table.target, scores)
     return {"sums": np.trunc(functions[:, :, None] * rest[:, None, :] * GRADIENT_UNIT)}
+
+
+def twin_scores(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarray]:
+    """The record's residual and a half, in the bin of each output's score (``private.scores``)."""
+    scores = query["start"] + design(query["basis"], table.x) @ query["weights"]
+    rest = _residuals(query["outcome"], query["window"], table.target, scores)
+    reached = (scores[:, :, None] >= query["cuts"]).sum(axis=2)
+    here = reached[:, :, None] == np.arange(query["cuts"].shape[1] + 1)
+    each = np.stack([rest, np.full_like(rest, 0.5)], axis=1)
+    return {"sums": np.trunc(here[:, None] * each[..., None] * GRADIENT_UNIT)}
 
 
 def codes(cuts: list[list[float]], x: np.ndarray) -> np.ndarray:
@@ -188,6 +203,7 @@ TWINS: dict[type[Query], Callable[[Mapping[str, Any], Records], dict[str, np.nda
     Correlations: twin_correlations,
     Masses: twin_masses,
     Gradient: twin_gradient,
+    Scores: twin_scores,
 }
 
 
@@ -237,7 +253,7 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
         assert np.abs(exact[name] - np.asarray(each, float).sum(axis=0)).max(initial=0) <= far
 
 
-@pytest.mark.parametrize("kind", [Correlations, Masses, Gradient])
+@pytest.mark.parametrize("kind", [Correlations, Masses, Gradient, Scores])
 def test_small_blocks_and_no_cache_give_the_same(
     kind: type[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +355,17 @@ def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> N
         change(honest()).parts(BINARY)
 
 
+def scores_at(cuts: np.ndarray) -> Scores:
+    """An honest question about scores, but for its cut-offs."""
+    own = honest()
+    return Scores(own.basis, own.outcome, own.window, own.weights, own.start, cuts)
+
+
+def test_cut_offs_of_scores_that_rise_are_admitted() -> None:
+    """The twin of the refusals below."""
+    assert scores_at(np.array([[0.0, 1.0]])).parts(BINARY)["sums"].shape == (2, 1, 3)
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -350,6 +377,13 @@ def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> N
         Correlations(Grid(((), (), ())), np.full((3, 1), NAN), 1.0),
         Correlations(Grid(((), (), ())), np.zeros((3, 2)), 1.0),
         Masses(replace(honest().basis, trees=())),
+        scores_at(np.array([[0.0, 0.0]])),
+        scores_at(np.array([[1.0, 0.0]])),
+        scores_at(np.array([[NAN]])),
+        scores_at(np.array([[0], [1]])),
+        scores_at(np.zeros((1, 0))),
+        scores_at(np.zeros(3)),
+        scores_at(np.arange(65.0)[None]),
     ],
     ids=lambda query: query.kind,
 )

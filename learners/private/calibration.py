@@ -1,0 +1,106 @@
+"""The last correction: how much of the scores is borne out by the records.
+
+Weights of the last gradient are no longer checked by another, and what made-up records have wrong
+moves all scores alike: too far, or not far enough. Residuals by score tell it with little noise, for a
+record has one bin. The model's functions are then multiplied by a common factor b and its start is
+moved by a, b near 1 and a near 0 beforehand (Platt 1999, with the noise of a release).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.scores import COUNT
+
+#: Bins of a score.
+BINS = 8
+#: Standard deviations of log b, and of a beside the scores' own.
+FACTOR, MOVE = 0.5, 0.3
+#: Greatest logarithm of b, and least spread of a score worth a bin.
+MOST_FACTOR, LEAST_SPREAD = 2.0, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What made-up records expect of each bin.
+
+    Args:
+        outcome: the link.
+        start: score of a record without any function, shape (outputs,).
+        added: what functions add to it, of the made-up records, shape (records, outputs).
+        shares: weights of the made-up records, mean 1.
+        cuts: of the scores, shape (outputs, BINS - 1).
+    """
+
+    outcome: Outcome
+    start: np.ndarray
+    added: np.ndarray
+    shares: np.ndarray
+    cuts: np.ndarray
+
+    @classmethod
+    def of(
+        cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
+    ) -> Calibration | None:
+        """Cut-offs between bins of about as many made-up records; none where scores are all alike."""
+        scores = start + added
+        low, high = scores.min(axis=0), scores.max(axis=0)
+        if not ((high - low) > LEAST_SPREAD).all():
+            return None
+        at = np.arange(1, BINS) / BINS
+        cuts = np.quantile(scores, at, axis=0).T
+        evenly = low[:, None] + (high - low)[:, None] * at
+        cuts = cuts + 1e-3 * (evenly - low[:, None])  # apart, where many scores are alike
+        return cls(outcome, start, added, shares, cuts)
+
+    def corrected(
+        self, sums: np.ndarray, noise: float, records: float, variance: float
+    ) -> tuple[float, np.ndarray]:
+        """The likeliest factor b and move a.
+
+        With b and a the n predictions of a bin rise by n (mean then - mean now), the means being those of
+        made-up records; that is the bin's sum of residuals, up to noise and sampling, n variance.
+
+        Args:
+            sums: of residuals and of :data:`.COUNT` by output and bin, shape (2, outputs, bins).
+            noise: standard deviation of the noise in each.
+            records: N.
+            variance: of a record's target about its mean, where it is a number.
+
+        Returns:
+            b, and a of shape (outputs,).
+        """
+        before, doubt = self._means(1.0, np.zeros(len(self.start))), noise / float(COUNT)
+        expected = records * self._by_bin(np.ones_like(self.added), mean=False)
+        count = sums[1] / float(COUNT)
+        count = expected + (count - expected) * expected**2 / (expected**2 + doubt**2 + 1e-9)
+        count = np.maximum(count, 0)
+        own = variance if self.outcome.kind == "number" else self.outcome.variances(before)
+        each = np.sqrt(noise**2 + count * own + 1e-9)
+        size = np.maximum(self.added.std(axis=0), LEAST_SPREAD)
+
+        def rest(tried: np.ndarray) -> np.ndarray:
+            means = self._means(float(np.exp(FACTOR * tried[0])), MOVE * size * tried[1:])
+            return np.concatenate([((sums[0] - count * (means - before)) / each).ravel(), tried])
+
+        most = np.full(1 + len(size), MOST_FACTOR / FACTOR)
+        found = least_squares(rest, np.zeros(len(most)), bounds=(-most, most)).x
+        return float(np.exp(FACTOR * found[0])), np.asarray(MOVE * size * found[1:])
+
+    def _means(self, factor: float, move: np.ndarray) -> np.ndarray:
+        scores = self.start + move + factor * self.added
+        return self._by_bin(self.outcome.predictions(scores))
+
+    def _by_bin(self, values: np.ndarray, *, mean: bool = True) -> np.ndarray:
+        """Means by output and bin of the scores, or sums over the number of records."""
+        found = np.zeros((len(self.cuts), BINS))
+        for o, cuts in enumerate(self.cuts):
+            bins = np.searchsorted(cuts, self.start[o] + self.added[:, o], side="right")
+            mass = np.bincount(bins, self.shares, BINS)
+            total = np.bincount(bins, self.shares * values[:, o], BINS)
+            found[o] = total / np.maximum(mass, 1e-9) if mean else total / len(values)
+        return found

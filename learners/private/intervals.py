@@ -1,0 +1,144 @@
+"""Where a column's mass may lie, told from few records: intervals of its bounds, and how likely each is.
+
+Public bounds may be many times too wide, and the noise in a bin's count larger than the records in it.
+No bin says then by itself where the mass is, but few intervals go with all bins, all looks and what the other
+columns' bounds are like. Each interval is a hypothesis; under each the counts are joined with what it
+expects, and the estimate is their mean by how likely they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from scipy.special import logsumexp
+
+#: Halvings of the bounds: the narrowest interval is 2^-6 of them.
+NARROWEST = 6
+#: What of the mass lies anywhere, outside of its interval too.
+ANYWHERE = 0.1
+#: How likely the whole bounds are beforehand, beside half, a quarter, ... of them; and how many columns
+#: that is worth.
+WHOLE, HELD = 0.5, 4.0
+#: How likely intervals about the middle and at both ends are, beside others of their width.
+USUAL = 0.5
+#: A bin's share strays from what is expected by as much as that, or by this share of an even one.
+LEAST_EXPECTED = 1.0
+#: Places between which quantiles are straight lines.
+PLACES = 256
+#: Rounds of expectation and maximisation.
+ROUNDS = 20
+
+
+@cache
+def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Starts, lengths, number of halvings, and the logarithm of the chance among those of one length."""
+    starts, halvings, chances = [], [], []
+    for k in range(NARROWEST + 1):
+        own = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
+        usual = np.isin(np.arange(len(own)), (0, 2**k - 1, len(own) - 1))
+        starts.append(own)
+        halvings.append(np.full(len(own), k))
+        chances.append((1 - USUAL) / len(own) + USUAL * usual / usual.sum())
+    number = np.concatenate(halvings)
+    return np.concatenate(starts), 0.5**number, number, np.log(np.concatenate(chances))
+
+
+def _reached(at: np.ndarray) -> np.ndarray:
+    """Share of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
+    starts, lengths, _, _ = _intervals()
+    inside = np.clip((at - starts[:, None]) / lengths[:, None], 0, 1)
+    return np.asarray((1 - ANYWHERE) * inside + ANYWHERE * at)
+
+
+def usual_widths() -> np.ndarray:
+    """Chances of the bounds' halvings beforehand, shape (halvings,)."""
+    narrow = np.full(NARROWEST, (1 - WHOLE) / NARROWEST)
+    return np.concatenate([[WHOLE], narrow])
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What is held of one column.
+
+    Args:
+        edges: of the bins, as shares of the bounds, shape (bins + 1,).
+        shares: of the records, expected by interval and bin, shape (intervals, bins).
+        logs: how likely each interval is, but for its width, shape (intervals,).
+        widths: chances of the bounds' halvings, shape (halvings,).
+    """
+
+    edges: np.ndarray
+    shares: np.ndarray
+    logs: np.ndarray
+    widths: np.ndarray
+
+    @classmethod
+    def blank(cls, edges: np.ndarray) -> Beliefs:
+        """Before anything is told."""
+        return cls(edges, np.diff(_reached(edges), axis=1), _intervals()[3], usual_widths())
+
+    @property
+    def chances(self) -> np.ndarray:
+        """Of each interval, shape (intervals,)."""
+        logs = self.logs + np.log(self.widths)[_intervals()[2]]
+        return np.asarray(np.exp(logs - logsumexp(logs)))
+
+    @property
+    def narrow(self) -> float:
+        """The chance that less than half of the bounds holds the mass."""
+        return float(self.chances[_intervals()[2] > 1].sum())
+
+    def below(self, at: np.ndarray) -> np.ndarray:
+        """Shares below some places, under each interval, shape (intervals, places)."""
+        bins = np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 2)
+        ends, places = _reached(self.edges), _reached(at)
+        inside = (places - ends[:, bins]) / (ends[:, bins + 1] - ends[:, bins])
+        before = np.cumsum(self.shares, axis=1) - self.shares
+        return np.asarray(before[:, bins] + self.shares[:, bins] * inside)
+
+    def quantiles(self, at: np.ndarray) -> np.ndarray:
+        """Places that some shares of the mass lie below, by what all intervals together say."""
+        places = np.union1d(self.edges, np.linspace(0, 1, PLACES + 1))
+        reached = self.chances @ self.below(places)
+        rising = reached + 1e-9 * np.arange(len(places))
+        return np.asarray(np.interp(at, rising / rising[-1], places))
+
+    def over(self, edges: np.ndarray) -> Beliefs:
+        """The same over other bins."""
+        return replace(self, edges=edges, shares=np.diff(self.below(edges), axis=1))
+
+    def updated(self, noisy: np.ndarray, variance: float) -> Beliefs:
+        """Joined with noisy shares.
+
+        Under an interval a bin's share s is N(m, max(m, least)^2) beforehand and is told with a noise of
+        variance v: what is told is N(m, max(m, least)^2 + v), and s is known from it as from any Gaussian.
+
+        Args:
+            noisy: shares by bin.
+            variance: of the noise in each.
+        """
+        spread = np.maximum(self.shares, LEAST_EXPECTED / len(noisy)) ** 2
+        rest, each = noisy - self.shares, spread + variance
+        logs = self.logs - (rest**2 / each + np.log(each)).sum(axis=1) / 2
+        shares = np.maximum(self.shares + spread / each * rest, 0)
+        return replace(self, shares=shares, logs=logs - logs.max())
+
+
+def shared(columns: Sequence[Beliefs]) -> list[Beliefs]:
+    """The same, with the widths that are likeliest for all columns: who states one bound loosely does others.
+
+    By expectation and maximisation under a Dirichlet prior.
+    """
+    numbers, usual = _intervals()[2], usual_widths()
+    logs = np.array(
+        [[logsumexp(own.logs[numbers == k]) for k in range(NARROWEST + 1)] for own in columns]
+    )
+    widths = usual
+    for _ in range(ROUNDS if len(columns) > 1 else 0):
+        chances = np.exp(logs + np.log(widths) - (logs + np.log(widths)).max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        widths = (chances.sum(axis=0) + HELD * usual) / (len(columns) + HELD)
+    return [replace(own, widths=widths) for own in columns]
