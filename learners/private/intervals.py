@@ -133,8 +133,9 @@ def shared(columns: Sequence[Beliefs]) -> list[Beliefs]:
     By expectation and maximisation under a Dirichlet prior.
     """
     numbers, usual = _intervals()[2], usual_widths()
-    logs = np.array(
-        [[logsumexp(own.logs[numbers == k]) for k in range(NARROWEST + 1)] for own in columns]
+    each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
+    logs = np.column_stack(
+        [logsumexp(each[:, numbers == k], axis=1) for k in range(NARROWEST + 1)]
     )
     widths = usual
     for _ in range(ROUNDS if len(columns) > 1 else 0):

@@ -394,11 +394,12 @@ class _Learning:
         if found is None:
             return weights
         predictions = self.outcome.predictions(self.start + added)
-        window = self._window(predictions, self.sampling)
-        if (
-            self.outcome.kind != "number"
-        ):  # made-up records know too little of what clipping takes away
-            window = replace(window, low=predictions.min(axis=0), high=predictions.max(axis=0))
+        # made-up records know too little of what clipping takes away
+        window = replace(
+            self._window(predictions, self.sampling),
+            low=predictions.min(axis=0),
+            high=predictions.max(axis=0),
+        )
         query = Scores(basis, self.outcome, window, weights, self.start, found.cuts)
         try:
             answer = self.federation.ask(query).only
