@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.percentiles import NOISY_ROUNDS
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
 
-#: Shares of rho: each of two rounds of histograms, of the features and of the target; the number of
+#: Shares of rho: each of three rounds of histograms, of the features and of the target; the number of
 #: records, their summed target and its squares at the root; and the sums by fuzzy set, over all levels.
-FEATURES, TARGET = Fraction(2, 100), Fraction(3, 100)
+FEATURES, TARGET = Fraction(4, 300), Fraction(6, 300)
 ROOT = {
     "node_weights": Fraction(3, 100),
     "node_linear": Fraction(8, 100),
@@ -28,11 +30,10 @@ def published(strict: bool) -> Policy:
     """Sums with revealing cells nullified, leaf equations as they are; or the strict form."""
     if strict:
         guard = (Guard.of("nullify", strict=True),)
-        return Policy(
-            dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
-        )
+        kinds = (Below.kind, Level.kind, Leaves.kind, Activations.kind)
+        return Policy(dict.fromkeys(kinds, guard), name="strict")
     guards = {
-        Scaling.kind: (Guard.of("open", "counts"),),
+        Scaling.kind: (Guard.of("open"),),
         Level.kind: (Guard.of("nullify"),),
         Leaves.kind: (Guard.of("open"),),
         Activations.kind: (Guard.of("open"),),
@@ -51,7 +52,10 @@ def private(budget: Budget, levels: int, scaled: bool) -> Policy:
     rho = largest_rho(budget.epsilon, budget.delta)
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:
-        shares[Scaling.kind] = [(("counts",), FEATURES, 2), (("target",), TARGET, 2)]
+        shares[Scaling.kind] = [
+            (("counts",), FEATURES, NOISY_ROUNDS),
+            (("target",), TARGET, NOISY_ROUNDS),
+        ]
     times = max(levels, 1)
     shares[Level.kind] = [((name,), share / times, times) for name, share in ROOT.items()]
     if levels:
