@@ -68,7 +68,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
             public bounds.
         bins: bins of each of those histograms; with at least 7 the percentiles are found to a
-            10^-7 of the public bounds, with fewer to one bin.
+            10^-7 of the public bounds or finer, with fewer to one bin.
         features: names of the features that may split; none for all.
         leaf_features: names of the features in the leaves' linear models; none for all (the
             paper's), and an empty list for constants.
@@ -485,7 +485,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
         Args:
             strict: whether nullification also silences what could be subtracted, leaf equations
-                included; histograms for scaling are then not released at all.
+                included; percentiles are then read off counts of nobody or at least three records.
         """
         return published(strict)
 
