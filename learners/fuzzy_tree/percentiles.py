@@ -35,7 +35,7 @@ NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
 ROOM_TARGET, LOOSE_TARGET = 5.0, 0.5
 #: Rounds of noisy histograms; from the last but one on, bins about nought grow by magnitudes, the least
 #: being this share of the greatest.
-NOISY_ROUNDS, _MAGNITUDES = 3, 1e-7
+NOISY_ROUNDS, _MAGNITUDES = 2, 1e-7
 #: Such bins' widths differ by more than this factor, and their counts are what they are from so many
 #: deviations of noise on, or nothing.
 _UNEVEN, FAR_PROVEN = 100.0, 3.5

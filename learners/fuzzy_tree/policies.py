@@ -13,9 +13,9 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
 
-#: Shares of rho: each of three rounds of histograms, of the features and of the target; the number of
+#: Shares of rho: each of two rounds of histograms, of the features and of the target; the number of
 #: records, their summed target and its squares at the root; and the sums by fuzzy set, over all levels.
-FEATURES, TARGET = Fraction(4, 300), Fraction(6, 300)
+FEATURES, TARGET = Fraction(2, 100), Fraction(3, 100)
 ROOT = {
     "node_weights": Fraction(3, 100),
     "node_linear": Fraction(8, 100),

@@ -82,7 +82,7 @@ class Ends:
             fine = told.fine(whole) & (number >= usual) & (not noisy)
             if fine.all() or (noisy and number == NOISY_ROUNDS):
                 return True
-            former, edges = told, np.where(fine[:, None], told.edges, told.refined(number > 1))
+            former, edges = told, np.where(fine[:, None], told.edges, told.refined())
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
         return former is not None
 
