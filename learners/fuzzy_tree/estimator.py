@@ -19,6 +19,7 @@ from privfed.exact import Number
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
+from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import (
     Memberships,
@@ -31,18 +32,14 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 from privfed.learners.fuzzy_tree.growth import Node, Stop, ToldSums, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
-from privfed.learners.fuzzy_tree.percentiles import (
-    NARROW,
-    NARROW_TARGET,
-    Histograms,
-    rounds,
-    widened,
-)
+from privfed.learners.fuzzy_tree.percentiles import most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
+from privfed.learners.fuzzy_tree.pooled import MOST, first_look
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, Rounds
 from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.learners.fuzzy_tree.shrinkage import USUAL, Count, Target
+from privfed.learners.fuzzy_tree.scaling import Ends
+from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
@@ -71,7 +68,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
             public bounds.
         bins: bins of each of those histograms; with at least 7 the percentiles are found to a
-            10^-7 of the public bounds, with fewer to one bin.
+            10^-7 of the public bounds or finer, with fewer to one bin.
         features: names of the features that may split; none for all.
         leaf_features: names of the features in the leaves' linear models; none for all (the
             paper's), and an empty list for constants.
@@ -81,6 +78,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         Scaling,
+        Below,
         Level,
         Moments,
         Residuals,
@@ -141,7 +139,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        self.rounds_, self.noisy_, self._usual = 0, False, USUAL
+        self.rounds_, self.noisy_ = 0, False
         self._draw = np.random.default_rng(self.random_state)
         self._scale(federation)
         self.root_ = self._grow(federation)
@@ -167,47 +165,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return answers
 
     def _scale(self, federation: Disclosure) -> None:
-        """Find where each feature's [0, 1] begins and ends, and with noise the target's too."""
-        schema = federation.schema
-        self.lower_, self.upper_ = schema.lower.copy(), schema.upper.copy()
-        self.target_: tuple[float, ...] = ()
-        if self.scaling == "schema":
-            return
-        bottom, top = self._public_target
-        bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
-        edges = np.linspace(*bounds, self.bins + 1, axis=1)
-        asked, former = Scaling(self.bins), None
-        for _ in range(rounds(self.bins)):
-            answer = self._ask(federation, asked).only
-            if "counts" not in answer:
-                break
-            told = Histograms.of(answer, edges)
-            if former is not None and self.noisy_:
-                told = told.with_former(former)
-            self._take_ends(told)
-            former, edges = told, told.refined()
-            asked = Scaling(self.bins, tuple(map(tuple, edges.tolist())))
-
-    def _take_ends(self, told: Histograms) -> None:
-        """Take a round's ends; with noise, only intervals that are far narrower than the bounds."""
-        features, schema = len(self.lower_), self.schema_
-        lower, upper = told.percentiles()
-        if not told.noise.any():
-            self.lower_, self.upper_ = lower[:features], upper[:features]
-            return
-        bounds = [*zip(schema.lower, schema.upper, strict=True), self._public_target]
-        shares = [NARROW] * features + [NARROW_TARGET]
-        ends = [
-            widened(float(low), float(high), bounds=own, share=share)
-            for low, high, own, share in zip(lower, upper, bounds, shares, strict=True)
-        ]
-        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
-            ends[-1] = ()
-        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
-        self.lower_, self.upper_ = np.array(taken[:features], float).reshape(-1, 2).T.copy()
-        self.target_ = ends[-1]
-        low, high = self.target_ or self._public_target
-        self._usual = float(told.moments()[1][-1]) / (high - low) ** 2
+        """Find where each feature's [0, 1] begins and ends, and the target's interval."""
+        ends = Ends(federation.schema)
+        if self.scaling == "released":
+            ends.learn(lambda query: self._ask(federation, query).only, self.bins)
+        self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
+        self._usual = ends.usual
 
     def _grow(self, federation: Disclosure) -> Node:
         root = Node(())
@@ -233,7 +196,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if "weights" not in answers:
                 break
             sums = ToldSums.of(answers.only, whole)
-            whole = whole or float(sums.nodes[0].sum())
+            if opened[0] is root:
+                whole, stop = float(sums.nodes[0].sum()), stop.beside(sums)
             opened = split_level(opened, query, sums, stop)
         return root
 
@@ -352,13 +316,15 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
         Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is
-        predicted by the equations of the deepest node that it reaches.
+        predicted by the equations of the deepest node that it reaches. No prediction lies outside
+        the target's interval: its public bounds, or the narrower one that was released. (Bounds that
+        were read off the training records are no public ones: other records may lie beyond them.)
         """
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         predicted = (design * self.models_.coefficients[chosen]).sum(axis=1)
-        if self.noisy_:
+        if self.noisy_ or self.target_ or not self.schema_.inferred:
             predicted = np.clip(predicted, -0.5, 0.5)
         for row in np.flatnonzero(~active):
             above = self._reached(unit[row : row + 1])
@@ -519,7 +485,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
         Args:
             strict: whether nullification also silences what could be subtracted, leaf equations
-                included; histograms for scaling are then not released at all.
+                included; percentiles are then read off counts of nobody or at least three records.
         """
         return published(strict)
 
@@ -562,7 +528,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         released = self.scaling == "released"
-        scaling = [Planned(Scaling(self.bins), rounds(self.bins))] if released else []
+        scaling = (
+            [
+                Planned(Scaling(self.bins), most_rounds(self.bins)),
+                Planned(first_look(schema), MOST),
+            ]
+            if released
+            else []
+        )
         linear = _chosen(schema, self.leaf_features)
         coordinates = Coordinates.public(linear)
         still = np.zeros(coordinates.width)

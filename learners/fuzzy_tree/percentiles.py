@@ -7,6 +7,7 @@ percentiles are divided again, and what lies beside them is counted as a whole.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,17 +30,39 @@ _PLACES, _WIDTHS, _EVEN = 41, (1 / 60, 2.0), (0.0, 0.03, 0.1, 0.3)
 #: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
 #: the target's to less than that; with so much of their width to spare on either side.
 NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
+#: Without noise the target's interval has so many times that width to spare on either side, and is taken
+#: where it is narrower than this share of the bounds: so only what lies far off counts as its ends.
+ROOM_TARGET, LOOSE_TARGET = 5.0, 0.5
+#: Rounds of noisy histograms; from the last but one on, bins about nought grow by magnitudes, the least
+#: being this share of the greatest.
+NOISY_ROUNDS, _MAGNITUDES = 2, 1e-7
+#: Such bins' widths differ by more than this factor, and their counts are what they are from so many
+#: deviations of noise on, or nothing.
+_UNEVEN, FAR_PROVEN = 100.0, 3.5
+#: Numbers nearer than this share of themselves are one number.
+_RESOLUTION = 1e-15
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
-#: After the last round a percentile's bin is at most this share of its feature's bounds wide.
-_FINEST = 1e-7
+#: After the usual rounds a percentile's bin is at most this share of its feature's bounds wide; after as
+#: many as there can be, that; and there are more than the usual ones only until it is so narrow beside
+#: what lies between the percentiles, of a feature and of the target.
+_FINEST, _LEAST, _BESIDE, _BESIDE_TARGET = 1e-7, 1e-19, 1e-4, 1e-2
 
 
-def rounds(bins: int) -> int:
-    """How many histograms of so many bins it takes until the percentiles' bins are fine."""
+def rounds(bins: int, finest: float = _FINEST) -> int:
+    """How many histograms of so many bins it takes until the percentiles' bins are fine.
+
+    Args:
+        finest: width of a bin beside the bounds.
+    """
     if bins < _FEWEST:
         return 1
-    return 1 + max(0, math.ceil(math.log(1 / (_FINEST * bins)) / math.log((bins - 3) // 2)))
+    return 1 + max(0, math.ceil(math.log(1 / (finest * bins)) / math.log((bins - 3) // 2)))
+
+
+def most_rounds(bins: int) -> int:
+    """How many histograms are asked for where bounds are as loose as they may be."""
+    return rounds(bins, _LEAST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +106,7 @@ class Histograms:
     def told(self) -> np.ndarray:
         """Counts, none negative; noisy ones drawn towards what is likely."""
         rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
-        return np.array([likely(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
+        return np.array([_drawn(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
 
     @property
     def _totals(self) -> np.ndarray:
@@ -103,6 +126,21 @@ class Histograms:
         high = -_reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total)
         return (low, high) if low <= high else bounds
 
+    def fine(self, whole: np.ndarray) -> np.ndarray:
+        """Which columns' percentiles have bins that are narrow beside what lies between them.
+
+        Args:
+            whole: which columns hold whole numbers, shape (columns,), the target's last.
+        """
+        beside = np.append(np.full(len(whole) - 1, _BESIDE), _BESIDE_TARGET)
+        rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
+        return np.array(
+            [
+                not counts.any() or _fine(edges, low, high, share, number)
+                for edges, low, high, counts, share, number in rows
+            ]
+        )
+
     def noisy(self, place: int) -> bool:
         """Whether a mean over all bins would have noise that shows beside a column's own variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
@@ -118,22 +156,53 @@ class Histograms:
         return means, (shares * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
-        """These counts, averaged with an earlier round's where the bins are the same."""
+        """These counts, joined with earlier rounds' by their precision where the bins are the same."""
         same = (self.edges == former.edges).all(axis=1)
-        counts = np.where(same[:, None], (self.counts + former.counts) / 2, self.counts)
-        spread = np.hypot(self.noise, former.noise) / 2
-        return replace(self, counts=counts, noise=np.where(same, spread, self.noise))
+        whole = self.noise**2 + former.noise**2
+        share = np.where(same & (whole > 0), self.noise**2 / np.where(whole > 0, whole, 1.0), 0.0)
+        counts = self.counts + share[:, None] * (former.counts - self.counts)
+        return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
 
-    def refined(self) -> np.ndarray:
+    def refined(self, by_magnitude: bool = False) -> np.ndarray:
         """Edges of as many bins for a closer look, most of them about the two ends.
 
         With noise, only a feature whose ends lie within a few bins of each other is looked at again,
         and as a whole; others keep their edges.
+
+        Args:
+            by_magnitude: with noise, whether bins about nought then grow geometrically.
         """
         lower, upper = self.percentiles()
-        look = _closer if self.noise.any() else _windows
+        divide = _magnitudes if by_magnitude else np.linspace
         rows = zip(self.edges, lower, upper, strict=True)
-        return np.array([look(edges, low, high) for edges, low, high in rows])
+        if self.noise.any():
+            return np.array([_closer(edges, low, high, divide) for edges, low, high in rows])
+        return np.array([_windows(edges, low, high) for edges, low, high in rows])
+
+
+def _magnitudes(low: float, high: float, number: int) -> np.ndarray:
+    """Edges that come nearer to nought by even ratios from either side, or to the end next to it."""
+    middle = min(max(low, 0.0), high)
+    left = (number - 1) // 2 if low < middle < high else (number - 1) * (middle == high)
+    right = number - 1 - left
+    return np.concatenate(
+        [
+            middle - (middle - low) * np.geomspace(1, _MAGNITUDES, left),
+            [middle],
+            middle + (high - middle) * np.geomspace(_MAGNITUDES, 1, right),
+        ]
+    )
+
+
+def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
+    """Whether the bins of two values are narrow or hold one number, or the values are edges themselves."""
+    narrow = max(share * (high - low), 1.0 if whole else 0.0)
+    for end, place in zip((low, high), _bins_of(edges, low, high), strict=True):
+        same = _RESOLUTION * max(abs(edges[place]), abs(edges[place + 1]))
+        on_edge = np.abs(edges - end).min() <= same
+        if not on_edge and edges[place + 1] - edges[place] > max(narrow, same):
+            return False
+    return True
 
 
 def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
@@ -143,6 +212,14 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
     before = reached[last] - counts[last]
     inside = (share - before) / counts[last] if counts[last] > 0 else 1.0
     return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
+
+
+def _drawn(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
+    """What is likely over even bins; over bins by magnitude, what no noise feigns."""
+    widths = np.diff(edges)[1:-1]
+    if len(widths) and widths.max() > _UNEVEN * widths.min() > 0:
+        return np.where(counts > FAR_PROVEN * noise, counts, 0.0)
+    return likely(counts, edges, noise, total)
 
 
 def likely(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
@@ -191,13 +268,15 @@ def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
     return int(places.min()), int(places.max())
 
 
-def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Divide the few bins from one value to the other evenly; many bins, or too few, stay."""
+def _closer(
+    edges: np.ndarray, low: float, high: float, divide: Callable[[float, float, int], np.ndarray]
+) -> np.ndarray:
+    """Divide the few bins from one value to the other; many bins, or too few, stay."""
     bins = len(edges) - 1
     first, last = _bins_of(edges, low, high)
     if bins < _FEWEST or last - first >= _NEAR:
         return edges
-    inner = np.linspace(edges[first], edges[last + 1], bins - 1)
+    inner = divide(edges[first], edges[last + 1], bins - 1)
     return np.concatenate([edges[:1], inner, edges[-1:]])
 
 
@@ -221,7 +300,7 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def widened(
-    low: float, high: float, *, bounds: tuple[float, float], share: float
+    low: float, high: float, *, bounds: tuple[float, float], share: float, room: float = _ROOM
 ) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 
@@ -232,8 +311,9 @@ def widened(
         low, high: the percentiles.
         bounds: the public ones.
         share: of the bounds, that the interval is to be narrower than.
+        room: how much wider on either side, as a share of what lies between the percentiles.
     """
-    more = _ROOM * (high - low)
+    more = room * (high - low)
     narrow = max(low - more, bounds[0]), min(high + more, bounds[1])
     if not 0 < narrow[1] - narrow[0] < share * (bounds[1] - bounds[0]):
         return ()

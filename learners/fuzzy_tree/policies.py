@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.percentiles import NOISY_ROUNDS
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS
 from privfed.privacy.accountant import Budget
@@ -28,11 +30,10 @@ def published(strict: bool) -> Policy:
     """Sums with revealing cells nullified, leaf equations as they are; or the strict form."""
     if strict:
         guard = (Guard.of("nullify", strict=True),)
-        return Policy(
-            dict.fromkeys((Level.kind, Leaves.kind, Activations.kind), guard), name="strict"
-        )
+        kinds = (Below.kind, Level.kind, Leaves.kind, Activations.kind)
+        return Policy(dict.fromkeys(kinds, guard), name="strict")
     guards = {
-        Scaling.kind: (Guard.of("open", "counts"),),
+        Scaling.kind: (Guard.of("open"),),
         Level.kind: (Guard.of("nullify"),),
         Leaves.kind: (Guard.of("open"),),
         Activations.kind: (Guard.of("open"),),
@@ -51,7 +52,10 @@ def private(budget: Budget, levels: int, scaled: bool) -> Policy:
     rho = largest_rho(budget.epsilon, budget.delta)
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:
-        shares[Scaling.kind] = [(("counts",), FEATURES, 2), (("target",), TARGET, 2)]
+        shares[Scaling.kind] = [
+            (("counts",), FEATURES, NOISY_ROUNDS),
+            (("target",), TARGET, NOISY_ROUNDS),
+        ]
     times = max(levels, 1)
     shares[Level.kind] = [((name,), share / times, times) for name, share in ROOT.items()]
     if levels:

@@ -1,0 +1,121 @@
+"""Where each feature's [0, 1] begins and ends, and the target's interval, by what owners release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privfed.exchange.answers import Answer
+from privfed.learners.fuzzy_tree.percentiles import (
+    LOOSE_TARGET,
+    NARROW,
+    NARROW_TARGET,
+    NOISY_ROUNDS,
+    ROOM_TARGET,
+    Histograms,
+    most_rounds,
+    rounds,
+    widened,
+)
+from privfed.learners.fuzzy_tree.pooled import MOST, Pool, closer_look, first_look
+from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.learners.fuzzy_tree.shrinkage import USUAL
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+
+@dataclass(eq=False)
+class Ends:
+    """The public bounds, until something narrower is released.
+
+    Args:
+        schema: the public one, with a numeric target.
+        lower, upper: of the features, shape (features,).
+        target: a released interval of the target; empty for its public bounds.
+        usual: variance of the target over the square of its interval, as far as known.
+    """
+
+    schema: Schema
+    lower: np.ndarray = field(init=False)
+    upper: np.ndarray = field(init=False)
+    target: tuple[float, ...] = ()
+    usual: float = USUAL
+
+    def __post_init__(self) -> None:
+        self.lower, self.upper = self.schema.lower.copy(), self.schema.upper.copy()
+
+    @property
+    def _bounds(self) -> list[tuple[float, float]]:
+        """Of all columns, the target's last."""
+        assert self.schema.target is not None
+        return [column.bounds for column in (*self.schema.features, self.schema.target)]
+
+    def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
+        """Take percentiles of histograms; of counts below cuts where owners offer nothing else.
+
+        Args:
+            ask: asks one question of those who offer an answer.
+            bins: of each histogram.
+        """
+        if not self._by_histograms(ask, bins):
+            self._by_cuts(ask)
+
+    def _by_histograms(self, ask: Callable[[Query], Answer], bins: int) -> bool:
+        """Look closer and closer; whether anybody answered."""
+        low, high = np.array(self._bounds).T
+        edges = np.linspace(low, high, bins + 1, axis=1)
+        asked, former = Scaling(bins), None
+        whole = np.array([column.kind != "number" for column in self.schema.columns])
+        for number in range(1, most_rounds(bins) + 1):
+            answer = ask(asked)
+            if "counts" not in answer:
+                break
+            told = Histograms.of(answer, edges)
+            if told.noise.any():
+                told = told if former is None else told.with_former(former)
+                self._take_noisy(told)
+            else:
+                self._take(*told.percentiles())
+            noisy, usual = bool(told.noise.any()), rounds(bins)
+            fine = told.fine(whole) & (number >= usual) & (not noisy)
+            if fine.all() or (noisy and number == NOISY_ROUNDS):
+                return True
+            former, edges = told, np.where(fine[:, None], told.edges, told.refined())
+            asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
+        return former is not None
+
+    def _by_cuts(self, ask: Callable[[Query], Answer]) -> None:
+        assert self.schema.target is not None
+        pools = [Pool(column) for column in (*self.schema.features, self.schema.target)]
+        asked = first_look(self.schema)
+        for _ in range(MOST):
+            answer = ask(asked)
+            more = closer_look(pools, asked, answer) if "records" in answer else None
+            if more is None:
+                break
+            asked = more
+        self._take(*np.array([pool.percentiles() for pool in pools]).T)
+
+    def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Take exact percentiles; of the target, only an interval that is by far narrower."""
+        self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
+        ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
+        self.target = widened(*ends, bounds=bounds, share=LOOSE_TARGET, room=ROOM_TARGET)
+
+    def _take_noisy(self, told: Histograms) -> None:
+        """Take a noisy round's ends, only intervals that are by far narrower than the bounds."""
+        features, bounds = len(self.lower), self._bounds
+        shares = [NARROW] * features + [NARROW_TARGET]
+        ends = [
+            widened(float(low), float(high), bounds=own, share=share)
+            for low, high, own, share in zip(*told.percentiles(), bounds, shares, strict=True)
+        ]
+        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
+            ends[-1] = ()
+        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
+        self.lower, self.upper = np.array(taken[:features], float).reshape(-1, 2).T.copy()
+        self.target = ends[-1]
+        low, high = self.target or bounds[-1]
+        self.usual = float(told.moments()[1][-1]) / (high - low) ** 2
