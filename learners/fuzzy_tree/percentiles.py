@@ -7,7 +7,6 @@ percentiles are divided again, and what lies beside them is counted as a whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,12 +32,8 @@ NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
 #: Without noise the target's interval has so many times that width to spare on either side, and is taken
 #: where it is narrower than this share of the bounds: so only what lies far off counts as its ends.
 ROOM_TARGET, LOOSE_TARGET = 5.0, 0.5
-#: Rounds of noisy histograms; from the last but one on, bins about nought grow by magnitudes, the least
-#: being this share of the greatest.
-NOISY_ROUNDS, _MAGNITUDES = 2, 1e-7
-#: Such bins' widths differ by more than this factor, and their counts are what they are from so many
-#: deviations of noise on, or nothing.
-_UNEVEN, FAR_PROVEN = 100.0, 3.5
+#: Rounds of noisy histograms.
+NOISY_ROUNDS = 2
 #: Numbers nearer than this share of themselves are one number.
 _RESOLUTION = 1e-15
 #: Fewest bins of which two windows and what lies beside them can be made.
@@ -106,7 +101,7 @@ class Histograms:
     def told(self) -> np.ndarray:
         """Counts, none negative; noisy ones drawn towards what is likely."""
         rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
-        return np.array([_drawn(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
+        return np.array([likely(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
 
     @property
     def _totals(self) -> np.ndarray:
@@ -163,35 +158,17 @@ class Histograms:
         counts = self.counts + share[:, None] * (former.counts - self.counts)
         return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
 
-    def refined(self, by_magnitude: bool = False) -> np.ndarray:
+    def refined(self) -> np.ndarray:
         """Edges of as many bins for a closer look, most of them about the two ends.
 
         With noise, only a feature whose ends lie within a few bins of each other is looked at again,
         and as a whole; others keep their edges.
-
-        Args:
-            by_magnitude: with noise, whether bins about nought then grow geometrically.
         """
         lower, upper = self.percentiles()
-        divide = _magnitudes if by_magnitude else np.linspace
         rows = zip(self.edges, lower, upper, strict=True)
         if self.noise.any():
-            return np.array([_closer(edges, low, high, divide) for edges, low, high in rows])
+            return np.array([_closer(edges, low, high) for edges, low, high in rows])
         return np.array([_windows(edges, low, high) for edges, low, high in rows])
-
-
-def _magnitudes(low: float, high: float, number: int) -> np.ndarray:
-    """Edges that come nearer to nought by even ratios from either side, or to the end next to it."""
-    middle = min(max(low, 0.0), high)
-    left = (number - 1) // 2 if low < middle < high else (number - 1) * (middle == high)
-    right = number - 1 - left
-    return np.concatenate(
-        [
-            middle - (middle - low) * np.geomspace(1, _MAGNITUDES, left),
-            [middle],
-            middle + (high - middle) * np.geomspace(_MAGNITUDES, 1, right),
-        ]
-    )
 
 
 def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
@@ -212,14 +189,6 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
     before = reached[last] - counts[last]
     inside = (share - before) / counts[last] if counts[last] > 0 else 1.0
     return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
-
-
-def _drawn(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
-    """What is likely over even bins; over bins by magnitude, what no noise feigns."""
-    widths = np.diff(edges)[1:-1]
-    if len(widths) and widths.max() > _UNEVEN * widths.min() > 0:
-        return np.where(counts > FAR_PROVEN * noise, counts, 0.0)
-    return likely(counts, edges, noise, total)
 
 
 def likely(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
@@ -268,15 +237,13 @@ def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
     return int(places.min()), int(places.max())
 
 
-def _closer(
-    edges: np.ndarray, low: float, high: float, divide: Callable[[float, float, int], np.ndarray]
-) -> np.ndarray:
-    """Divide the few bins from one value to the other; many bins, or too few, stay."""
+def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Divide the few bins from one value to the other evenly; many bins, or too few, stay."""
     bins = len(edges) - 1
     first, last = _bins_of(edges, low, high)
     if bins < _FEWEST or last - first >= _NEAR:
         return edges
-    inner = divide(edges[first], edges[last + 1], bins - 1)
+    inner = np.linspace(edges[first], edges[last + 1], bins - 1)
     return np.concatenate([edges[:1], inner, edges[-1:]])
 
 
