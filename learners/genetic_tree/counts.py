@@ -55,6 +55,12 @@ class Cells(Query):
         return {"counts": np.array(rows)}
 
 
+class TargetCells(Cells):
+    """:class:`Cells` of a numeric target alone, p = 1: a kind of its own, for it has its own budget."""
+
+    kind: ClassVar[str] = "genetic_tree.target"
+
+
 @dataclass(frozen=True, eq=False)
 class NodeCounts(Query):
     """Counts at open nodes of a public tree, by feature, bin and class.

@@ -21,7 +21,13 @@ from privfed.learners.base import (
 )
 from privfed.learners.genetic_tree import local, planning
 from privfed.learners.genetic_tree.below import Shared
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+    TargetCells,
+)
 from privfed.learners.genetic_tree.evolution import Evolution, Settings
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
@@ -63,7 +69,7 @@ class _GeneticTree(PersonalLearner):
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         *(Size, Depth, Structure, Votes, Fitness, KeepBest),
-        *(Cells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
+        *(Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
     )
     _parameter_constraints: ClassVar[Constraints] = {
         "population": [Whole(1), None],
@@ -230,7 +236,7 @@ class _GeneticTree(PersonalLearner):
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
         """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
-        return planning.private(epsilon, delta, self._top_plan())
+        return planning.private(epsilon, delta, self._top_plan(), classify=self._classify)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every question of the way that the policy allows, as often as one client may be asked."""
