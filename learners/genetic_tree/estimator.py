@@ -203,26 +203,21 @@ class _GeneticTree(PersonalLearner):
         outputs = classes(self.schema_) if self._classify else 1
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
-    def describe(self, *, client: str) -> str:
+    def describe(self, *, client: str | None = None) -> str:
         """A client's own tree as text; only where it was taken home.
 
         Raises:
-            InputError: that client's tree is not here.
+            InputError: no client is named, or that client's tree is not here.
         """
-        tree: PersonalTree = self.at_home(client)
+        tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 
     def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
         encoded = self._encode(x, client)
-        if client is not None:
+        if client is not None or self.shared_ is None:
             tree: PersonalTree = self.at_home(client)
             return tree.predict(encoded)
-        if self.shared_ is None:
-            raise InputError(
-                "each client has a tree of its own, and there is none for all; write "
-                f"predict(x, client={self.clients_[0]!r}), say"
-            )
         said: np.ndarray = self.shared_.values[self.shared_.tree.reach(encoded)]
         return said
 

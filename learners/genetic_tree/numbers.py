@@ -23,6 +23,9 @@ from privfed.tables.schema import Column
 _STRAYS = (0.3, 1.0, 3.0)
 #: The chance that the mass reaches beyond an end of what a round closes in on.
 _DOUBT = 0.05
+#: Without noise as much of the tails is looked at on either side, in widths of what stands out; with
+#: noise that could feign this share of the records, nothing of them.
+_ROOM, _DIM = 2.0, 0.05
 #: What of the next round's cells are of equal mass; the others are equally wide.
 _BY_MASS = 0.5
 #: A mean is thought to stray from the middle of where the mass is by this share of its width.
@@ -99,7 +102,7 @@ class Mass:
             variance: of the noise in each.
             records: how many there are, about.
         """
-        first, last = held_within(counts, variance, records)
+        first, last = self._with_room(held_within(counts, variance, records), variance, records)
         inside = counts[first : last + 1]
         even = records / len(inside)
         spread = max(float(((inside - even) ** 2).mean()) - variance, even**2)
@@ -109,6 +112,17 @@ class Mass:
         edges = self.edges[first : last + 2]
         found = Mass(edges, shares, self.mean, self.uncertain, self.whole)
         return found.heard(self, counts, variance, records)
+
+    def _with_room(
+        self, found: tuple[int, int], variance: float, records: float
+    ) -> tuple[int, int]:
+        """What a round closes in on, and the less noise there is the more of the tails beside it."""
+        noise = math.sqrt(variance * len(self.shares)) / records
+        ends = self.edges[[found[0], found[1] + 1]]
+        room = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
+        first = int(np.searchsorted(self.edges, ends[0] - room, side="right")) - 1
+        last = int(np.searchsorted(self.edges, ends[1] + room, side="left")) - 1
+        return max(min(first, found[0]), 0), min(max(last, found[1]), len(self.shares) - 1)
 
     def heard(self, former: Mass, counts: np.ndarray, variance: float, records: float) -> Mass:
         """The same, with what counts of former cells say of the mean of what is held to these.
