@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, r2_score
 
-from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError, SchemaError
+from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError
 from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.parameters import Constraints, check_values
@@ -436,12 +436,21 @@ class PersonalLearner(FederatedLearner):
         self._homes = {**self._taken, client: own}
         return self
 
-    def at_home(self, client: str) -> Any:
+    def at_home(self, client: str | None, call: str = "predict(x, client={client!r})") -> Any:
         """The own model of a client that has taken the public part home.
 
+        Args:
+            client: its name.
+            call: what to write instead where no client is named.
+
         Raises:
-            InputError: it has not.
+            InputError: it has not, or no client is named.
         """
+        if client is None:
+            write = call.format(client=self.clients_[0] if self.clients_ else "...")
+            raise InputError(
+                f"each client has a model of its own, and there is none for all; write {write}, say"
+            )
         if client not in self._taken:
             raise InputError(
                 f"the model of client {client!r} is not here, for it never left that client; call "

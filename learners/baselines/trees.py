@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner, Planned
 from privfed.learners.baselines.base import Baseline
@@ -98,8 +97,6 @@ class _LocalTree(_Trees, PersonalLearner):
 
     def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         encoded = self._encode(x, client)
-        if client is None:
-            raise InputError("each client has a tree of its own; write predict(x, client=...)")
         tree: PersonalTree = self.at_home(client)
         return tree.predict(encoded)
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.questions.part import on_grid
-from privfed.tables.records import Records
+from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
 
 #: One unit of a sum of targets, which lie in [-1/2, 1/2], and of their squares.
@@ -91,8 +91,7 @@ def encoded_target(records: Records, classes: int) -> np.ndarray:
     assert records.schema.target is not None
     low, high = records.schema.target.bounds
     if classes:
-        codes: np.ndarray = np.clip(np.rint(records.target - low), 0, classes - 1).astype(np.int64)
-        return codes
+        return nearest_class(records.target, low, classes)
     unit = np.clip((records.target - low) / (high - low) - 0.5, -0.5, 0.5)
     return on_grid(unit, TARGET_GRID).astype(np.int64)
 

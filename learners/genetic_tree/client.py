@@ -14,6 +14,7 @@ from privfed.learners.genetic_tree.population import Scoring, classes
 from privfed.learners.genetic_tree.splits import Ranked
 from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.query import View
+from privfed.tables.records import nearest_class
 
 _KEY = "genetic_tree.client"
 
@@ -28,10 +29,11 @@ class Client:
 
     def __init__(self, view: View, classify: bool) -> None:
         records = view.table
-        # a missing target stands in the middle of its bounds, which may lie between two classes
         self.x = records.x
-        self.y = np.floor(records.target) if classify else records.target
         self.classes = classes(view.schema) if classify else 0
+        self.y = records.target
+        if self.classes:
+            self.y = nearest_class(records.target, 0, self.classes).astype(float)
         target = view.schema.target
         self._middle = float(np.mean(target.bounds)) if target and not self.classes else 0.0
         coins = view.coins("genetic_tree.order")

@@ -13,7 +13,7 @@ from privfed.learners.genetic_tree.population import classes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.questions.tree import Forest, Tree
-from privfed.tables.records import Records
+from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
 
 #: Most bins of a feature, and of a numeric target.
@@ -53,6 +53,12 @@ class Cells(Query):
             values = table.target if target else table.x[:, column]
             rows.append(np.bincount(np.searchsorted(edges, values, side="right"), minlength=bins))
         return {"counts": np.array(rows)}
+
+
+class TargetCells(Cells):
+    """:class:`Cells` of a numeric target alone, p = 1: a kind of its own, for it has its own budget."""
+
+    kind: ClassVar[str] = "genetic_tree.target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +187,7 @@ def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:
     """Each record's class, or the bin of its target."""
     if edges is not None:
         return np.searchsorted(edges, table.target, side="right")
-    return table.target.astype(np.int64)
+    return nearest_class(table.target, 0, classes(table.schema))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +219,7 @@ class LeafCounts(Query):
         """Count."""
         table, number = view.table, classes(view.schema)
         counts = np.zeros(len(self.forest.feature) * number, dtype=np.int64)
-        code = table.target.astype(np.int64)
+        code = nearest_class(table.target, 0, number)
         for rows, _, reached in self.forest.blocks(table.x):
             counts += np.bincount((reached * number + code[rows]).ravel(), minlength=len(counts))
         return {"counts": counts.reshape(-1, number)}

@@ -21,7 +21,13 @@ from privfed.learners.base import (
 )
 from privfed.learners.genetic_tree import local, planning
 from privfed.learners.genetic_tree.below import Shared
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+    TargetCells,
+)
 from privfed.learners.genetic_tree.evolution import Evolution, Settings
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
@@ -63,7 +69,7 @@ class _GeneticTree(PersonalLearner):
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         *(Size, Depth, Structure, Votes, Fitness, KeepBest),
-        *(Cells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
+        *(Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
     )
     _parameter_constraints: ClassVar[Constraints] = {
         "population": [Whole(1), None],
@@ -197,26 +203,21 @@ class _GeneticTree(PersonalLearner):
         outputs = classes(self.schema_) if self._classify else 1
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
-    def describe(self, *, client: str) -> str:
+    def describe(self, *, client: str | None = None) -> str:
         """A client's own tree as text; only where it was taken home.
 
         Raises:
-            InputError: that client's tree is not here.
+            InputError: no client is named, or that client's tree is not here.
         """
-        tree: PersonalTree = self.at_home(client)
+        tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 
     def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
         encoded = self._encode(x, client)
-        if client is not None:
+        if client is not None or self.shared_ is None:
             tree: PersonalTree = self.at_home(client)
             return tree.predict(encoded)
-        if self.shared_ is None:
-            raise InputError(
-                "each client has a tree of its own, and there is none for all; write "
-                f"predict(x, client={self.clients_[0]!r}), say"
-            )
         said: np.ndarray = self.shared_.values[self.shared_.tree.reach(encoded)]
         return said
 
@@ -230,7 +231,7 @@ class _GeneticTree(PersonalLearner):
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
         """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
-        return planning.private(epsilon, delta, self._top_plan())
+        return planning.private(epsilon, delta, self._top_plan(), classify=self._classify)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every question of the way that the policy allows, as often as one client may be asked."""

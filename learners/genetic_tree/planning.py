@@ -10,7 +10,13 @@ import numpy as np
 from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+    TargetCells,
+)
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Population, Scoring, classes
 from privfed.learners.genetic_tree.private_tree import TopPlan
@@ -33,6 +39,8 @@ from privfed.tables.schema import Schema
 #: Shares of rho: all rounds of cells together, the root's counts, the leaves' totals; the levels below
 #: the root share the rest.
 CELLS_SHARE, ROOT_SHARE, LEAVES_SHARE = Fraction(15, 100), Fraction(20, 100), Fraction(10, 100)
+#: The same for a numeric target: all rounds of its features' cells, and all of its own.
+NUMBERS_CELLS_SHARE, TARGET_SHARE = Fraction(10, 100), Fraction(10, 100)
 
 
 def published(epsilon: Number) -> Policy:
@@ -45,12 +53,14 @@ def published(epsilon: Number) -> Policy:
     return Policy(guards, name="published")
 
 
-def private(epsilon: Number, delta: Number, plan: TopPlan) -> Policy:
+def private(epsilon: Number, delta: Number, plan: TopPlan, *, classify: bool = True) -> Policy:
     """Gaussian noise on all counts, under zCDP; nothing else leaves."""
     budget = Budget.of(epsilon, delta)
     rho = largest_rho(budget.epsilon, budget.delta)
-    cells = rho * CELLS_SHARE / plan.rounds
-    leaves, below = rho * LEAVES_SHARE, rho * (1 - CELLS_SHARE - LEAVES_SHARE)
+    looking = CELLS_SHARE if classify else NUMBERS_CELLS_SHARE
+    target = Fraction(0) if classify else TARGET_SHARE
+    cells = rho * looking / plan.rounds
+    leaves, below = rho * LEAVES_SHARE, rho * (1 - looking - target - LEAVES_SHARE)
     root = rho * ROOT_SHARE if plan.depth > 1 else below
     guards: dict[str, tuple[Guard, ...]] = {
         Cells.kind: (Guard.of("gaussian", spend=cells, times=plan.rounds),),
@@ -58,6 +68,10 @@ def private(epsilon: Number, delta: Number, plan: TopPlan) -> Policy:
         NodeTotals.kind: (Guard.of("gaussian", spend=leaves, times=1),),
         KeepBelow.kind: (),
     }
+    if not classify:
+        times = plan.target_rounds
+        spend = rho * target / times
+        guards[TargetCells.kind] = (Guard.of("gaussian", spend=spend, times=times),)
     if plan.depth > 1:
         levels = plan.depth - 1
         each = (below - root) / levels
@@ -95,7 +109,7 @@ def published_schedule(
 def private_schedule(
     schema: Schema, scoring: Scoring, plan: TopPlan, lowest: int, deepest: int
 ) -> Sequence[Planned]:
-    """Every question of the private way: cells, the root, each level below, leaves, what is kept."""
+    """Every question of the private way: cells, a number's own, the root, each level, leaves, what is kept."""
     features = np.arange(len(schema.features))
     few = features[: plan.features]
     edges = np.full((len(features), plan.bins - 1), np.inf)
@@ -103,12 +117,15 @@ def private_schedule(
     tree = stump(plan.depth - 1)
     outputs = classes(schema) if scoring.classify else 1
     values = np.zeros((len(tree.feature), outputs))
-    columns = np.arange(len(features) + (0 if scoring.classify else 1))
-    cells = np.full((len(columns), plan.cells - 1), np.inf)
+    cells = np.full((len(features), plan.cells - 1), np.inf)
     planned = [
-        Planned(Cells(columns, cells), plan.rounds),
+        Planned(Cells(features, cells), plan.rounds),
         Planned(RootCounts(stump(0), np.zeros(1, np.int64), features, edges, targets), 1),
     ]
+    if not scoring.classify:
+        finer = np.full((1, plan.target_cells - 1), np.inf)
+        own = TargetCells(np.array([len(features)], dtype=np.int64), finer)
+        planned.insert(1, Planned(own, plan.target_rounds))
     if plan.depth > 1:
         below = NodeCounts(tree, tree.leaves, few, edges[: len(few)], targets)
         planned.append(Planned(below, plan.depth - 1))

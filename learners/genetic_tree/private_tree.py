@@ -9,23 +9,32 @@ by itself, and nobody is told.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
+from privfed.learners.fuzzy_tree.shrinkage import Count
 from privfed.learners.genetic_tree.below import Shared
-from privfed.learners.genetic_tree.counts import Cells, NodeCounts, NodeTotals, RootCounts
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+    TargetCells,
+)
+from privfed.learners.genetic_tree.numbers import Bins, Mass
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.top import (
     Growth,
     Rule,
-    bin_means,
     gains,
     padded,
     quantile_edges,
 )
+from privfed.learners.private.marginals import total_of
 from privfed.tables.schema import Column
 
 #: Most values of a column that are told apart one by one.
@@ -46,6 +55,8 @@ class TopPlan:
         rounds: how often cells are asked for, each time where the mass was found.
         features: how many features are looked at below the root: those that split it best.
         targets: bins of a numeric target.
+        target_cells: finer bins of it that its mass is found by.
+        target_rounds: how often it is looked for.
     """
 
     depth: int = 4
@@ -54,6 +65,8 @@ class TopPlan:
     rounds: int = 2
     features: int = 6
     targets: int = 8
+    target_cells: int = 32
+    target_rounds: int = 4
 
 
 @dataclass
@@ -72,8 +85,9 @@ class PrivateTree:
     #: Levels that were asked about.
     levels: int = 0
     _edges: list[np.ndarray] = field(default_factory=list)
-    _target_edges: np.ndarray | None = None
-    _worth: tuple[float, ...] | None = None
+    _bins: Bins | None = None
+    #: Noisy counts of whole columns, and the variance of the noise in each count.
+    _told: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
     def grow(self) -> Shared:
         """Ask and split, level by level.
@@ -83,8 +97,10 @@ class PrivateTree:
         """
         schema = self.federation.schema
         self._edges = self.find_edges()
-        targets = None if self._target_edges is None else len(self._target_edges) + 1
-        growth = Growth(targets or classes(schema))
+        if not self.classify:
+            self._bins = self.find_bins()
+        rule = Rule(worth=None if self._bins is None else self._bins.worth)
+        growth = Growth(classes(schema) if self._bins is None else len(self._bins.means))
         open_, features = [0], np.arange(len(schema.features))
         for level in range(self.plan.depth):
             asked = self._question(growth, open_, features, level)
@@ -93,16 +109,21 @@ class PrivateTree:
             if "counts" not in told:
                 break
             counts = np.asarray(told.total("counts"), dtype=float)
-            rule = Rule(worth=self._worth)
             variance = told.deviation("counts") ** 2
             open_ = growth.level(open_, counts, features, asked.edges, variance, rule)
             self.levels += 1
             if not level:
-                features = self._promising(counts[0], features, variance)
+                features = self._promising(counts[0], features, variance, rule)
             if not open_:
                 break
         self._hear_leaves(growth)
-        return Shared(growth.tree, self._values(growth))
+        if self._bins is None:
+            return Shared(growth.tree, growth.smoothed(PARENT))
+        return Shared(growth.tree, self._bins.values(growth))
+
+    @property
+    def _target_edges(self) -> np.ndarray | None:
+        return None if self._bins is None else self._bins.edges
 
     def _hear_leaves(self, growth: Growth) -> None:
         """Ask for the leaves' counts once more: those that chose the last splits favour them."""
@@ -114,16 +135,6 @@ class PrivateTree:
         for leaf, counts in zip(tree.leaves, np.asarray(told.total("counts"), float), strict=True):
             growth.nodes[leaf].hear(counts, variance)
 
-    def _values(self, growth: Growth) -> np.ndarray:
-        """What the counts say of each node: shares of the classes, or a mean; nothing: its parent's."""
-        shares = growth.smoothed(PARENT)
-        if self._worth is None:
-            return shares
-        assert self.federation.schema.target is not None
-        low, high = self.federation.schema.target.bounds
-        means: np.ndarray = low + (high - low) * (shares @ np.array(self._worth))[:, None]
-        return means
-
     def _question(
         self, growth: Growth, open_: Sequence[int], features: np.ndarray, level: int
     ) -> NodeCounts:
@@ -132,10 +143,12 @@ class PrivateTree:
         nodes = np.array(open_, dtype=np.int64)
         return kind(growth.tree, nodes, features, edges, self._target_edges)
 
-    def _promising(self, counts: np.ndarray, features: np.ndarray, variance: float) -> np.ndarray:
+    def _promising(
+        self, counts: np.ndarray, features: np.ndarray, variance: float, rule: Rule
+    ) -> np.ndarray:
         """The features that split the root best, in their own order."""
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
-        found = gains(counts, edges, variance, Rule(worth=self._worth)).max(axis=1)
+        found = gains(counts, edges, variance, rule).max(axis=1)
         best = np.argsort(-found, kind="stable")[: self.plan.features]
         return np.sort(features[best])
 
@@ -147,36 +160,39 @@ class PrivateTree:
         Raises:
             NobodyAnswered: nobody told.
         """
-        schema = self.federation.schema
-        plan, columns = self.plan, list(schema.features)
-        wanted = [plan.bins] * len(columns)
-        if not self.classify:
-            assert schema.target is not None
-            columns, wanted = [*columns, schema.target], [*wanted, plan.targets]
+        columns, wanted = list(self.federation.schema.features), self.plan.bins
         found = [np.arange(np.ceil(low), np.floor(high)) + 0.5 for low, high in _few(columns)]
-        many = {n: columns[n] for n, w in enumerate(wanted) if not 0 < len(found[n]) < w}
-        told = self._refined(many)
-        for n, (ends, counts) in told.items():
-            found[n] = quantile_edges(ends, counts, wanted[n])
-        if not self.classify:
-            self._target_edges = found.pop()
-            self._worth = self._worths(told.get(len(found)))
+        many = {n: columns[n] for n, edges in enumerate(found) if not 0 < len(edges) < wanted}
+        for n, (ends, counts) in self._refined(many).items():
+            found[n] = quantile_edges(ends, counts, wanted)
         return found
 
-    def _worths(self, told: tuple[np.ndarray, np.ndarray] | None) -> tuple[float, ...]:
-        """What a record in each of the target's bins is worth, from 0 to 1: the bin's mean.
+    def find_bins(self) -> Bins:
+        """The bins of a numeric target, by rounds that close in on its mass.
 
-        Args:
-            told: ends of the target's cells and the counts between; none where each value is a bin.
+        Raises:
+            NobodyAnswered: nobody told.
         """
-        target = self.federation.schema.target
-        assert target is not None and self._target_edges is not None
-        low, high = target.bounds
-        if told is None:
-            values = np.arange(np.ceil(low), np.floor(high) + 1)
-        else:
-            values = bin_means(*told, self._target_edges)
-        return tuple(((values - low) / (high - low)).tolist())
+        schema, cells = self.federation.schema, self.plan.target_cells
+        assert schema.target is not None
+        place = np.array([len(schema.features)], dtype=np.int64)
+        mass = Mass.blank(schema.target, cells)
+        for number in range(self.plan.target_rounds):
+            if number:
+                mass = mass.closer(cells)
+            asked = TargetCells(place, padded([mass.edges[1:-1]], cells - 1))
+            told = self.federation.ask(asked).only
+            counts = np.asarray(told.total("counts"), dtype=float)[0, : len(mass.shares)]
+            variance = told.deviation("counts") ** 2
+            self._told.append((counts, variance))
+            mass = mass.updated(counts, variance, self._records)
+        return mass.bins(self.plan.targets)
+
+    @property
+    def _records(self) -> float:
+        """How many records all columns' counts say that there are."""
+        records, variance = total_of(*map(list, zip(*self._told, strict=True)))
+        return Count(records, math.sqrt(variance)).joined(Count(0.0, math.inf)).records
 
     def _refined(self, columns: dict[int, Column]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Ends of each column's cells, and the counts between them, as the last round told."""
@@ -189,11 +205,14 @@ class PrivateTree:
                 ends[n] = np.concatenate([edges[:1], finer, edges[-1:]])
             inner = padded([each[1:-1] for each in ends.values()], cells - 1)
             asked = Cells(np.array(list(ends), dtype=np.int64), inner)
-            rows = np.asarray(self.federation.ask(asked).only.total("counts"), dtype=float)
+            answer = self.federation.ask(asked).only
+            rows = np.asarray(answer.total("counts"), dtype=float)
             told = {
                 n: (edges, row[: len(edges) - 1])
                 for (n, edges), row in zip(ends.items(), rows, strict=True)
             }
+            variance = answer.deviation("counts") ** 2
+            self._told += [(counts, variance) for _, counts in told.values()]
         return told
 
 

@@ -231,7 +231,7 @@ class Growth:
             shape (nodes, classes).
         """
         shares = np.full((len(self.nodes), self.classes), 1 / self.classes)
-        for number, node in enumerate(self._added_up()):
+        for number, node in enumerate(self.added_up()):
             prior, size = shares[number], float(node.counts.sum())
             squares = float((prior**2).sum())
             one, noise = 1 - squares, self.classes - 2 + self.classes * squares
@@ -243,7 +243,7 @@ class Growth:
             shares[[child for child in node.children if child >= 0]] = shares[number]
         return shares
 
-    def _added_up(self) -> list[Node]:
+    def added_up(self) -> list[Node]:
         """The nodes, each having heard from its children what they hold together."""
         nodes = [replace(node) for node in self.nodes]
         for node in reversed(nodes):

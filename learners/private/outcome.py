@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from privfed.errors import QueryError
 from privfed.learners.private.grid import one_bin_each
+from privfed.tables.records import nearest_class
 from privfed.tables.schema import Schema
 
 #: Most classes of a target.
@@ -72,11 +73,10 @@ class Outcome:
     def targets(self, y: np.ndarray) -> np.ndarray:
         """The targets on the common scale, shape (records, classes).
 
-        Every record has exactly one class, as its sensitivity presumes: what lies between two, as a
-        missing value's stand-in may, belongs to the nearest.
+        Every record has exactly one class, as its sensitivity presumes; see :func:`.nearest_class`.
         """
         if self.kind == "classes":
-            nearest = np.clip(np.rint(y - self.lower), 0, self.classes - 1)
+            nearest = nearest_class(y, self.lower, self.classes)
             return np.asarray(nearest[:, None] == np.arange(self.classes), dtype=float)
         if self.kind == "binary":
             return np.asarray(y[:, None], dtype=float)

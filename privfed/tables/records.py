@@ -228,6 +228,24 @@ def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np
     return np.where(codes < 0, fallback, codes).astype(float)
 
 
+def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
+    """Class codes from 0: each record is in exactly one class, as sensitivities presume.
+
+    What lies between two classes, as a fraction or a missing value's stand-in may, belongs to the nearest,
+    and half-way to the even one.
+
+    Args:
+        values: of a target, shape (records,).
+        lowest: the first class's.
+        classes: how many there are.
+
+    Returns:
+        int64, shape (records,).
+    """
+    nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
+    return np.asarray(nearest.astype(np.int64))
+
+
 def label(value: object) -> str:
     """Write a category as the schema does: 1.0 and 1 are both '1'."""
     if isinstance(value, float | np.floating) and float(value).is_integer():

@@ -10,14 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
+from privfed.learners.forest.columns import encoded_target
+from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.counts import (
     Cells,
     LeafCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
+    TargetCells,
 )
 from privfed.learners.genetic_tree.queries import Size
+from privfed.learners.private.outcome import Outcome
 from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
 from privfed.questions.tree import Forest, Tree
@@ -48,6 +52,7 @@ QUERIES: dict[str, tuple[Query, Schema]] = {
     "cells": (Cells(ALL, EDGES), CLASSES),
     "cells of two": (Cells(np.array([2, 0]), EDGES[[2, 0]]), CLASSES),
     "cells with the target": (Cells(np.array([1, 3]), EDGES[[1, 1]]), NUMBERS),
+    "target": (TargetCells(np.array([3]), EDGES[[1]]), NUMBERS),
     "root": (RootCounts(ROOT, np.array([0]), ALL, EDGES, None), CLASSES),
     "open nodes": (NodeCounts(TREE, OPEN, np.array([0, 2]), EDGES[[0, 2]], None), CLASSES),
     "all leaves": (NodeCounts(TREE, TREE.leaves, ALL, EDGES, TARGET), NUMBERS),
@@ -177,3 +182,17 @@ def test_a_numeric_target_needs_edges() -> None:
         NodeCounts(TREE, OPEN, ALL, EDGES, None).parts(NUMBERS)
     with pytest.raises(QueryError, match="no classes"):
         LeafCounts(Forest.of([TREE])).parts(NUMBERS)
+
+
+@pytest.mark.parametrize(("value", "code"), [(0.37, 0), (0.5, 0), (0.63, 1), (1.0, 1)])
+def test_a_fraction_between_classes_is_the_nearest_one_everywhere(value: float, code: int) -> None:
+    """The genetic tree's records and counts, the forest's and the private engine's agree."""
+    schema = Schema(FEATURES, Column("y", "integer", 0, 1))
+    records = Records(schema, np.zeros((1, 3)), np.array([value]))
+    view = View(records, schema, b"secret")
+    totals = NodeTotals(ROOT, np.array([0]), None).evaluate(view)["counts"]
+    leaves = LeafCounts(Forest.of([ROOT])).evaluate(view)["counts"]
+    engine = Outcome("classes", 2, 0.0, 1.0).targets(records.target)
+    told = [totals[0].argmax(), leaves[0].argmax(), engine[0].argmax()]
+    told += [Client(view, classify=True).y[0], encoded_target(records, 2)[0]]
+    assert told == [code] * 5

@@ -161,8 +161,11 @@ def test_one_tree_for_all_exists_only_where_it_was_released(
     private, _ = _fitted(LEARNERS[0], gated, LEARNERS[0].private(8), records=900)
     assert set(private.predict(x)) <= {"no", "yes"}
     published, _ = _fitted(LEARNERS[0], gated, LEARNERS[0].published())
-    with pytest.raises(InputError, match="client="):
+    with pytest.raises(InputError, match=r"predict\(x, client='c0'\)"):
         published.predict(x)
+    for model in (private, published):
+        with pytest.raises(InputError, match=r"describe\(client='c0'\)"):
+            model.describe()
 
 
 def test_a_model_without_its_shelf_knows_no_personal_tree(gated: MakeGated) -> None:

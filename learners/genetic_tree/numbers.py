@@ -1,0 +1,261 @@
+"""Where a numeric target's mass lies, and what noisy counts of its bins say of a mean.
+
+Public bounds may be many times too wide, and noise in cells far from the mass would move a mean by as
+much as they are wide. So the mass is searched for in rounds: each closes in on the cells that stand out
+of the noise, and what lies beyond them counts as their ends (winsorised). A mean is then believed as far
+as the noise, in the target's own unit, allows. All is made of releases and costs nothing further.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privfed.learners.fuzzy_tree.shrinkage import SHARES
+from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
+from privfed.learners.private.grid import one_bin_each
+from privfed.learners.private.marginals import held
+from privfed.tables.schema import Column
+
+#: How far a cell's count strays from an even share of the mass, in such shares: equally likely factors.
+_STRAYS = (0.3, 1.0, 3.0)
+#: The chance that the mass reaches beyond an end of what a round closes in on.
+_DOUBT = 0.05
+#: Without noise as much of the tails is looked at on either side, in widths of what stands out; with
+#: noise that could feign this share of the records, nothing of them.
+_ROOM, _DIM = 2.0, 0.05
+#: What of the next round's cells are of equal mass; the others are equally wide.
+_BY_MASS = 0.5
+#: A mean is thought to stray from the middle of where the mass is by this share of its width.
+_STRAY_MEAN = 0.25
+#: Least variance of one record, in squared widths of where the mass is.
+_STILL = 1e-6
+#: How likely it is beforehand that a node is no different from its parent.
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Mass:
+    """What is known of a target's distribution between two rounds.
+
+    Args:
+        edges: of its cells, rising; what lies beyond the outer ones counts as in the outer cells.
+        shares: of the records by cell, none negative; shape (cells,).
+        mean, uncertain: what was told of the winsorised target's, and the variance of the noise in that.
+        whole: whether cells hold one whole number each.
+    """
+
+    edges: np.ndarray
+    shares: np.ndarray
+    mean: float
+    uncertain: float
+    whole: bool = False
+
+    @classmethod
+    def blank(cls, column: Column, cells: int) -> Mass:
+        """Before anything is told: even over the public bounds."""
+        low, high = column.bounds
+        whole = one_bin_each(column) and high - low < cells
+        if whole:
+            edges = np.arange(np.ceil(low), np.floor(high) + 2) - 0.5
+        else:
+            edges = low + (high - low) * np.linspace(0, 1, cells + 1)
+        shares = np.full(len(edges) - 1, 1 / (len(edges) - 1))
+        return cls(edges, shares, float(edges[0] / 2 + edges[-1] / 2), math.inf, whole)
+
+    @property
+    def middles(self) -> np.ndarray:
+        """Of the cells, shape (cells,)."""
+        return np.asarray(self.edges[1:] / 2 + self.edges[:-1] / 2)
+
+    @property
+    def width(self) -> float:
+        """Of all cells together."""
+        return float(self.edges[-1] - self.edges[0])
+
+    @property
+    def variance(self) -> float:
+        """Of one record, at least so much that it can be divided by."""
+        cells, shares = np.diff(self.edges) ** 2 / 12, self.shares
+        away = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
+        return max(float(shares @ away), _STILL * self.width**2)
+
+    def closer(self, cells: int) -> Mass:
+        """The same over as many cells, half of them where the mass is; whole numbers keep theirs."""
+        if self.whole:
+            return self
+        even = (self.edges - self.edges[0]) / self.width
+        mass = np.concatenate([[0.0], np.cumsum(self.shares)])
+        reached = _BY_MASS * mass / mass[-1] + (1 - _BY_MASS) * even
+        edges = np.interp(np.linspace(0, 1, cells + 1), reached, self.edges)
+        edges = np.unique(np.concatenate([self.edges[[0, -1]], edges[1:-1]]))
+        shares = np.full(len(edges) - 1, 1 / (len(edges) - 1))
+        return Mass(edges, shares, self.mean, self.uncertain)
+
+    def updated(self, counts: np.ndarray, variance: float, records: float) -> Mass:
+        """What one round told of these cells, and no more than where the mass lies by that.
+
+        Args:
+            counts: noisy ones by cell.
+            variance: of the noise in each.
+            records: how many there are, about.
+        """
+        first, last = self._with_room(held_within(counts, variance, records), variance, records)
+        inside = counts[first : last + 1]
+        even = records / len(inside)
+        spread = max(float(((inside - even) ** 2).mean()) - variance, even**2)
+        likely = held(even + spread / (spread + variance) * (inside - even), records)
+        total = likely.sum()
+        shares = likely / total if total > 0 else np.full(len(likely), 1 / len(likely))
+        edges = self.edges[first : last + 2]
+        found = Mass(edges, shares, self.mean, self.uncertain, self.whole)
+        return found.heard(self, counts, variance, records)
+
+    def _with_room(
+        self, found: tuple[int, int], variance: float, records: float
+    ) -> tuple[int, int]:
+        """What a round closes in on, and the less noise there is the more of the tails beside it."""
+        noise = math.sqrt(variance * len(self.shares)) / records
+        ends = self.edges[[found[0], found[1] + 1]]
+        room = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
+        first = int(np.searchsorted(self.edges, ends[0] - room, side="right")) - 1
+        last = int(np.searchsorted(self.edges, ends[1] + room, side="left")) - 1
+        return max(min(first, found[0]), 0), min(max(last, found[1]), len(self.shares) - 1)
+
+    def heard(self, former: Mass, counts: np.ndarray, variance: float, records: float) -> Mass:
+        """The same, with what counts of former cells say of the mean of what is held to these.
+
+        Beside the noise, nobody knows where in a cell its records are. What earlier rounds said of the mean
+        stands beside it, each by its precision.
+        """
+        ends = self.edges[[0, -1]] + (np.array([0.5, -0.5]) if self.whole else 0.0)
+        middle = float(ends.sum() / 2)
+        away = np.clip(former.middles, *ends) - middle
+        told = middle + float(np.clip(counts @ away / records, *(ends - middle)))
+        unknown = 0.0 if self.whole else float(self.shares**2 @ np.diff(self.edges) ** 2) / 12
+        noise = variance * float(away @ away) / records**2 + unknown
+        trust = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + noise)
+        mean = float(np.clip(self.mean + trust * (told - self.mean), *ends))
+        return replace(self, mean=mean, uncertain=trust * noise)
+
+    def bins(self, most: int) -> Bins:
+        """The target's bins of equal mass; its mean is drawn to the middle as far as noise may feign it.
+
+        Args:
+            most: bins.
+        """
+        edges = quantile_edges(self.edges, self.shares, most)
+        if self.whole:
+            cuts = self.edges[1:-1]
+            edges = cuts if len(cuts) < most else np.unique(np.floor(edges) + 0.5)
+            edges = edges[(edges > self.edges[0]) & (edges < self.edges[-1])]
+        if not len(edges):  # a single whole number
+            edges, means = self.edges[:1], np.repeat(self.middles, 2)
+        else:
+            means = bin_means(self.edges, self.shares, edges)
+        middle, spread = float(self.edges[[0, -1]].sum() / 2), (_STRAY_MEAN * self.width) ** 2
+        trust = spread / (spread + self.uncertain)
+        mean = middle + trust * (self.mean - middle)
+        return Bins(edges, means, mean, trust * self.uncertain, self.variance)
+
+
+def held_within(counts: np.ndarray, variance: float, records: float) -> tuple[int, int]:
+    """The first and last of the cells beyond which the mass is unlikely to reach.
+
+    Each run of cells is a hypothesis. In a run of L cells a count is N(m, (k m)^2 + v), m being an even
+    share of the records and k one of a few strays, else N(0, v): noise alone. Runs are as likely
+    beforehand as one over their length. A cell far off that does not stand out of the noise is thus left
+    out, and so is one that does where all cells between are empty.
+
+    Args:
+        counts: noisy ones c by cell.
+        variance: v, of the noise in each.
+        records: how many there are, about.
+    """
+    cells, variance = len(counts), max(variance, 1e-9)
+    starts, ends, logs = [], [], []
+    for length in range(1, cells + 1):
+        even = records / length
+        each = []
+        for stray in _STRAYS:
+            spread = (stray * even) ** 2 + variance
+            gain = counts**2 / variance - (counts - even) ** 2 / spread - np.log(spread / variance)
+            sums = np.concatenate([[0.0], np.cumsum(gain / 2)])
+            each.append(sums[length:] - sums[:-length])
+        own = np.arange(cells - length + 1)
+        logs.append(np.logaddexp.reduce(each) - math.log(len(own) * length))
+        starts.append(own)
+        ends.append(own + length - 1)
+    chances = np.exp(np.concatenate(logs) - max(float(each.max()) for each in logs))
+    chances /= chances.sum()
+    begun = np.cumsum(np.bincount(np.concatenate(starts), chances, minlength=cells))
+    ended = np.cumsum(np.bincount(np.concatenate(ends), chances, minlength=cells)[::-1])
+    first = int(np.searchsorted(begun, _DOUBT))
+    last = cells - 1 - int(np.searchsorted(ended, _DOUBT))
+    return (first, last) if first <= last else (last, first)
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """A numeric target's bins, in its own unit.
+
+    Args:
+        edges: inner ones, rising, shape (bins - 1,).
+        means: what a record in each is worth, shape (bins,).
+        mean, uncertain: the target's mean, and the variance of what is unknown about it.
+        variance: of one record.
+    """
+
+    edges: np.ndarray
+    means: np.ndarray
+    mean: float
+    uncertain: float
+    variance: float
+
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """The means about the target's, in its deviations: what splits are told apart by."""
+        return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
+
+    def values(self, growth: Growth) -> np.ndarray:
+        """A mean for each node, as far as its counts c bear it out; shape (nodes, 1).
+
+        Of n records with worth w, d = sum c (w - m) / n tells how the node departs from m, its
+        parent's mean; its noise has the variance v sum (w - m)^2 / n^2. The root's m is what the
+        target's own cells told of the same records, to its own variance. Any other node's departure
+        has a prior: none, as likely as all others together, or normal of a variance that is one of some
+        shares of the target's (as the fuzzy tree's linear models have), and beside the noise there is
+        chance, of the variance of one record over n. What is averaged is the posterior mean.
+        """
+        found = np.full(len(growth.nodes), self.mean)
+        for number, node in enumerate(growth.added_up()):
+            away = self.means - found[number]
+            least = max(math.sqrt(node.variance * len(away)), 1.0)
+            size = max(float(node.counts.sum()), least)
+            departure = float(node.counts @ away) / size
+            noise = node.variance * float(away @ away) / size**2
+            if not number:
+                found[0] += self.uncertain / (self.uncertain + noise + 1e-300) * departure
+            else:
+                found[number] += borne_out(departure, noise + self.variance / size, self.variance)
+            held_to = np.clip(found[number], self.means.min(), self.means.max())
+            found[[number, *(child for child in node.children if child >= 0)]] = held_to
+        return found[:, None]
+
+
+def borne_out(departure: float, noise: float, variance: float) -> float:
+    """The posterior mean of a departure that may be none.
+
+    Args:
+        departure: as told.
+        noise: its variance.
+        variance: the target's, of which prior variances are shares.
+    """
+    priors = variance * np.array([0.0, *SHARES])
+    chances = np.array([_ALIKE, *((1 - _ALIKE) / len(SHARES) for _ in SHARES)])
+    whole = priors + noise
+    logs = np.log(chances) - departure**2 / (2 * whole) - np.log(whole) / 2
+    weights = np.exp(logs - logs.max())
+    return float(departure * (weights @ (priors / whole)) / weights.sum())
