@@ -18,7 +18,6 @@ from privfed.learners.baselines.bayesian import Posterior
 from privfed.learners.baselines.forest import Forest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
-from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
@@ -101,7 +100,6 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "forest": (Forest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
     "fuzzy rules": (FuzzyRules(3, LOWER, UPPER), NUMERIC),
-    "below": (Below((((1, 1), (3, 5)),) * 4), NUMERIC),
     "scaling again": (Scaling(3, ((0.0, 1.0, 1.0, 9.0),) * 4), NUMERIC),
     "level of a narrow target": (
         Level(NODES, 5, LOWER, UPPER, (0, 2), target=(-1.0, 2.0)),

@@ -19,7 +19,6 @@ from privfed.exact import Number
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
-from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import (
     Memberships,
@@ -34,7 +33,6 @@ from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
-from privfed.learners.fuzzy_tree.pooled import MOST, first_look
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, Rounds
 from privfed.learners.fuzzy_tree.rules import Rule, rules
@@ -78,7 +76,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         Scaling,
-        Below,
         Level,
         Moments,
         Residuals,
@@ -528,14 +525,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         released = self.scaling == "released"
-        scaling = (
-            [
-                Planned(Scaling(self.bins), most_rounds(self.bins)),
-                Planned(first_look(schema), MOST),
-            ]
-            if released
-            else []
-        )
+        scaling = [Planned(Scaling(self.bins), most_rounds(self.bins))] if released else []
         linear = _chosen(schema, self.leaf_features)
         coordinates = Coordinates.public(linear)
         still = np.zeros(coordinates.width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from privfed.learners.fuzzy_tree.below import Below
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import NOISY_ROUNDS
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
@@ -30,7 +29,7 @@ def published(strict: bool) -> Policy:
     """Sums with revealing cells nullified, leaf equations as they are; or the strict form."""
     if strict:
         guard = (Guard.of("nullify", strict=True),)
-        kinds = (Below.kind, Level.kind, Leaves.kind, Activations.kind)
+        kinds = (Level.kind, Leaves.kind, Activations.kind)
         return Policy(dict.fromkeys(kinds, guard), name="strict")
     guards = {
         Scaling.kind: (Guard.of("open"),),

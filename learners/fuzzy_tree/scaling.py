@@ -19,7 +19,6 @@ from privfed.learners.fuzzy_tree.percentiles import (
     rounds,
     widened,
 )
-from privfed.learners.fuzzy_tree.pooled import MOST, Pool, closer_look, first_look
 from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.learners.fuzzy_tree.shrinkage import USUAL
 from privfed.questions.query import Query
@@ -53,17 +52,12 @@ class Ends:
         return [column.bounds for column in (*self.schema.features, self.schema.target)]
 
     def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
-        """Take percentiles of histograms; of counts below cuts where owners offer nothing else.
+        """Look closer and closer by histograms; where nobody offers them, the public bounds stay.
 
         Args:
             ask: asks one question of those who offer an answer.
             bins: of each histogram.
         """
-        if not self._by_histograms(ask, bins):
-            self._by_cuts(ask)
-
-    def _by_histograms(self, ask: Callable[[Query], Answer], bins: int) -> bool:
-        """Look closer and closer; whether anybody answered."""
         low, high = np.array(self._bounds).T
         edges = np.linspace(low, high, bins + 1, axis=1)
         asked, former = Scaling(bins), None
@@ -81,22 +75,9 @@ class Ends:
             noisy, usual = bool(told.noise.any()), rounds(bins)
             fine = told.fine(whole) & (number >= usual) & (not noisy)
             if fine.all() or (noisy and number == NOISY_ROUNDS):
-                return True
+                return
             former, edges = told, np.where(fine[:, None], told.edges, told.refined())
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
-        return former is not None
-
-    def _by_cuts(self, ask: Callable[[Query], Answer]) -> None:
-        assert self.schema.target is not None
-        pools = [Pool(column) for column in (*self.schema.features, self.schema.target)]
-        asked = first_look(self.schema)
-        for _ in range(MOST):
-            answer = ask(asked)
-            more = closer_look(pools, asked, answer) if "records" in answer else None
-            if more is None:
-                break
-            asked = more
-        self._take(*np.array([pool.percentiles() for pool in pools]).T)
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
         """Take exact percentiles; of the target, only an interval that is by far narrower."""

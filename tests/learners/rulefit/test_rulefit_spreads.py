@@ -50,7 +50,9 @@ def test_traces_are_the_distance_of_a_clients_records_to_the_pooled_means() -> N
     cutoffs, linear = model.cutoffs_, model.model_.terms.linear
     for site, sizes in (("hospital", None), ("own", 1.0)):
         own = frame.assign(own=[f"c{number}" for number in range(len(frame))])
-        records = {name: Records.from_frame(part, BINARY).x for name, part in own.groupby(site)}
+        records = {
+            str(name): Records.from_frame(part, BINARY).x for name, part in own.groupby(site)
+        }
         terms = {name: cutoffs.linear(x)[:, list(linear)] for name, x in records.items()}
         means = np.vstack(list(terms.values())).mean(axis=0)
         told = ask_spreads(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,7 +106,7 @@ def test_integers_are_whole() -> None:
         (np.array([1j, 2]), "complex numbers"),
     ],
 )
-def test_what_is_no_number_is_not_made_one(values: object, holds: str) -> None:
+def test_what_is_no_number_is_not_made_one(values: Any, holds: str) -> None:
     """Dates would be nanoseconds, all of them clipped to one bound."""
     with pytest.raises(SchemaError, match=f"'age' is numeric but holds {holds}"):
         Records.from_frame(frame().assign(age=values), SCHEMA)
