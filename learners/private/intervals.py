@@ -134,9 +134,7 @@ def shared(columns: Sequence[Beliefs]) -> list[Beliefs]:
     """
     numbers, usual = _intervals()[2], usual_widths()
     each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
-    logs = np.column_stack(
-        [logsumexp(each[:, numbers == k], axis=1) for k in range(NARROWEST + 1)]
-    )
+    logs = np.column_stack([logsumexp(each[:, numbers == k], axis=1) for k in range(NARROWEST + 1)])
     widths = usual
     for _ in range(ROUNDS if len(columns) > 1 else 0):
         chances = np.exp(logs + np.log(widths) - (logs + np.log(widths)).max(axis=1, keepdims=True))

@@ -134,9 +134,7 @@ def residuals_on_the_way(
     return np.array(rows)
 
 
-def stable_step(
-    variances: np.ndarray, logistic: bool, clients: Sequence[float] = ()
-) -> float:
+def stable_step(variances: np.ndarray, logistic: bool, clients: Sequence[float] = ()) -> float:
     """A step size that cannot diverge, on the pooled objective nor on any client's own.
 
     The Hessian of a mean loss over columns centred on the pooled means is at most (1/4 for the
