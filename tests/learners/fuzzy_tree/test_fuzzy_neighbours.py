@@ -154,7 +154,7 @@ def test_any_records_under_any_scaling(
         Leaves(tree, SETS, *scale, ALL),
         Activations(tree, SETS, *scale),
         Moments(((),), SETS, *scale, drawn),
-        Residuals(tree, SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 5 + 0.01),
+        Residuals(tree, SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 6 + 0.01),
     ):
         _check(query, base, list(records))
 

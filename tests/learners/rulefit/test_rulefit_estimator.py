@@ -118,7 +118,7 @@ def test_the_private_way_spends_its_budget_and_nothing_is_unprotected() -> None:
     assert roc_auc_score(frame["died"], model.predict_proba(frame)[:, 1]) > 0.85
     assert np.isfinite(model.model_.supports).all()
     kinds = {entry.kind for entry in federation.transcript()}
-    asked = ("histogram", "target", "correlations", "masses", "gradient")
+    asked = ("histogram", "target", "correlations", "masses", "gradient", "scores")
     assert kinds == {f"private.{kind}" for kind in asked}
 
 

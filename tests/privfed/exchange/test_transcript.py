@@ -36,7 +36,7 @@ def test_a_transcript_is_printed_in_one_line() -> None:
     assert printed.startswith("Transcript(3 clients: ")
     assert "18 fuzzy_tree.scaling, 3 fuzzy_tree.level" in printed
     entry = next(iter(fed.transcript()))
-    assert repr(entry).endswith(" to fuzzy_tree.scaling: counts)")
+    assert repr(entry).endswith(" to fuzzy_tree.scaling: counts, target)")
     assert all(len(repr(one)) <= WIDTH for one in fed.transcript())
 
 
