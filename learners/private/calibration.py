@@ -57,19 +57,17 @@ class Calibration:
         cuts = cuts + 1e-3 * (evenly - low[:, None])  # apart, where many scores are alike
         return cls(outcome, start, added, shares, cuts)
 
-    def corrected(
-        self, sums: np.ndarray, noise: float, records: float, variance: float
-    ) -> tuple[float, np.ndarray]:
+    def corrected(self, sums: np.ndarray, noise: float, records: float) -> tuple[float, np.ndarray]:
         """The likeliest factor b and move a.
 
         With b and a the n predictions of a bin rise by n (mean then - mean now), the means being those of
-        made-up records; that is the bin's sum of residuals, up to noise and sampling, n variance.
+        made-up records; that is the bin's sum of residuals, up to noise and sampling, n times a class's
+        own variance.
 
         Args:
             sums: of residuals and of :data:`.COUNT` by output and bin, shape (2, outputs, bins).
             noise: standard deviation of the noise in each.
             records: N.
-            variance: of a record's target about its mean, where it is a number.
 
         Returns:
             b, and a of shape (outputs,).
@@ -79,8 +77,7 @@ class Calibration:
         count = sums[1] / float(COUNT)
         count = expected + (count - expected) * expected**2 / (expected**2 + doubt**2 + 1e-9)
         count = np.maximum(count, 0)
-        own = variance if self.outcome.kind == "number" else self.outcome.variances(before)
-        each = np.sqrt(noise**2 + count * own + 1e-9)
+        each = np.sqrt(noise**2 + count * self.outcome.variances(before) + 1e-9)
         size = np.maximum(self.added.std(axis=0), LEAST_SPREAD)
 
         def rest(tried: np.ndarray) -> np.ndarray:

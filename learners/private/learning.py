@@ -383,20 +383,19 @@ class _Learning:
             if number:
                 explained = float(np.var(posterior.leading.features @ weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        self.sampling = sampling
         return weights, len(told)
 
     def _calibrated(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
-        """The weights as far as residuals by score bear them out; moves the start."""
+        """The weights of classes as far as residuals by score bear them out; moves the start."""
         found = Calibration.of(self.outcome, self.start, added, shares)
         if found is None:
             return weights
         predictions = self.outcome.predictions(self.start + added)
         # made-up records know too little of what clipping takes away
         window = replace(
-            self._window(predictions, self.sampling),
+            self._window(predictions, 1.0),
             low=predictions.min(axis=0),
             high=predictions.max(axis=0),
         )
@@ -410,7 +409,6 @@ class _Learning:
             answer.total("sums") / present,
             answer.deviation("sums") / present,
             self.marginals.records,
-            self.sampling,
         )
         self.start = self.start + move
         return factor * weights

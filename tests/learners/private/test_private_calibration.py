@@ -25,7 +25,7 @@ def corrected(truth: float, move: float, noise: float, seed: int) -> tuple[float
     sums = np.array(
         [[np.bincount(bins, rest, BINS)], [np.bincount(bins, minlength=BINS) * float(COUNT)]]
     )
-    factor, moved = found.corrected(sums + rng.normal(0, noise, sums.shape), noise, 20_000, 0.0)
+    factor, moved = found.corrected(sums + rng.normal(0, noise, sums.shape), noise, 20_000)
     return factor, float(moved[0])
 
 
