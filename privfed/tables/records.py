@@ -184,11 +184,9 @@ def _named(codes: np.ndarray, column: Column) -> np.ndarray:
 
 
 def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
-    if series.dtype.kind in NO_NUMBERS:
-        raise SchemaError(
-            f"{where}column {column.name!r} is numeric but holds {NO_NUMBERS[series.dtype.kind]}; make "
-            "numbers of them first: days since a public date, say"
-        )
+    wrong = no_numbers(series, column)
+    if wrong:
+        raise SchemaError(where + wrong)
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
     text = int((np.isnan(numbers) & series.notna().to_numpy()).sum())
     if text:
@@ -206,6 +204,18 @@ def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple
         )
     lower, upper = column.bounds
     return numbers, int(((numbers < lower) | (numbers > upper)).sum())
+
+
+def no_numbers(series: pd.Series[Any], column: Column) -> str | None:
+    """What is wrong with a numeric column that holds dates, say; none where nothing is."""
+    kinds = series.dtype.kind, pd.to_numeric(series, errors="coerce").dtype.kind
+    held = [NO_NUMBERS[kind] for kind in kinds if kind in NO_NUMBERS]
+    if not held:
+        return None
+    return (
+        f"column {column.name!r} is numeric but holds {held[0]}; make numbers of them first: days since "
+        "a public date, say"
+    )
 
 
 def fractions(numbers: np.ndarray, column: Column) -> np.ndarray:

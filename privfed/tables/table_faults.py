@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, did_you_mean
-from privfed.tables.records import fractions, label
+from privfed.tables.records import fractions, label, no_numbers
 from privfed.tables.schema import Column, Schema
 
 #: Most rows that a message names.
@@ -93,6 +93,10 @@ def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
     here = series.dropna()
     places = np.flatnonzero(series.notna())
     if column.numeric:
+        wrong = no_numbers(series, column)
+        if wrong:
+            yield wrong
+            return
         numbers = pd.to_numeric(here, errors="coerce").to_numpy(dtype=float)
         text = places[np.isnan(numbers)]
         if len(text):

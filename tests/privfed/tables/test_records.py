@@ -104,6 +104,7 @@ def test_integers_are_whole() -> None:
         (pd.to_datetime(["2020-01-01", "2020-01-02"]), "dates"),
         (pd.to_timedelta([1, 2], unit="D"), "spans of time"),
         (np.array([1j, 2]), "complex numbers"),
+        (np.array([1j, 2], dtype=object), "complex numbers"),
     ],
 )
 def test_what_is_no_number_is_not_made_one(values: Any, holds: str) -> None:

@@ -67,6 +67,17 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     assert str(caught.value).startswith("7 faults\n- data file t.csv")
 
 
+def test_dates_are_told_with_the_other_faults() -> None:
+    """They are no numbers, whatever pandas makes of them."""
+    bad = frame(age=pd.date_range("2020-01-01", periods=4), visits=[1.5, 2, 3, 4])
+    with pytest.raises(SchemaError) as caught:
+        check_table(bad, SCHEMA)
+    assert [fault.split(";")[0] for fault in caught.value.faults] == [
+        "column 'age' is numeric but holds dates",
+        "column 'visits' is an integer but 1 of its cells hold fractions (row 2)",
+    ]
+
+
 def test_many_rows_are_counted() -> None:
     """The first five by number."""
     assert rows(np.arange(0, 20, 2)) == "rows 2, 4, 6, 8, 10 and 5 more"
