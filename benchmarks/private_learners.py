@@ -314,6 +314,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["classes", "numbers"])
     parser.add_argument("--most", type=int, default=MOST, help="records of a set at most")
     parser.add_argument("--results", help="name of a table in benchmarks/results")
+    parser.add_argument("--called", default="", help="what metrics' names begin with there")
     parser.add_argument("--out", type=Path, default=Path("private_learners"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -333,7 +334,8 @@ def main() -> None:
     if chosen.results:
         path = Path(__file__).parent / "results" / f"{chosen.results}.csv"
         path.parent.mkdir(exist_ok=True)
-        tidy(rows, chosen.clients, chosen.most).to_csv(path, index=False)
+        found = tidy(rows, chosen.clients, chosen.most)
+        found.assign(metric=chosen.called + found["metric"]).to_csv(path, index=False)
     pd.DataFrame(rows).to_csv(chosen.out.with_suffix(".csv"), index=False)
     chosen.out.with_suffix(".txt").write_text(table_of(rows).to_string() + "\n", encoding="utf-8")
 

@@ -18,6 +18,11 @@ TITLES: Mapping[str, str] = {
     "(lower is better, below 0 better than a constant)",
     "brier - constant's": "How good the chances are: Brier score less that of the training share "
     "(lower is better, below 0 better than a constant)",
+    "below 5,000 records, auc": "The same of small sets: area under the ROC curve (higher is better)",
+    "below 5,000 records, log loss - constant's": "The same of small sets: log loss less that of the training "
+    "share, in nats (lower is better, below 0 better than a constant)",
+    "below 5,000 records, brier - constant's": "The same of small sets: Brier score less that of the training "
+    "share (lower is better, below 0 better than a constant)",
     "wide, auc": "What loose public bounds cost: area under the ROC curve by bounds (higher is better)",
     "time": "Processor time of learning and predicting, in seconds (lower is better)",
     "small, log loss - constant's": "Classes of tables that are too small: log loss less that of the training "
