@@ -334,8 +334,8 @@ def main() -> None:
     if chosen.results:
         path = Path(__file__).parent / "results" / f"{chosen.results}.csv"
         path.parent.mkdir(exist_ok=True)
-        found = tidy(rows, chosen.clients, chosen.most)
-        found.assign(metric=chosen.called + found["metric"]).to_csv(path, index=False)
+        table = tidy(rows, chosen.clients, chosen.most)
+        table.assign(metric=chosen.called + table["metric"]).to_csv(path, index=False)
     pd.DataFrame(rows).to_csv(chosen.out.with_suffix(".csv"), index=False)
     chosen.out.with_suffix(".txt").write_text(table_of(rows).to_string() + "\n", encoding="utf-8")
 

@@ -77,7 +77,7 @@ def without_histogram(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dic
     whole = design(pooled, intervals, lower, upper)
     means = whole.mean(axis=0)
     means[0] = 0.0
-    step = stable_step(whole.var(axis=0)[1:], True)
+    step = stable_step(1 + float(whole.var(axis=0)[1:].sum()), True)
     ends = np.cumsum([0, *(len(x) for x, _ in parts)])
     designs = [Centred(whole[a:b], means) for a, b in pairwise(ends)]
     dual, rounds, local, penalty = np.zeros(len(means)), 100, 20, 0.005

@@ -36,6 +36,7 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
+    Curvature,
     Increment,
     Objective,
     Supports,
@@ -90,6 +91,7 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
+    "curvature": (Curvature(TERMS, 0 * WEIGHTS), NUMERIC),
     "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
         Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+#: Up to so many terms an eigenvalue is sought in the whole matrix; beyond, to this share of itself.
+FEW_TERMS, PRECISION = 16, 0.01
 
 
 class Slopes(Protocol):
@@ -134,24 +138,43 @@ def residuals_on_the_way(
     return np.array(rows)
 
 
-def stable_step(variances: np.ndarray, logistic: bool, clients: Sequence[float] = ()) -> float:
-    """A step size that cannot diverge, on the pooled objective nor on any client's own.
+def steepest(design: Slopes, records: int, terms: int) -> float:
+    """The largest curvature of a client's mean squared loss: of X'X / n its largest eigenvalue.
 
-    The Hessian of a mean loss over columns centred on the pooled means is at most (1/4 for the
-    logistic loss) their second moments there, whose largest eigenvalue is at most their trace: for
-    all records the variances and, for the intercept's column, one. Gradient steps below twice the
-    inverse curvature converge on all records; a client's local steps stay bounded, and so does
-    their average, if they are below twice the inverse of that client's own curvature. Few records
-    may have a trace far above the pooled one.
+    By Lanczos steps from a public vector: products with the columns, which are never formed.
 
     Args:
-        variances: of the columns, shape (terms,).
+        design: X, the centred columns.
+        records: how many rows n it has, at least one.
+        terms: how many columns, the intercept counted.
+    """
+    nothing = np.zeros(records)
+
+    def product(weights: np.ndarray) -> np.ndarray:
+        return -design.gradient(nothing, weights.ravel(), logistic=False) / records
+
+    if terms <= FEW_TERMS:
+        return float(np.linalg.eigvalsh(np.array([product(one) for one in np.eye(terms)])).max())
+    start = np.random.default_rng(0).normal(size=terms)
+    operator = LinearOperator((terms, terms), matvec=product, dtype=float)
+    found = eigsh(operator, 1, which="LA", v0=start, tol=PRECISION, return_eigenvectors=False)
+    return float(found[0])
+
+
+def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) -> float:
+    """A step size that cannot diverge, on the pooled objective nor on any client's own.
+
+    The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments.
+    Gradient steps below twice the inverse of the largest eigenvalue converge; a client's local steps
+    stay bounded, and so does their average, if they are below twice the inverse of that client's own.
+
+    Args:
+        pooled: largest eigenvalue over all records, or a bound on it: the trace, or the clients' mean.
         logistic: the loss.
-        clients: each client's second moments about the pooled means, summed over columns.
+        clients: each client's own.
     """
     curvature = 0.25 if logistic else 1.0
-    pooled = 1.8 / (1.0 + float(variances.sum()))
-    return min([pooled, *(1.99 / (1.0 + trace) for trace in clients)]) / curvature
+    return min([1.8 / pooled, *(1.95 / own for own in clients)]) / curvature
 
 
 def optimum(

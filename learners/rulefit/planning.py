@@ -15,6 +15,7 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
+    Curvature,
     Increment,
     Objective,
     Supports,
@@ -27,7 +28,7 @@ from privfed.tables.schema import Schema
 
 def published(epsilon: Number) -> Policy:
     """Noise on the histograms alone, epsilon for each covariate; the rest leaves as it is."""
-    kinds = (BoostedRules, Supports, Spreads, Increment, Objective)
+    kinds = (BoostedRules, Supports, Spreads, Curvature, Increment, Objective)
     guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
     guards[CovariateHistogram.kind] = (Guard.of("laplace", spend=epsilon),)
     return Policy(guards, name="published")
@@ -54,6 +55,7 @@ def schedule(
         Planned(BoostedRules(terms.cutoffs, boosting), 1),
         Planned(Supports(terms), 1),
         Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
+        Planned(Curvature(terms, zeros), 1),
         Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
         Planned(Objective(terms, zeros, logistic), 2),
         *private.schedule(schema, private.Outcome.of(schema, not logistic)),

@@ -17,6 +17,7 @@ from privfed.learners.rulefit.averaging import (
     local_steps,
     losses,
     residuals_on_the_way,
+    steepest,
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
@@ -142,6 +143,12 @@ class _Model(Query):
         matrix: np.ndarray = self._kept(view, "rulefit.matrix", _matrix_of)
         return matrix
 
+    def _centred(self, view: View, means: np.ndarray) -> Slopes:
+        """The centred columns: as a matrix where the client has few records, else never formed."""
+        if len(view.table) * (1 + len(self.terms)) <= FEW:
+            return Centred(self._matrix(view), means)
+        return CentredDesign(self._design(view), means)
+
     def _kept(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
         """What a client has made of the terms and its records; of one set of terms at a time."""
         if view.cache.get("rulefit.key") != self._key:
@@ -195,6 +202,35 @@ class Supports(_Model):
 
 
 @dataclass(frozen=True, eq=False)
+class Curvature(_Model):
+    """How steep a client's mean loss can be, which bounds the step (not in the paper).
+
+    The largest eigenvalue of the second moments of its columns about public means. Sensitivity: none
+    is finite, for a record weighs more the fewer there are.
+
+    Args:
+        means: public column means, the intercept's zero; shape (1 + terms,).
+    """
+
+    means: np.ndarray
+    kind: ClassVar[str] = "rulefit.curvature"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``largest``: one number; 0 without records."""
+        self._check(schema)
+        _check_vectors(self.terms, self.means)
+        return {"largest": Part(PartType.VALUES, ("client",), (1,))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Some products with the columns; see :func:`.steepest`."""
+        records = len(view.table)
+        if not records:
+            return {"largest": np.zeros(1)}
+        centred = self._centred(view, self.means)
+        return {"largest": np.array([steepest(centred, records, 1 + len(self.terms))])}
+
+
+@dataclass(frozen=True, eq=False)
 class Increment(_Model):
     """A client's dual increment after G local steps (paper, Algorithm 3).
 
@@ -230,14 +266,8 @@ class Increment(_Model):
         """Take the local steps; a client without records moves nothing."""
         if not len(view.table):
             return {"increment": np.zeros(1 + len(self.terms))}
-        target, design = unit_target(view, self.logistic), self._centred(view)
+        target, design = unit_target(view, self.logistic), self._centred(view, self.means)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
-
-    def _centred(self, view: View) -> Slopes:
-        """The centred columns: as a matrix where the client has few records, else never formed."""
-        if len(view.table) * (1 + len(self.terms)) <= FEW:
-            return Centred(self._matrix(view), self.means)
-        return CentredDesign(self._design(view), self.means)
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
         """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rulefit.averaging import Steps, optimum, primal, stable_step
 from privfed.learners.rulefit.histograms import Marginal
-from privfed.learners.rulefit.queries import Increment, Objective, Supports
+from privfed.learners.rulefit.queries import Curvature, Increment, Objective, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
 from privfed.learners.rulefit.surrogate import Surrogate
 
+#: Curvature along the intercept alone, that of any record.
+LEVEL = 1.0
 #: A weight that no model of targets and terms of size one has.
 DIVERGED = 1e3
 
@@ -73,9 +75,8 @@ class Averaging:
         Clients that do not answer a round are left out of it; when nobody answers, learning stops
         with what it has.
         """
-        bounds = pooled.variances, self.logistic, list(pooled.traces.values())
-        step = self.client_step or stable_step(*bounds)
         means = np.concatenate([[0.0], pooled.means])
+        step = self.client_step or self._step(federation, terms, pooled)
         dual, elapsed, rounds = np.zeros(1 + len(terms)), 0.0, 0
         for _ in range(self.rounds):
             steps = Steps(step, elapsed, self.local_steps, self.penalty)
@@ -94,6 +95,16 @@ class Averaging:
             least = self._reference(federation, terms, pooled, weights)
             gap = objective - self._objective(federation, terms, _moved_back(least, means))
         return Estimate(_moved_back(weights, means), rounds, objective, gap)
+
+    def _step(self, federation: Disclosure, terms: Terms, pooled: Pooled) -> float:
+        """The largest stable step, by the clients' curvatures; by variances where nobody tells them."""
+        query = Curvature(terms, np.concatenate([[0.0], pooled.means]))
+        answers = federation.ask_offered(query).only
+        told = answers.each("largest") if "largest" in answers else {}
+        if not told:
+            return stable_step(1 + float(pooled.variances.sum()), self.logistic)
+        clients = [max(float(own[0]), LEVEL) for own in told.values()]
+        return stable_step(max(float(pooled.average(told)[0]), LEVEL), self.logistic, clients)
 
     def _judge(self, objective: float, weights: np.ndarray) -> None:
         """Say where the steps led away: no model at all costs at most log 2, or a half."""
@@ -115,7 +126,7 @@ class Averaging:
         Where nobody tells one, the optimum is not known: NaN.
         """
         means = np.concatenate([[0.0], pooled.means])
-        step = stable_step(pooled.variances, self.logistic) / 2
+        step = stable_step(1 + float(pooled.variances.sum()), self.logistic) / 2
 
         def slope(weights: np.ndarray) -> np.ndarray:
             query = Increment(terms, means, weights, Steps(1.0, 0.0, 1, 0.0), self.logistic)
@@ -150,15 +161,12 @@ class Pooled:
         means: of the terms' columns, shape (terms,).
         variances: pooled within clients, shape (terms,).
         supports: of the rules, NaN where nothing was released.
-        traces: by client, its second moments about the means, summed over the terms; none where
-            clients do not tell.
     """
 
     sizes: Mapping[str, float]
     means: np.ndarray
     variances: np.ndarray
     supports: np.ndarray
-    traces: Mapping[str, float] = field(default_factory=dict)
 
     def average(self, each: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
         """Average clients' vectors by their sizes, so that the objective is the pooled one."""
@@ -189,13 +197,9 @@ def ask_pooled(
     spread = ask_spreads(federation, terms.cutoffs, terms.linear, sizes, told[0])
     shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
     within = _within(shares, sizes, supports)
-    variances = np.concatenate([within, told[1] if spread is None else spread.variances])
-    traces = {} if spread is None else dict(spread.traces)
-    for client, own in shares.items():
-        about = own * (1 - supports) ** 2 + (1 - own) * supports**2
-        traces[client] = traces.get(client, float(told[1].sum())) + float(about.sum())
+    variances = np.concatenate([within, told[1] if spread is None else spread])
     means = np.concatenate([supports, told[0]])
-    return Pooled(sizes, means, variances, supports, traces)
+    return Pooled(sizes, means, variances, supports)
 
 
 def _within(

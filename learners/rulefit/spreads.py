@@ -65,38 +65,25 @@ class Spreads(Query):
         return {"sums": on_grid(scaled), "squares": on_grid(scaled**2)}
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """What the sums say of the linear terms.
-
-    Args:
-        variances: sum over clients of the squared deviations from the client's own mean, over N - K,
-            shape (linear,); from the mean of all, over N, where no client has two records.
-        traces: by client, the mean over its records of the squared distance to the pooled means.
-    """
-
-    variances: np.ndarray
-    traces: Mapping[str, float]
-
-
 def ask_spreads(
     federation: Disclosure,
     cutoffs: Cutoffs,
     linear: tuple[int, ...],
     sizes: Mapping[str, float],
     means: np.ndarray,
-) -> Spread | None:
-    """How the linear terms spread, within clients and about the pooled means.
+) -> np.ndarray | None:
+    """Variances of the linear terms: squared deviations from the client's own mean, over N - K.
 
     Args:
         federation: what is asked.
         cutoffs: the shared limits and scales.
         linear: which covariates.
         sizes: each client's number of records.
-        means: the pooled means of the linear terms, about which their columns are centred.
+        means: the pooled means of the linear terms; deviations are from these, over N, where no
+            client has two records.
 
     Returns:
-        none where nobody tells, or there is nothing to ask.
+        shape (linear,); none where nobody tells, or there is nothing to ask.
     """
     if not linear:
         return None
@@ -111,11 +98,10 @@ def ask_spreads(
         np.array([np.asarray(answer.each(name)[client]) for client in clients])
         for name in ("sums", "squares")
     )
-    middles = means / widths
-    apart = (squares - 2 * middles * sums) / counts + middles**2
     freedom = float((counts - 1).sum())
-    within = np.maximum(squares - sums**2 / counts, 0.0).sum(axis=0) / max(freedom, 1.0)
     if not freedom:
-        within = np.maximum(apart, 0.0).mean(axis=0)
-    traces = np.maximum(apart, 0.0) @ widths**2
-    return Spread(widths**2 * within, dict(zip(clients, traces.tolist(), strict=True)))
+        middles = means / widths
+        apart = squares - 2 * middles * sums + middles**2
+        return np.asarray(widths**2 * np.maximum(apart, 0.0).mean(axis=0))
+    within = np.maximum(squares - sums**2 / counts, 0.0).sum(axis=0) / freedom
+    return np.asarray(widths**2 * within)

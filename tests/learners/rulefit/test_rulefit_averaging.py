@@ -15,6 +15,7 @@ from privfed.learners.rulefit.averaging import (
     primal,
     residuals,
     stable_step,
+    steepest,
 )
 
 
@@ -36,7 +37,7 @@ def objective(design: Centred, target: np.ndarray, weights: np.ndarray, penalty:
 
 def best(design: Centred, target: np.ndarray, penalty: float) -> np.ndarray:
     """The proximal-gradient optimum."""
-    step = stable_step(design.matrix.var(axis=0)[1:], True) / 2
+    step = stable_step(1 + float(design.matrix.var(axis=0)[1:].sum()), True) / 2
     return optimum(
         lambda w: design.slope(residuals(target, design.scores(w), True)) / len(target),
         np.zeros(13),
@@ -63,7 +64,7 @@ def run(
     clients: list[tuple[Centred, np.ndarray]], rounds: int, steps: int, sign: int
 ) -> np.ndarray:
     """The server's loop, by hand, over equal clients."""
-    step = stable_step(clients[0][0].matrix.var(axis=0)[1:], True)
+    step = stable_step(1 + float(clients[0][0].matrix.var(axis=0)[1:].sum()), True)
     dual, elapsed = np.zeros(13), 0.0
     for _ in range(rounds):
         order = Steps(step, elapsed, steps, 0.02)
@@ -115,16 +116,40 @@ def test_centring_moves_only_the_intercept() -> None:
 
 def test_the_stable_step_is_stable_and_a_larger_one_need_not_be() -> None:
     """Below two over the curvature; one column that is always the same leaves no slack."""
-    variances = np.array([4.0])
-    assert stable_step(variances, True) * 0.25 * 5.0 == pytest.approx(1.8)
-    assert stable_step(variances, False) * 5.0 == pytest.approx(1.8)
+    assert stable_step(5.0, True) * 0.25 * 5.0 == pytest.approx(1.8)
+    assert stable_step(5.0, False) * 5.0 == pytest.approx(1.8)
 
 
 def test_a_step_is_stable_at_every_client_too() -> None:
     """One client far from the others is what counts, and those near them change nothing."""
-    variances = np.array([4.0])
-    assert stable_step(variances, False, [4.0, 4.5]) == stable_step(variances, False)
-    assert stable_step(variances, False, [4.0, 19.0]) * 20.0 == pytest.approx(1.99)
+    assert stable_step(5.0, False, [5.0, 5.4]) == stable_step(5.0, False)
+    assert stable_step(5.0, False, [5.0, 20.0]) * 20.0 == pytest.approx(1.95)
+
+
+@pytest.mark.parametrize(("records", "columns"), [(1, 3), (2, 40), (50, 12), (300, 60)])
+def test_the_steepest_direction_is_the_largest_eigenvalue(records: int, columns: int) -> None:
+    """Of the second moments about the given means, by numpy: in the whole matrix, and by products."""
+    rng = np.random.default_rng(records)
+    matrix = np.column_stack([np.ones(records), rng.random((records, columns)) < 0.3])
+    means = np.concatenate([[0.0], rng.random(columns)])
+    centred = matrix - means
+    wanted = np.linalg.eigvalsh(centred.T @ centred / records)[-1]
+    found = steepest(Centred(matrix, means), records, 1 + columns)
+    assert found == pytest.approx(wanted, rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "bounded"), [(1.95, True), (2.05, False)])
+def test_twice_the_inverse_curvature_is_where_steps_begin_to_diverge(
+    share: float, bounded: bool
+) -> None:
+    """Squared loss without penalty: many local steps stay bounded below it, and grow beyond."""
+    design, target = problem()
+    records, terms = design.matrix.shape
+    step = share / steepest(design, records, terms)
+    moved = local_steps(
+        design, target, 1e-3 * np.ones(terms), Steps(step, 0.0, 500, 0.0), logistic=False
+    )
+    assert bool(np.abs(moved).max() < 10) == bounded
 
 
 def test_losses_and_residuals_agree() -> None:

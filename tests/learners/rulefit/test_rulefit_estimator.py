@@ -70,7 +70,7 @@ def test_dual_averaging_comes_close_to_the_pooled_optimum() -> None:
     matrix = model.model_.terms.design(encoded)
     design = Centred(matrix, np.concatenate([[0.0], matrix.mean(axis=0)[1:]]))
     target = frame["died"].to_numpy(float)
-    step = stable_step(matrix.var(axis=0)[1:], True) / 2
+    step = stable_step(1 + float(matrix.var(axis=0)[1:].sum()), True) / 2
     best = optimum(
         lambda w: design.slope(residuals(target, design.scores(w), True)) / len(target),
         np.zeros(matrix.shape[1]),
@@ -184,6 +184,7 @@ def test_the_papers_settings_can_be_asked_for() -> None:
     model = RuleFitClassifier.paper(rounds=10, random_state=0)
     chosen = model.get_params()
     assert (chosen["penalty"], chosen["client_step"], chosen["rounds"]) == (0.01, 0.01, 10)
+    assert chosen["local_steps"] == 20
     assert (chosen["min_leaf"], chosen["subsample"], chosen["max_rules"]) == (1, 1, None)
     frame = patients()
     model.fit(gates(frame, model.published()))

@@ -17,6 +17,7 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
+    Curvature,
     Increment,
     Objective,
     Supports,
@@ -245,6 +246,22 @@ def test_a_client_with_few_records_steps_as_one_with_many(
         monkeypatch.setattr("privfed.learners.rulefit.queries.FEW", 0)
         assert query.evaluate(view)["increment"] == pytest.approx(matrix, abs=1e-13)
         monkeypatch.undo()
+
+
+def test_the_curvature_is_the_same_for_few_records_and_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the design matrix or by sums of cells, by numpy; 0 where there are no records."""
+    rng = np.random.default_rng(2)
+    own = records([(rng.uniform(), int(rng.integers(10)), k % 2) for k in range(40)])
+    means = np.concatenate([[0.0], rng.uniform(size=len(TERMS))])
+    asked = Curvature(TERMS, means)
+    centred = TERMS.design(own.x) - means
+    wanted = np.linalg.eigvalsh(centred.T @ centred / 40)[-1]
+    assert asked.evaluate(View(own, SCHEMA))["largest"] == pytest.approx([wanted], rel=0.01)
+    monkeypatch.setattr("privfed.learners.rulefit.queries.FEW", 0)
+    assert asked.evaluate(View(own, SCHEMA))["largest"] == pytest.approx([wanted], rel=0.01)
+    assert asked.evaluate(View(records([]), SCHEMA))["largest"] == [0.0]
 
 
 @pytest.mark.parametrize("logistic", [True, False])

@@ -42,28 +42,28 @@ def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:
     assert not np.array_equal(told.deviations[linear], true)
 
 
-def test_traces_are_the_distance_of_a_clients_records_to_the_pooled_means() -> None:
-    """By client, and the variances of clients with one record each are those of all records."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_variances_are_within_clients_or_of_all_records_where_each_has_one(alone: bool) -> None:
+    """By numpy, over N - K and over N."""
     frame = patients(60)
     model = RuleFitClassifier(**(QUICK | {"rounds": 1}))
     model.fit(gates(frame, model.published(1000)))
     cutoffs, linear = model.cutoffs_, model.model_.terms.linear
-    for site, sizes in (("hospital", None), ("own", 1.0)):
-        own = frame.assign(own=[f"c{number}" for number in range(len(frame))])
-        records = {
-            str(name): Records.from_frame(part, BINARY).x for name, part in own.groupby(site)
-        }
-        terms = {name: cutoffs.linear(x)[:, list(linear)] for name, x in records.items()}
-        means = np.vstack(list(terms.values())).mean(axis=0)
-        told = ask_spreads(
-            UngatedDisclosure.from_frame(own, BINARY, client=site),
-            cutoffs,
-            linear,
-            {name: sizes or float(len(x)) for name, x in records.items()},
-            means,
-        )
-        assert told is not None
-        expected = {n: float(((x - means) ** 2).sum(axis=1).mean()) for n, x in terms.items()}
-        assert told.traces == pytest.approx(expected, rel=1e-6)
-        if sizes:
-            assert told.variances == pytest.approx(np.vstack(list(terms.values())).var(axis=0))
+    own = frame.assign(own=[f"c{number}" for number in range(len(frame))])
+    client = "own" if alone else "hospital"
+    terms = {
+        str(name): cutoffs.linear(Records.from_frame(part, BINARY).x)[:, list(linear)]
+        for name, part in own.groupby(client)
+    }
+    every = np.vstack(list(terms.values()))
+    told = ask_spreads(
+        UngatedDisclosure.from_frame(own, BINARY, client=client),
+        cutoffs,
+        linear,
+        {name: float(len(x)) for name, x in terms.items()},
+        every.mean(axis=0),
+    )
+    within = sum(((x - x.mean(axis=0)) ** 2).sum(axis=0) for x in terms.values())
+    wanted = every.var(axis=0) if alone else within / (len(frame) - len(terms))
+    assert told is not None
+    assert told == pytest.approx(wanted, rel=1e-5)
