@@ -86,7 +86,8 @@ def ask_pattern(
     Args:
         federation: what is asked.
         grammar: the public rule grammar.
-        template: as text, ``?`` for whatever is open: a subformula, a threshold, an interval.
+        template: as text, ``?`` for whatever is open: a subformula, a variable, a relation, a threshold,
+            an interval or an end of it.
         people: how many individuals there are, over all clients.
         spend: epsilon of the question.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 
 from privfed.learners.stl.formula import (
+    ANY,
     Atom,
     Connective,
     Formula,
@@ -60,15 +61,29 @@ def matches(template: Formula, rule: Formula) -> bool:
     if isinstance(template, Hole):
         return True
     if isinstance(template, Atom):
-        return isinstance(rule, Atom) and (template.variable, template.relation) == (
-            rule.variable,
-            rule.relation,
-        )
+        return isinstance(rule, Atom) and _compares(template, rule)
+    if isinstance(template, Not) and isinstance(template.child, Atom):
+        return _opposes(template.child, rule)
     if isinstance(rule, Atom) or sign(template) != sign(rule):
         return False
     if isinstance(template, Connective):
         return _operands_match(template, rule)
     return all(map(matches, children(template), children(rule)))
+
+
+def _compares(template: Atom, rule: Atom) -> bool:
+    """Whether variable and relation are those of the template, or open there."""
+    own = ((template.variable, rule.variable), (template.relation, rule.relation))
+    return all(wanted in (ANY, held) for wanted, held in own)
+
+
+def _opposes(template: Atom, rule: Formula) -> bool:
+    """Whether a rule is the opposite of a comparison: of ``=`` a negation, of the others a comparison."""
+    if isinstance(rule, Not):
+        return isinstance(rule.child, Atom) and _compares(template, rule.child)
+    if not isinstance(rule, Atom) or rule.relation == "=" or template.relation != ANY:
+        return False
+    return template.variable in (ANY, rule.variable)
 
 
 def _operands_match(template: Connective, rule: Formula) -> bool:
@@ -90,6 +105,8 @@ def _assigned(told: list[Formula], held: list[Formula]) -> bool:
 
 
 def _open(formula: Formula) -> bool:
+    if isinstance(formula, Atom):
+        return ANY in (formula.variable, formula.relation)
     return isinstance(formula, Hole) or any(_open(child) for child in children(formula))
 
 
@@ -113,7 +130,7 @@ def _inwards(formula: Formula, negated: bool) -> Formula:
 def _atom(atom: Atom, negated: bool) -> Formula:
     if not negated:
         return atom
-    if atom.relation == "=":
+    if atom.relation in ("=", ANY):
         return Not(atom)
     return Atom(atom.variable, _OPPOSITE[atom.relation], atom.threshold)
 

@@ -3,7 +3,8 @@
 Grammar (Maler and Nickovic 2004; DP-RuL Section 2.1):
 ``phi := x <= c | x >= c | x = c | ! phi | phi & phi | phi | phi | phi -> phi | F[a,b] phi |
 G[a,b] phi | phi U[a,b] phi``. Intervals count steps. In a template a threshold or an interval may
-be open (``None``, written ``?``), and so may a whole subformula (:class:`Hole`).
+be open (``None``, written ``?``), and so may a whole subformula (:class:`Hole`), a comparison's variable
+and its relation (:data:`ANY`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass, replace
 from privfed.errors import InputError
 
 RELATIONS = ("<=", ">=", "=")
+#: An open variable or relation.
+ANY = "?"
 CONNECTIVES = ("&", "|", "->")
 #: Steps from now, both ends included.
 Interval = tuple[int, int]
@@ -39,7 +42,7 @@ class Atom:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
+        if self.relation not in (*RELATIONS, ANY):
             raise RuleError(f"a relation must be one of {' '.join(RELATIONS)}")
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise RuleError("a threshold must be a finite number")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from privfed.learners.stl.formula import (
+    ANY,
     Atom,
     Connective,
     Formula,
@@ -26,7 +27,7 @@ _SYMBOL = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<sign>->|<=|>=|==|[<>=!&|()\[\],?]))"
 )
-_RELATIONS = {"<=": "<=", "<": "<=", ">=": ">=", ">": ">=", "=": "=", "==": "="}
+_RELATIONS = {"<=": "<=", "<": "<=", ">=": ">=", ">": ">=", "=": "=", "==": "=", ANY: ANY}
 
 
 def parse(text: str) -> Formula:
@@ -94,11 +95,16 @@ class _Reader:
             inside = self.implication(self._deeper(depth))
             self._expect(")")
             return inside
-        return Hole() if self._take("?") else self._atom()
+        return self._atom() if self._compares() or not self._take(ANY) else Hole()
+
+    def _compares(self) -> bool:
+        """Whether a relation comes next but one, which makes an open part a variable."""
+        following = self._symbols[self._next + 1 : self._next + 2]
+        return [symbol in _RELATIONS for _, symbol, _ in following] == [True]
 
     def _atom(self) -> Atom:
         kind, variable, column = self._peek()
-        if kind != "name":
+        if kind != "name" and variable != ANY:
             raise RuleError(f"column {column}: expected a variable, '(', '!', 'F[', 'G[' or '?'")
         self._next += 1
         kind, relation, column = self._peek()
@@ -108,7 +114,7 @@ class _Reader:
         return Atom(variable, _RELATIONS[relation], self._threshold())
 
     def _threshold(self) -> float | None:
-        if self._take("?"):
+        if self._take(ANY):
             return None
         kind, number, column = self._peek()
         if kind != "number":
@@ -117,17 +123,19 @@ class _Reader:
         return float(number)
 
     def _interval(self) -> Interval | None:
+        """None where it is open, or one of its ends is: templates do not look at intervals."""
         self._expect("[")
-        if self._take("?"):
-            self._expect("]")
-            return None
         first = self._step()
+        if first is None and self._take("]"):
+            return None
         self._expect(",")
         last = self._step()
         self._expect("]")
-        return first, last
+        return None if first is None or last is None else (first, last)
 
-    def _step(self) -> int:
+    def _step(self) -> int | None:
+        if self._take(ANY):
+            return None
         kind, number, column = self._peek()
         if kind != "number" or not number.isdigit() or len(number) > 9:
             raise RuleError(f"column {column}: an interval counts whole steps")
