@@ -23,6 +23,9 @@ from privfed.tables.schema import Column, Schema
 MOST_CUTS = 250
 #: A spread below this share of the bounds' width is rounding, or nothing to learn from.
 NEGLIGIBLE = 1e-5
+#: Least deviation of a winsorised covariate, in distances of its limits: with a fortieth of the records at or
+#: beyond each it is sqrt(.05) / 2 of it or more, and bins that hold both limits say nothing of it.
+LEAST_SPREAD = 0.1
 #: A bin of a number that holds more than this share of the records hides what goes on in it.
 CROWDED = 0.9
 #: Largest number that a question may multiply by, so that no record's contribution overflows.
@@ -196,6 +199,7 @@ class _Marginal:
         masses = np.diff(reached)
         spread = float(np.sqrt(masses @ (values - masses @ values) ** 2))
         width = float(high - low)
+        spread = max(spread, LEAST_SPREAD * float(ends[1] - ends[0]))
         scale = spread if spread > NEGLIGIBLE * width else width
         return cls(
             tuple(float(cut) for cut in np.unique(cuts)),

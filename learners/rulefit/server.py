@@ -20,6 +20,8 @@ from privfed.learners.rulefit.surrogate import Surrogate
 
 #: Curvature along the intercept alone, that of any record.
 LEVEL = 1.0
+#: Times the loss without any term from which a model is worse; less is rounding, or steps still to go.
+WORSE = 1.001
 #: A weight that no model of targets and terms of size one has.
 DIVERGED = 1e3
 
@@ -109,10 +111,10 @@ class Averaging:
     def _judge(self, objective: float, weights: np.ndarray) -> None:
         """Say where the steps led away: no model at all costs at most log 2, or a half."""
         without = math.log(2) if self.logistic else 0.5
-        if objective > without or not np.abs(weights).max() < DIVERGED:
+        if objective > WORSE * without or not np.abs(weights).max() < DIVERGED:
             warnings.warn(
                 "the model is worse than without any term: the steps were too large; leave client_step "
-                "out, or make server_step smaller",
+                "out, take fewer local_steps, or make server_step smaller",
                 Note,
                 stacklevel=2,
             )
@@ -126,7 +128,7 @@ class Averaging:
         Where nobody tells one, the optimum is not known: NaN.
         """
         means = np.concatenate([[0.0], pooled.means])
-        step = stable_step(1 + float(pooled.variances.sum()), self.logistic) / 2
+        step = self._step(federation, terms, pooled) / 2
 
         def slope(weights: np.ndarray) -> np.ndarray:
             query = Increment(terms, means, weights, Steps(1.0, 0.0, 1, 0.0), self.logistic)

@@ -112,6 +112,19 @@ def test_nearly_constant_covariates_give_cutoffs_that_clients_admit(
     read_cutoffs(counts[None], schema, 100, 20).check(schema)
 
 
+@pytest.mark.filterwarnings("ignore::privfed.errors.Note")
+@pytest.mark.parametrize("records", [100, 600, 2000])
+def test_linear_terms_of_one_crowded_bin_are_no_longer_than_others(records: int) -> None:
+    """Whatever the noise: no term is beyond two, the middle being zero."""
+    schema = Schema((Column("still", lower=0, upper=5),))
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        counts = np.rint(rng.laplace(0, 1, (1, 100)))
+        counts[0, 40] += records
+        cutoffs = read_cutoffs(counts, schema, 100, 20)
+        assert np.abs(cutoffs.linear(np.array([[0.0], [2.02], [5.0]]))).max() <= 2 + 1e-9
+
+
 def test_codes_agree_with_comparisons() -> None:
     """x >= cuts[k] exactly if code > k, on the cuts themselves too."""
     cutoffs = Cutoffs(((1.0, 2.0),), np.zeros(1), np.ones(1), np.ones(1))

@@ -217,6 +217,30 @@ def test_tiny_clients_do_not_make_the_steps_diverge(clients: int, records: int) 
     assert np.sqrt(np.mean(errors**2)) < 1.05 * frame["y"].std()
 
 
+@pytest.mark.filterwarnings("ignore::privfed.errors.Note")
+@pytest.mark.parametrize("value", [2.0, 2.04])
+def test_a_constant_covariate_does_not_stop_learning(value: float) -> None:
+    """One bin holds both of its limits: its linear term is no longer than others', and steps no shorter."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300).clip(-3, 3), "still": value})
+    frame["y"] = (frame["a"] + 0.3 * rng.normal(size=300)).clip(-50, 50)
+    frame["site"] = [f"s{number % 3}" for number in range(300)]
+    features = (Column("a", lower=-3, upper=3), Column("still", lower=0, upper=5))
+    learner = RuleFitRegressor(trees=20, penalty=1e-4, reference_rounds=100, random_state=0)
+    federation = LocalDisclosure.from_frame(
+        frame,
+        "y",
+        client="site",
+        schema=Schema(features, Column("y", lower=-50, upper=50)),
+        policy=learner.published(10),
+        seed=0,
+    )
+    errors = learner.fit(federation).predict(frame) - frame["y"]
+    assert np.abs(learner.cutoffs_.linear(frame[["a", "still"]].to_numpy())).max() < 2.1
+    assert learner.gap_ < 1e-4
+    assert np.sqrt(np.mean(errors**2)) < 0.6 * frame["y"].std()
+
+
 def test_steps_that_are_too_large_are_told() -> None:
     """Whoever sets them learns that the model is worse than none."""
     learner = RuleFitRegressor(**(QUICK | {"client_step": 2.0, "rounds": 10, "trees": 10}))
