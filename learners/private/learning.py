@@ -141,9 +141,9 @@ class _Learning:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
             told: the classes' shares, where the target has classes.
         """
-        target, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
+        counted, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
         if self.outcome.kind == "number":
-            target = target.vaguer(DROWNED * (noise - CLEAR))
+            target = counted.vaguer(DROWNED * (noise - CLEAR))
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:
@@ -151,10 +151,12 @@ class _Learning:
             middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
             self.variance = float(target.shares @ (middles - self.means[0]) ** 2) + 1e-4
-            self.free = math.sqrt(self.variance)
+            moved = target.shares - counted.shares
+            unsure = _unsure(target.shares, moved, self.outcome.targets(target.edges)[:, 0], noise)
+            self.free = math.sqrt(min(self.variance, unsure))
         else:
             if told is None:  # a number from 0 to 1
-                mean = float(target.shares @ (target.edges[:-1] + target.edges[1:])) / 2
+                mean = float(counted.shares @ (counted.edges[:-1] + counted.edges[1:])) / 2
                 told = Shares(np.clip([1 - mean, mean], 0.03, 0.97), MOST_FREE)
             self.means = told.means[1:] if self.outcome.classes == 1 else told.means
             self.free = float(np.clip(told.spread, LEAST_FREE, MOST_FREE))
@@ -425,6 +427,24 @@ class _Learning:
         present = self.present(answer)
         noise = answer.deviation("sums") / present
         return Sums(answer.total("sums") / present, np.full(basis.size, noise**2))
+
+
+def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:
+    """Variance of the mean that a histogram has, by what it leaves open.
+
+    Shares add up to one, so that independent noise of each moves the mean by the bins' distances to it;
+    the shares that were moved on purpose move it as far as that; and within a bin it may lie anywhere.
+
+    Args:
+        shares: of the records by bin, adding up to one.
+        moved: how far each was moved towards the public bounds.
+        edges: of the bins.
+        noise: standard deviation of each share.
+    """
+    middles = (edges[:-1] + edges[1:]) / 2
+    away = middles - shares @ middles
+    within = shares @ np.diff(edges) ** 2 / 12
+    return float(noise**2 * (away @ away) + (moved @ away) ** 2 + within)
 
 
 def _share(share: float) -> Fraction:

@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
+from privfed.learners.private.learning import _unsure
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.privacy.conversion import largest_rho
 from privfed.study.price import price
@@ -312,3 +313,17 @@ def test_trees_and_steps_add_up_to_the_scores(schema: str) -> None:
     for features, cuts, leaves in model.trees():
         total += leaves[(x[:, features] >= cuts) @ (1 << np.arange(len(cuts)))]
     assert total == pytest.approx(model.scores(x), abs=1e-9)
+
+
+def test_what_a_histogram_leaves_open_of_a_mean() -> None:
+    """By simulation: independent noise of each share, shares moved on purpose, values within bins."""
+    rng = np.random.default_rng(0)
+    edges = np.array([-0.5, -0.1, 0.0, 0.05, 0.5])
+    shares, moved = np.array([0.1, 0.4, 0.3, 0.2]), np.array([0.03, -0.02, -0.02, 0.01])
+    middles = (edges[:-1] + edges[1:]) / 2
+    noisy = shares + rng.normal(0, 0.01, (200_000, 4))
+    means = noisy @ middles / noisy.sum(axis=1)
+    still = _unsure(shares, 0 * moved, edges, 0.0)
+    assert _unsure(shares, 0 * moved, edges, 0.01) - still == pytest.approx(means.var(), rel=0.02)
+    assert _unsure(shares, moved, edges, 0.0) - still == pytest.approx((moved @ middles) ** 2)
+    assert still == pytest.approx(shares @ np.diff(edges) ** 2 / 12)
