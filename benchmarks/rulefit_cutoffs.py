@@ -21,7 +21,14 @@ from rulefit_simulations import BOUND, NAMES, RECORDS, SCHEMA, draw, scored, sco
 
 from privfed import LocalDisclosure
 from privfed.learners import RuleFitClassifier
-from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, primal, stable_step
+from privfed.learners.rulefit.averaging import (
+    Centred,
+    Steps,
+    local_steps,
+    primal,
+    stable_step,
+    steepest,
+)
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 
 SETTINGS: tuple[dict[str, Any], ...] = (
@@ -77,10 +84,11 @@ def without_histogram(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dic
     whole = design(pooled, intervals, lower, upper)
     means = whole.mean(axis=0)
     means[0] = 0.0
-    step = stable_step(1 + float(whole.var(axis=0)[1:].sum()), True)
     ends = np.cumsum([0, *(len(x) for x, _ in parts)])
     designs = [Centred(whole[a:b], means) for a, b in pairwise(ends)]
-    dual, rounds, local, penalty = np.zeros(len(means)), 100, 20, 0.005
+    steep = [steepest(d, len(y), len(means)) for d, (_, y) in zip(designs, parts, strict=True)]
+    step = stable_step(float(np.average(steep, weights=np.diff(ends))), True, steep)
+    dual, rounds, local, penalty = np.zeros(len(means)), 100, 5, 0.005
     for number in range(rounds):
         order = Steps(step, step * local * number, local, penalty)
         moved = [
