@@ -55,7 +55,7 @@ def schedule(
         Planned(BoostedRules(terms.cutoffs, boosting), 1),
         Planned(Supports(terms), 1),
         Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
-        Planned(Curvature(terms, zeros), 2),
+        Planned(Curvature(terms, zeros), 1),
         Planned(Increment(terms, zeros, zeros, steps, logistic), rounds),
         Planned(Objective(terms, zeros, logistic), 2),
         *private.schedule(schema, private.Outcome.of(schema, not logistic)),

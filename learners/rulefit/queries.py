@@ -205,8 +205,10 @@ class Supports(_Model):
 class Curvature(_Model):
     """How steep a client's mean loss can be, which bounds the step (not in the paper).
 
-    The largest eigenvalue of the second moments of its columns about public means. Sensitivity: none
-    is finite, for a record weighs more the fewer there are.
+    The largest eigenvalue of the second moments S of its columns about public means. Sensitivity: none
+    is declared. A record x more moves S by (x x' - S) / (n + 1), and so the eigenvalue by at most the
+    largest squared length of a record, which is about as much as the eigenvalue itself: noise that
+    hides a record would leave nothing to set a step by.
 
     Args:
         means: public column means, the intercept's zero; shape (1 + terms,).

@@ -78,7 +78,9 @@ class Averaging:
         with what it has.
         """
         means = np.concatenate([[0.0], pooled.means])
-        step = self.client_step or self._step(federation, terms, pooled)
+        asked = self.client_step is None or self.reference_rounds > 0
+        stable = self._step(federation, terms, pooled) if asked else 0.0
+        step = self.client_step or stable
         dual, elapsed, rounds = np.zeros(1 + len(terms)), 0.0, 0
         for _ in range(self.rounds):
             steps = Steps(step, elapsed, self.local_steps, self.penalty)
@@ -94,7 +96,7 @@ class Averaging:
         self._judge(objective, weights)
         gap = math.nan
         if self.reference_rounds:
-            least = self._reference(federation, terms, pooled, weights)
+            least = self._reference(federation, terms, pooled, weights, stable / 2)
             gap = objective - self._objective(federation, terms, _moved_back(least, means))
         return Estimate(_moved_back(weights, means), rounds, objective, gap)
 
@@ -120,7 +122,12 @@ class Averaging:
             )
 
     def _reference(
-        self, federation: Disclosure, terms: Terms, pooled: Pooled, start: np.ndarray
+        self,
+        federation: Disclosure,
+        terms: Terms,
+        pooled: Pooled,
+        start: np.ndarray,
+        step: float,
     ) -> np.ndarray:
         """The pooled optimum by accelerated proximal gradient, each round an exact gradient.
 
@@ -128,7 +135,6 @@ class Averaging:
         Where nobody tells one, the optimum is not known: NaN.
         """
         means = np.concatenate([[0.0], pooled.means])
-        step = self._step(federation, terms, pooled) / 2
 
         def slope(weights: np.ndarray) -> np.ndarray:
             query = Increment(terms, means, weights, Steps(1.0, 0.0, 1, 0.0), self.logistic)

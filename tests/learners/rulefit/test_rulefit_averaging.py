@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.special import expit
 
 from privfed.learners.rulefit.averaging import (
@@ -136,6 +137,20 @@ def test_the_steepest_direction_is_the_largest_eigenvalue(records: int, columns:
     wanted = np.linalg.eigvalsh(centred.T @ centred / records)[-1]
     found = steepest(Centred(matrix, means), records, 1 + columns)
     assert found == pytest.approx(wanted, rel=0.01)
+
+
+def test_an_eigenvalue_that_is_not_found_is_bounded_by_the_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client's records decide whether Lanczos steps converge: no failure may tell."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr("privfed.learners.rulefit.averaging.eigsh", failing)
+    matrix = np.column_stack([np.ones(50), np.random.default_rng(0).normal(size=(50, 30))])
+    found = steepest(Centred(matrix, np.zeros(31)), 50, 31)
+    assert found == pytest.approx(float((matrix**2).sum() / 50))
 
 
 @pytest.mark.parametrize(("share", "bounded"), [(1.95, True), (2.05, False)])
