@@ -41,7 +41,9 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 def with_histogram(
     setting: dict[str, Any], train: pd.DataFrame, test: pd.DataFrame, seed: int
 ) -> dict[str, float]:
-    learner = RuleFitClassifier(**setting, max_rules=None, random_state=seed)
+    learner = RuleFitClassifier(
+        **setting, max_rules=None, estimation="averaging", rounds=100, random_state=seed
+    )
     gates = LocalDisclosure.from_frame(
         train, "y", client="client", schema=SCHEMA, policy=learner.published(1), seed=seed
     )

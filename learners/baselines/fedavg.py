@@ -13,9 +13,10 @@ from privfed.learners.baselines.base import LinearBaseline
 from privfed.learners.parameters import Constraints, Real, Whole
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.estimation import Averaging
+from privfed.learners.rulefit.pooled import Pooled
 from privfed.learners.rulefit.queries import Increment, Objective, Supports
 from privfed.learners.rulefit.rules import Terms
-from privfed.learners.rulefit.server import Averaging, Pooled
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -58,9 +59,15 @@ class FedAvgLogistic(LinearBaseline):
         answers = federation.ask(Supports(terms))
         sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
         zeros = np.zeros(len(terms))
-        averaging = Averaging(self.rounds, self.local_steps, 1.0, self.step, 0.0, logistic=True)
+        averaging = Averaging(
+            rounds=self.rounds,
+            client_step=self.step,
+            penalty=0.0,
+            logistic=True,
+            local_steps=self.local_steps,
+        )
         pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
-        found = averaging.run(federation, terms, pooled, lambda: federation.clients)
+        found = averaging.run(federation, terms, pooled)
         slopes = found.weights[1:] * 0.4 / terms.cutoffs.scale
         middle = (federation.schema.lower + federation.schema.upper) / 2
         self.rounds_ = found.rounds

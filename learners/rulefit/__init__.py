@@ -1,4 +1,4 @@
-"""Federated RuleFit: shared cut-offs, boosted rules, and one sparse model by dual averaging.
+"""Federated RuleFit: shared cut-offs, boosted rules, and one sparse model round by round.
 
 Source: Wan, Tanioka, Shimokawa 2026, Federated Rule Ensemble Method in Medical Data.
 """

@@ -7,7 +7,7 @@ far better conditioned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -179,34 +179,3 @@ def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) ->
     """
     curvature = 0.25 if logistic else 1.0
     return min([1.8 / pooled, *(1.95 / own for own in clients)]) / curvature
-
-
-def optimum(
-    slope: Callable[[np.ndarray], np.ndarray],
-    start: np.ndarray,
-    step: float,
-    penalty: float,
-    iterations: int = 5000,
-    tolerance: float = 1e-7,
-) -> np.ndarray:
-    """The minimiser by accelerated proximal gradient (Beck and Teboulle 2009, with restarts).
-
-    Args:
-        slope: minus the gradient of the smooth mean loss.
-        start: first weights.
-        step: at most one over the gradient's Lipschitz constant.
-        penalty: lambda.
-        iterations: most iterations.
-        tolerance: stop when no weight moves further than this.
-    """
-    weights, ahead, momentum = start, start, 1.0
-    for _ in range(iterations):
-        moved = primal(ahead + step * slope(ahead), step * penalty)
-        if np.abs(moved - ahead).max() < tolerance:
-            return moved
-        if (ahead - moved) @ (moved - weights) > 0:
-            momentum = 1.0
-        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = moved + (momentum - 1) / following * (moved - weights)
-        weights, momentum = moved, following
-    return weights

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privfed.errors import Note
+from privfed.errors import InputError, Note
 from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
@@ -28,9 +28,11 @@ from privfed.learners.rulefit import planning
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import read_cutoffs
+from privfed.learners.rulefit.estimation import Averaging, Estimate, Estimation, Gradients
 from privfed.learners.rulefit.histograms import Marginal, ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.parameters import ALLOWED, PAPER
+from privfed.learners.rulefit.pooled import ask_pooled
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.learners.rulefit.queries import (
     BoostedRules,
@@ -41,7 +43,6 @@ from privfed.learners.rulefit.queries import (
     Supports,
 )
 from privfed.learners.rulefit.rules import Rule, Terms, union
-from privfed.learners.rulefit.server import Averaging, Estimate, ask_pooled
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
@@ -89,7 +90,8 @@ class _RuleFit(FederatedLearner):
         max_rules: int | None = 1000,
         linear: bool = True,
         penalty: float = 0.005,
-        rounds: int = 100,
+        estimation: str = "gradient",
+        rounds: int = 80,
         local_steps: int = 5,
         server_step: float = 1.0,
         client_step: float | None = None,
@@ -107,6 +109,7 @@ class _RuleFit(FederatedLearner):
         self.max_rules = max_rules
         self.linear = linear
         self.penalty = penalty
+        self.estimation = estimation
         self.rounds = rounds
         self.local_steps = local_steps
         self.server_step = server_step
@@ -135,6 +138,11 @@ class _RuleFit(FederatedLearner):
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
+        if self.clients_per_round is not None and self.estimation == "gradient":
+            raise InputError(
+                "clients_per_round draws clients for dual averaging, and gradients are everybody's; "
+                'write estimation="averaging", or leave it out'
+            )
         self._rng = np.random.default_rng(self.random_state)
         marginal = ask_marginals(federation, self.bins)
         self.private_ = marginal is None
@@ -145,23 +153,14 @@ class _RuleFit(FederatedLearner):
         return self
 
     def _fit_published(self, federation: Disclosure, marginal: Marginal) -> None:
-        """Boosted rules, exact supports, dual averaging."""
+        """Boosted rules, exact supports, coefficients round by round."""
         assert self.schema_.target is not None
         self.target_limits_ = self.schema_.target.bounds
         self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
         surrogate = marginal.surrogate(self.schema_, self._rng)
         terms = Terms(self.cutoffs_, self._boosted(federation), self._linear_terms())
         pooled = ask_pooled(federation, terms, marginal, surrogate)
-        averaging = Averaging(
-            self.rounds,
-            self.local_steps,
-            self.server_step,
-            self.client_step,
-            self.penalty,
-            self._logistic,
-            self.reference_rounds,
-        )
-        estimate = averaging.run(federation, terms, pooled, lambda: self._drawn(federation))
+        estimate = self._estimation(federation).run(federation, terms, pooled)
         deviations = np.sqrt(np.maximum(pooled.variances, 0))
         model = RuleEnsemble(self.schema_, terms, estimate.weights, pooled.supports, deviations)
         self._keep(model, estimate)
@@ -204,9 +203,24 @@ class _RuleFit(FederatedLearner):
         chosen = np.flatnonzero(spread & np.array(ordered) & self.linear)
         return tuple(int(feature) for feature in chosen)
 
+    def _estimation(self, federation: Disclosure) -> Estimation:
+        """How coefficients are found."""
+        given: dict[str, Any] = {
+            "rounds": self.rounds,
+            "client_step": self.client_step,
+            "penalty": self.penalty,
+            "logistic": self._logistic,
+            "reference_rounds": self.reference_rounds,
+        }
+        if self.estimation == "gradient":
+            return Gradients(**given)
+        draw = None if self.clients_per_round is None else lambda: self._drawn(federation)
+        return Averaging(
+            **given, local_steps=self.local_steps, server_step=self.server_step, draw=draw
+        )
+
     def _drawn(self, federation: Disclosure) -> Sequence[str]:
-        if self.clients_per_round is None:
-            return federation.clients
+        """The clients of one round."""
         drawn = self._rng.choice(len(federation.clients), self.clients_per_round, replace=False)
         return [federation.clients[number] for number in sorted(drawn)]
 
@@ -266,7 +280,10 @@ class _RuleFit(FederatedLearner):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every question of either way, as often as it may be asked."""
-        steps = Steps(0.01, 0.0, self.local_steps, self.penalty)
+        exact = self.estimation == "gradient"
+        steps = (
+            Steps(1.0, 0.0, 1, 0.0) if exact else Steps(0.01, 0.0, self.local_steps, self.penalty)
+        )
         rounds = self.rounds + self.reference_rounds
         grown = self._boosting()
         return planning.schedule(schema, self.bins, grown, steps, rounds)
@@ -301,13 +318,15 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         max_rules: keep the rules that were grown most often; none keeps all.
         linear: whether covariates have linear terms (winsorised; two-valued categories too).
         penalty: lambda of the L1 norm, for the mean loss.
-        rounds: rounds R of dual averaging.
-        local_steps: local steps G of each round.
-        server_step: eta_s.
-        client_step: eta_c; none for the largest that cannot diverge at any client.
+        estimation: how coefficients are found: ``gradient``, by accelerated proximal gradient, one exact
+            gradient of each client a round; or ``averaging``, by the paper's dual averaging.
+        rounds: rounds R, fewer where nothing moves any more.
+        local_steps: local steps G of each round of averaging.
+        server_step: eta_s of averaging.
+        client_step: eta_c, or the gradient's step; none for one that cannot diverge.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
-            how far dual averaging is from the optimum (``gap_``, in units of the objective, at least
+            how far the model is from the optimum (``gap_``, in units of the objective, at least
             0 but for the reference's own distance to it); the model does not change, and each round
             is one more release of everybody's exact gradient. Without such a release there is no gap
             to tell: it is NaN under ``private``, and with 0 rounds.

@@ -117,7 +117,8 @@ def test_partial_participation() -> None:
         counted.append(query.kind)
         return False
 
-    model = RuleFitClassifier(clients_per_round=1, **QUICK).fit(Flaky(inner, count))
+    averaged = RuleFitClassifier(estimation="averaging", clients_per_round=1, **QUICK)
+    model = averaged.fit(Flaky(inner, count))
     assert counted.count("rulefit.increment") == QUICK["rounds"]
     assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
 
@@ -175,6 +176,8 @@ def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
         {"server_step": float("nan")},
         {"client_step": 0},
         {"clients_per_round": 4},
+        {"clients_per_round": 2},
+        {"estimation": "newton"},
         {"reference_rounds": -1},
     ],
 )
@@ -241,8 +244,12 @@ def test_a_constant_covariate_does_not_stop_learning(value: float) -> None:
     assert np.sqrt(np.mean(errors**2)) < 0.6 * frame["y"].std()
 
 
-def test_steps_that_are_too_large_are_told() -> None:
-    """Whoever sets them learns that the model is worse than none."""
-    learner = RuleFitRegressor(**(QUICK | {"client_step": 2.0, "rounds": 10, "trees": 10}))
-    with pytest.warns(Note, match="worse than without any term: the steps were too large"):
+@pytest.mark.parametrize("estimation", ["gradient", "averaging"])
+def test_steps_that_are_too_large_are_told(estimation: str) -> None:
+    """Whoever sets them learns that the model is worse than none, and what to set instead."""
+    large = {"client_step": 2.0, "rounds": 10, "trees": 10}
+    learner = RuleFitRegressor(**(QUICK | large), estimation=estimation)
+    with pytest.warns(
+        Note, match="worse than without any term: the steps were too large; .*client_step"
+    ):
         learner.fit(gates(patients(), learner.published(1000), NUMERIC))

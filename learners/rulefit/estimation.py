@@ -1,0 +1,249 @@
+"""Coefficients from rounds of answers: by exact gradients, or by the paper's dual averaging."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import Note
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.rulefit.averaging import Steps, primal, stable_step
+from privfed.learners.rulefit.pooled import Pooled
+from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
+from privfed.learners.rulefit.queries import Curvature, Increment, Objective
+from privfed.learners.rulefit.rules import Terms
+
+#: Curvature along the intercept alone, that of any record.
+LEVEL = 1.0
+#: Times the loss without any term from which a model is worse; less is rounding, or steps still to go.
+WORSE = 1.001
+#: A weight that no model of targets and terms of size one has.
+DIVERGED = 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What estimation gave.
+
+    Args:
+        weights: of intercept, rules and linear terms.
+        rounds: how many rounds were answered.
+        objective: pooled mean loss plus penalty at the end; NaN where it was not released.
+        gap: objective minus that of the proximal-gradient optimum; NaN where it was not asked for.
+    """
+
+    weights: np.ndarray
+    rounds: int
+    objective: float
+    gap: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """Whom rounds ask, and about what.
+
+    Args:
+        federation: the clients.
+        terms: the base functions.
+        pooled: their moments.
+        logistic: the loss.
+    """
+
+    federation: Disclosure
+    terms: Terms
+    pooled: Pooled
+    logistic: bool
+
+    @property
+    def means(self) -> np.ndarray:
+        """What is subtracted of the columns, shape (1 + terms,), the first zero."""
+        return np.concatenate([[0.0], self.pooled.means])
+
+    def increment(
+        self, dual: np.ndarray, steps: Steps, clients: Sequence[str] | None = None
+    ) -> np.ndarray | None:
+        """The clients' mean increment; none where nobody answers."""
+        query = Increment(self.terms, self.means, dual, steps, self.logistic)
+        told = self.federation.ask_offered(query, clients=clients).each("increment")
+        return self.pooled.average(told) if told else None
+
+    def slope(self, weights: np.ndarray) -> np.ndarray | None:
+        """Minus the gradient of the pooled mean loss; none where nobody answers.
+
+        One local step of size one without penalty from "dual" weights w is minus the gradient at w.
+        """
+        return self.increment(weights, Steps(1.0, 0.0, 1, 0.0))
+
+    def curvature(self) -> Curvatures:
+        """The largest eigenvalues that the clients tell; by variances where nobody tells them."""
+        answers = self.federation.ask_offered(Curvature(self.terms, self.means)).only
+        told = answers.each("largest") if "largest" in answers else {}
+        if not told:
+            return Curvatures(1 + float(self.pooled.variances.sum()))
+        clients = tuple(max(float(own[0]), LEVEL) for own in told.values())
+        return Curvatures(max(float(self.pooled.average(told)[0]), LEVEL), clients)
+
+    def objective(self, weights: np.ndarray, penalty: float) -> float:
+        """Pooled mean loss plus penalty, by weights of columns that are centred; NaN where withheld."""
+        if np.isnan(weights).any():
+            return math.nan
+        query = Objective(self.terms, self.moved_back(weights), self.logistic)
+        answers = self.federation.ask_offered(query).only
+        if "loss" not in answers:
+            return math.nan
+        mean = float(answers.total("loss")[0] / max(answers.total("size")[0], 1))
+        return mean + penalty * float(np.abs(weights[1:]).sum())
+
+    def moved_back(self, weights: np.ndarray) -> np.ndarray:
+        """The weights with the intercept that goes with columns that are not centred."""
+        moved = weights.copy()
+        moved[0] -= self.means @ weights
+        return moved
+
+
+@dataclass(frozen=True)
+class Curvatures:
+    """Bounds on the largest eigenvalue of the columns' second moments.
+
+    Args:
+        pooled: of all records.
+        clients: each client's own, where it was told.
+    """
+
+    pooled: float
+    clients: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimation(ABC):
+    """How coefficients are found, round by round.
+
+    Args:
+        rounds: how many rounds at most.
+        client_step: size of a step; none for one that cannot diverge.
+        penalty: lambda.
+        logistic: the loss.
+        reference_rounds: rounds of federated proximal gradient afterwards, to tell the gap.
+    """
+
+    rounds: int
+    client_step: float | None
+    penalty: float
+    logistic: bool
+    reference_rounds: int = 0
+
+    #: What to do about steps that were too large.
+    remedy: ClassVar[str]
+
+    def run(self, federation: Disclosure, terms: Terms, pooled: Pooled) -> Estimate:
+        """Find the weights of intercept and terms.
+
+        Clients that do not answer a round are left out of it; when nobody answers, learning stops
+        with what it has.
+        """
+        asking = Asking(federation, terms, pooled, self.logistic)
+        asked = self.client_step is None or self.reference_rounds > 0
+        curvatures = asking.curvature() if asked else Curvatures(math.inf)
+        step = self.client_step or self._step(curvatures)
+        weights, rounds = self._estimated(asking, step)
+        objective = asking.objective(weights, self.penalty)
+        self._judge(objective, weights)
+        gap = math.nan
+        if self.reference_rounds:
+            gap = objective - self._least(asking, weights, curvatures)
+        return Estimate(asking.moved_back(weights), rounds, objective, gap)
+
+    @abstractmethod
+    def _step(self, curvatures: Curvatures) -> float:
+        """The size of a step that cannot diverge."""
+
+    @abstractmethod
+    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
+        """The weights, of columns that are centred, and how many rounds were answered."""
+
+    def _judge(self, objective: float, weights: np.ndarray) -> None:
+        """Say where the steps led away: no model at all costs at most log 2, or a half."""
+        without = math.log(2) if self.logistic else 0.5
+        if objective > WORSE * without or not np.abs(weights).max() < DIVERGED:
+            warnings.warn(
+                f"the model is worse than without any term: the steps were too large; {self.remedy}",
+                Note,
+                stacklevel=2,
+            )
+
+    def _least(self, asking: Asking, start: np.ndarray, curvatures: Curvatures) -> float:
+        """The objective's minimum, each round an exact gradient; NaN where nobody tells one."""
+
+        def slope(weights: np.ndarray) -> np.ndarray:
+            told = asking.slope(weights)
+            return np.full(len(start), math.nan) if told is None else told
+
+        step = descending_step(curvatures.pooled, self.logistic)
+        found = optimum(slope, start, step, self.penalty, self.reference_rounds)
+        return asking.objective(found, self.penalty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradients(Estimation):
+    """Accelerated proximal gradient: each round, one exact gradient at a point that the server chooses.
+
+    A client takes one local step (paper, Algorithm 3 with G = 1) and no step of its own after it: however
+    unlike clients are, they are led to the pooled optimum, and by few rounds.
+    """
+
+    remedy = "leave client_step out, or make it smaller"
+
+    def _step(self, curvatures: Curvatures) -> float:
+        return descending_step(curvatures.pooled, self.logistic)
+
+    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
+        at = Iterate.at(np.zeros(1 + len(asking.terms)))
+        for done in range(self.rounds):
+            slope = asking.slope(at.ahead)
+            if slope is None:
+                return at.weights, done
+            following = at.after(slope, step, self.penalty)
+            if following.settled(at):
+                return following.weights, done + 1
+            at = following
+        return at.weights, self.rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging(Estimation):
+    """Federated dual averaging (paper, Algorithm 2, with the sign of line 14 put right).
+
+    Dual increments are averaged over clients, weighted by their records.
+
+    Args:
+        local_steps: G.
+        server_step: eta_s.
+        draw: gives the clients of the next round; none for all in each.
+    """
+
+    local_steps: int
+    server_step: float = 1.0
+    draw: Callable[[], Sequence[str]] | None = None
+
+    remedy = "leave client_step out, take fewer local_steps, or make server_step smaller"
+
+    def _step(self, curvatures: Curvatures) -> float:
+        return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
+
+    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
+        dual, elapsed, rounds = np.zeros(1 + len(asking.terms)), 0.0, 0
+        for _ in range(self.rounds):
+            steps = Steps(step, elapsed, self.local_steps, self.penalty)
+            moved = asking.increment(dual, steps, None if self.draw is None else self.draw())
+            if moved is None:
+                break
+            dual = dual + self.server_step * moved
+            elapsed += self.server_step * step * self.local_steps
+            rounds += 1
+        return primal(dual, elapsed * self.penalty), rounds
