@@ -13,6 +13,7 @@ Then `python benchmarks/results_page.py`. The commit is the checkout's, unless i
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import subprocess
@@ -82,6 +83,7 @@ WORTH = {
     "balanced_accuracy": "balanced accuracy",
     "f1": "F1",
 }
+NOTHING = "no precision where no run found a rule"
 SIMULATED = "simulated population with the published marginals, number 11; the hospitals' data are not public"
 
 
@@ -95,13 +97,14 @@ def curves(folder: Path) -> Iterator[Row]:
             profile = file.stem.removeprefix(f"{kind}-")
             data = pd.read_csv(file)
             for (method, at), own in data.groupby(["method", along], sort=False):
-                note = f"{profile}: {SIMULATED}; {own['run'].nunique()} runs"
+                note = f"{profile}: {SIMULATED}; {own['run'].nunique()} runs; {NOTHING}"
                 for score in ("coverage", "precision"):
                     name, row = f"{table}, {profile}, {score}", PROTOCOLS[str(method)]
                     if method == "levels":
                         name, row = f"{table}, by level (unit: one rule)", f"{profile}, {score}"
                     mean, spread = _mean(own[score])
-                    yield Row(DP_RUL, name, row, f"{along} {at:,g}", None, mean, spread, note)
+                    if not math.isnan(mean):
+                        yield Row(DP_RUL, name, row, f"{along} {at:,g}", None, mean, spread, note)
 
     for file in sorted(folder.glob("queries-*.csv")):
         profile = file.stem.removeprefix("queries-")
