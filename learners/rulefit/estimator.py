@@ -267,7 +267,7 @@ class _RuleFit(FederatedLearner):
     def published(self, epsilon: Number = 1) -> Policy:
         """What the paper releases: noise on histograms only, epsilon for each covariate.
 
-        p covariates cost p * epsilon by composition; rules, supports and dual increments leave as
+        p covariates cost p * epsilon by composition; rules, supports and increments leave as
         they are, so the total is no finite guarantee.
         """
         return planning.published(epsilon)
