@@ -26,6 +26,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Schema
+from privfed.threads import one_thread
 
 #: What a saved model calls its own form.
 FORMAT = "privfed model 1"
@@ -478,7 +479,7 @@ def _nothing(name: str, because: str = "") -> NobodyAnswered:
 
 
 def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Hold a ``fit`` to a federation, and to having learned from something."""
+    """Hold a ``fit`` to a federation, to one thread, and to having learned from something."""
 
     @wraps(fit)
     def held(self: FederatedLearner, federation: Disclosure, *rest: Any, **more: Any) -> Any:
@@ -491,7 +492,8 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
         before = federation.released
         self.__dict__.pop("_homes", None)
         try:
-            fitted = fit(self, federation, *rest, **more)
+            with one_thread():
+                fitted = fit(self, federation, *rest, **more)
         except NobodyAnswered as silence:
             if federation.released == before:
                 raise _nothing(name, f" ({silence})") from None

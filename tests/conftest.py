@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import scipy.linalg  # noqa: F401 - with it comes the second library whose threads are limited
 from hypothesis import HealthCheck, settings
+
+from privfed.threads import one_thread
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # A busy machine is slow; that is no fault of the code under test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The suite's workers have the cores: linear algebra takes no more than one of them in each."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import privfed
 import privfed.extend
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Plain values, errors and the door for plugins: every room may speak of them.
-WORDS = {"errors", "exact", "__version__"}
+#: Plain values, errors and threads: every room may speak of them.
+WORDS = {"errors", "exact", "threads", "__version__"}
 #: The core's rooms, from the ground up: a room may import those before it.
 FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "federation", "engines")
 #: The rooms beside the core, and which others each may import.

@@ -55,6 +55,7 @@ from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load, no_source
 from privfed.tables.sources import public_schema as schema_of
 from privfed.tables.table_faults import check_table
+from privfed.threads import one_thread
 
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.
@@ -377,7 +378,8 @@ def attack(
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
-        told = tried.run(transcript, known, prepared.schema) if attackable else []
+        with one_thread():
+            told = tried.run(transcript, known, prepared.schema) if attackable else []
         if attackable and not told and clock.over:
             told = [tried.unfinished()]
         found.extend(told)

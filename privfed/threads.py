@@ -1,0 +1,24 @@
+"""How many threads linear algebra takes.
+
+A protocol's matrices are small and its products many: threads that two BLAS libraries keep waiting for one
+another take several times what one thread takes, and all of a shared machine.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Let BLAS take one thread inside, in the whole process; afterwards as many as before."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries that are loaded: numpy's and scipy's are, wherever a learner or an attack is."""
+    return ThreadpoolController()
