@@ -17,6 +17,7 @@ from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
 from privfed.owner.gate import Gate
 from privfed.questions import wire
+from privfed.threads import one_thread
 
 log = logging.getLogger("privfed.owner")
 #: What a round is: what the asking side names so, or a stretch of the owner's own time.
@@ -88,7 +89,8 @@ class OwnerSide:
 
     def _one(self, message: bytes, principal: str) -> bytes:
         round = self._clock().strftime(self._stretch) if self._stretch else ""
-        return self.gate.serve(message, principal=principal, round=round)
+        with one_thread():
+            return self.gate.serve(message, principal=principal, round=round)
 
     def _replies(self, id: str, envelopes: tuple[bytes, ...]) -> bytes:
         return wire.encode(Replies(id, self.gate.owner, self._schema, envelopes))
