@@ -149,6 +149,19 @@ def test_less_noise_brings_the_share_nearer_to_the_counts() -> None:
     assert spreads[0] > spreads[1] > spreads[2]
 
 
+@pytest.mark.parametrize("share", [0.2227, 0.3, 0.5, 0.77])
+def test_certain_shares_have_a_spread_too(share: float) -> None:
+    """Whatever the noise, from none to much: never the root of what rounding made negative."""
+    records = 24_000.0
+    counts = records * np.array([1 - share, share])
+    told = [Shares.told(counts, 2.0**power, records, 1.0) for power in np.arange(-10, 22, 0.05)]
+    spreads = np.array([own.spread for own in told])
+    assert np.isfinite(spreads).all()
+    assert (spreads >= 0).all()
+    assert spreads[-1] > 0.02 > spreads[0]
+    assert told[0].means[1] == pytest.approx(share, abs=0.01)
+
+
 # --- main effects -------------------------------------------------------------------------------
 
 
