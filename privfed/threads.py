@@ -13,7 +13,10 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Let BLAS take one thread inside, in the whole process; afterwards as many as before."""
+    """Let BLAS take one thread inside, in the whole process; afterwards as many as before.
+
+    Where several of a process's threads are inside at once, one BLAS thread may be left when they end.
+    """
     limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limited
 

@@ -81,7 +81,10 @@ class Asking:
         return self.increment(weights, Steps(1.0, 0.0, 1, 0.0))
 
     def curvature(self) -> Curvatures:
-        """The largest eigenvalues that the clients tell; by variances where nobody tells them."""
+        """The largest eigenvalues that the clients tell; by variances where nobody tells them.
+
+        Their mean bounds the pooled one if every client tells its own.
+        """
         answers = self.federation.ask_offered(Curvature(self.terms, self.means)).only
         told = answers.each("largest") if "largest" in answers else {}
         if not told:
