@@ -197,7 +197,7 @@ class _Marginal:
         if column.kind != "number":
             values = np.clip(np.concatenate([[low], inner]), *ends)
         masses = np.diff(reached)
-        spread = float(np.sqrt(masses @ (values - masses @ values) ** 2))
+        spread = _deviation(values, masses)
         width = float(high - low)
         spread = max(spread, LEAST_SPREAD * float(ends[1] - ends[0]))
         scale = spread if spread > NEGLIGIBLE * width else width
@@ -209,6 +209,15 @@ class _Marginal:
             lost,
             column.kind == "number" and not lost and float(masses.max()) > CROWDED,
         )
+
+
+def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
+    """Standard deviation, summed exactly: the same question, so the same rules, on every machine.
+
+    A dot product's last bit hangs on the processor, and a client's randomness on the question.
+    """
+    mean = math.fsum(masses * values)
+    return math.sqrt(math.fsum(masses * (values - mean) ** 2))
 
 
 def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bool]:
