@@ -20,17 +20,11 @@ from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE
-from privfed.learners.private.posterior import (
-    FREE,
-    Leading,
-    Posterior,
-    Prior,
-    Sums,
-    averaged,
-    widened,
-)
+from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
 from privfed.learners.private.queries import Correlations, Gradient, Masses
+from privfed.learners.private.rounds import Rounds
 from privfed.learners.private.scores import Scores
+from privfed.learners.private.steps import Steps
 
 #: |u|^2 of a record's mid-ranks is clipped to the columns over this.
 RANK_CLIP = 2.2
@@ -47,9 +41,6 @@ CLEAR, DROWNED = 0.05, 4.0
 RESIDUAL_CLIP = 3.0
 #: Standard deviation of what a model may add to the first guess of the log-odds.
 LEAST_FREE, MOST_FREE = 0.5, 1.0
-#: How far later rounds go towards their target: where made-up records are not like the real ones, whole
-#: steps overshoot, the more the less noise there is.
-LATER_STEP = 0.7
 #: Prior before the sums choose one, in the settings' own.
 GUESS = 0.7
 #: Share of a column's first round that its linear term has.
@@ -350,42 +341,27 @@ class _Learning:
         self, basis: Basis, posterior: Posterior, lengths: np.ndarray
     ) -> tuple[np.ndarray, int]:
         """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
-        number, decay = self.outcome.kind == "number", self.settings.decay
-        axes, sampling = posterior.leading.axes, self.variance if number else 1.0
-        weights = np.zeros((axes.shape[1], self.outcome.classes))
-        first = [] if self.main is None else [self.main.sums(basis, lengths)]
-        told: list[Sums] = []
-        mismatch = 0.0
+        number, axes = self.outcome.kind == "number", posterior.leading.axes
+        sampling = self.variance if number else 1.0
+        weights, rounds = np.zeros((axes.shape[1], self.outcome.classes)), Rounds()
+        if self.main is not None:
+            rounds = rounds.joined(self.main.sums(basis, lengths), weights)
+        steps = Steps(posterior, rounds, weights, sampling, self._unit())
         for left in range(self.settings.rounds, 0, -1):
-            predictions = posterior.predictions(weights)
-            window = self._window(predictions if told else None, sampling)
-            spend = self.purse.rest(left)
-            sums = self._asked(basis, lengths[:, None] * (axes @ weights), window, spend)
+            predictions = posterior.predictions(steps.weights)
+            window = self._window(predictions if steps.taken else None, sampling)
+            at, spend = lengths[:, None] * (axes @ steps.weights), self.purse.rest(left)
+            sums = self._asked(basis, at, window, spend)
             if sums is None:
                 break
             sums = sums.longer(lengths)
             held = np.clip(predictions, window.low, window.high)
             sums = replace(sums, values=sums.values + posterior.expected(held))
-            if told:
-                moved = sums.minus(averaged(told, decay)).along(axes)
-                mismatch = posterior.mismatch(moved.values, moved.noise, predictions)
-            told.append(sums)
-            older = [widened(one, sums, posterior, predictions) for one in [*first, *told[:-1]]]
-            together = averaged([*older, sums], decay).along(axes)
-            evidence = posterior.evidence(together, weights, sampling + mismatch)
-            if (
-                len(told) > 1 or not number
-            ):  # before, a number's variance is not yet explained at all
-                posterior = posterior.scaled(
-                    evidence.likeliest(posterior.prior.scales, self._unit())
-                )
-            damped = sampling + max(mismatch - FREE, 0.0)
-            wanted = posterior.mixed(evidence, together, weights, damped)
-            weights = weights + (1.0 if len(told) == 1 else LATER_STEP) * (wanted - weights)
+            steps = steps.further(sums, sampling)
             if number:
-                explained = float(np.var(posterior.leading.features @ weights))
+                explained = float(np.var(posterior.leading.features @ steps.weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        return weights, len(told)
+        return steps.weights, steps.taken
 
     def _calibrated(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray

@@ -23,8 +23,6 @@ from privfed.learners.private.outcome import Outcome
 POWERS = 3
 #: Lengths of a step that are tried: 1, 1/2, 1/4, ...
 HALVINGS = 4
-#: Mismatch of the made-up records below which steps are not damped, and the values tried for it.
-FREE, MISMATCHES = 100.0, 10.0 ** np.arange(-2, 5, 0.25)
 #: Shares of the likeliest prior that are tried beside it, each as likely beforehand as it is large; and how
 #: unlikely one is left out.
 SMALLER, NEVER = (1.0, 0.5, 0.25, 0.1, 0.02), 0.03
@@ -81,25 +79,9 @@ class Sums:
         """Of functions that are so much longer."""
         return Sums(self.values * lengths[:, None], self.variance * lengths**2)
 
-    def minus(self, other: Sums) -> Sums:
-        """The difference, with the noise of both."""
-        return Sums(self.values - other.values, self.variance + other.variance)
-
     def along(self, axes: np.ndarray) -> Told:
         """In the leading directions, the columns of ``axes``."""
         return Told(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
-
-
-def averaged(rounds: Sequence[Sums], decay: float) -> Sums:
-    """Average rounds' targets, each function's by its noise; older ones weigh less by ``decay`` a round."""
-    ages = np.arange(len(rounds))[::-1]
-    precisions = [1 / np.maximum(own.variance, 1e-12) for own in rounds]
-    weights = np.array([decay**age * own for age, own in zip(ages, precisions, strict=True)])
-    weights /= weights.sum(axis=0)
-    values = sum(w[:, None] * own.values for w, own in zip(weights, rounds, strict=True))
-    known = [np.where(np.isfinite(own.variance), own.variance, 0.0) for own in rounds]
-    variance = sum(w**2 * own for w, own in zip(weights, known, strict=True))
-    return Sums(np.asarray(values), np.asarray(variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +89,25 @@ class Told:
     """Sums in the leading directions.
 
     Args:
-        values: shape (directions, outputs).
+        values: at some weights, shape (directions, outputs).
         noise: its covariance, shape (directions, directions).
+        slopes: how values change with the weights, by output, shape (outputs, directions, directions);
+            none where made-up records are held for like the real ones.
     """
 
     values: np.ndarray
     noise: np.ndarray
+    slopes: np.ndarray | None = None
+
+    def at(self, step: np.ndarray) -> np.ndarray:
+        """The values so far away from those weights; ``step`` has shape (directions, outputs)."""
+        if self.slopes is None:
+            return self.values
+        return np.asarray(self.values + np.einsum("oij,jo->io", self.slopes, step))
+
+    def bent(self, curvature: np.ndarray, output: int) -> np.ndarray:
+        """What made-up records' curvature is by these sums: less the slope."""
+        return curvature if self.slopes is None else curvature - self.slopes[output]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +197,9 @@ class Posterior:
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(self, sums: Told, start: np.ndarray, sampling: float, steps: int = 2) -> np.ndarray:
-        """Gauss-Newton steps w = C H (H C H + s H + V)^-1 (t - g(w) + H w), each as far as it helps.
+        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), each as far as it helps.
+
+        H is the made-up records' curvature, and G = H - dt/dw what rounds make of it.
 
         With several classes each has its own curvature: by K / (K - 1) of the diagonal, what softmax has
         along weights that add up to zero where chances are alike. Elsewhere that is no exact
@@ -210,46 +207,48 @@ class Posterior:
 
         Args:
             sums: t, with the covariance V of its noise.
-            start: weights to start from, shape (directions, outputs).
+            start: weights to start from, at which t is told; shape (directions, outputs).
             sampling: s, the variance that sampling (and what made-up records get wrong) adds.
             steps: how many.
         """
         weights = start.copy()
         for _ in range(1 if self.outcome.kind == "number" else steps):
             predictions = self.predictions(weights)
-            rest = sums.values - self.told(predictions)
+            rest = sums.at(weights - start) - self.told(predictions)
             steepness = self.outcome.variances(predictions)
             wanted, curvatures = np.empty_like(weights), []
             for output in range(weights.shape[1]):
                 curvature = self.curvature(steepness[:, output])
-                right = rest[:, output] + curvature @ weights[:, output]
-                wanted[:, output] = self._solved(curvature, right, sums.noise, sampling)
+                bent = sums.bent(curvature, output)
+                right = rest[:, output] + bent @ weights[:, output]
+                wanted[:, output] = self._solved(bent, right, sampling * curvature + sums.noise)
                 curvatures.append(curvature)
             if self.outcome.kind == "number":
                 return wanted
-            weights = self._as_far_as_it_helps(sums, weights, wanted, curvatures, sampling)
+            weights = self._as_far_as_it_helps(sums, start, (weights, wanted), curvatures, sampling)
         return weights
 
     def _as_far_as_it_helps(
         self,
         sums: Told,
-        weights: np.ndarray,
-        wanted: np.ndarray,
+        start: np.ndarray,
+        between: tuple[np.ndarray, np.ndarray],
         curvatures: Sequence[np.ndarray],
         sampling: float,
     ) -> np.ndarray:
         """The best of a whole step, its half, and so on, or none."""
-        least_noise = 1e-9 * float(np.trace(curvatures[0])) * np.eye(len(weights))
+        least_noise = 1e-9 * float(np.trace(curvatures[0])) * np.eye(len(start))
         roots = [factor(sampling * own + sums.noise + least_noise) for own in curvatures]
 
         def misfit(tried: np.ndarray) -> float:
-            rest = sums.values - self.told(self.predictions(tried))
+            rest = sums.at(tried - start) - self.told(self.predictions(tried))
             total = self.prior.against(tried)
             for output, root in enumerate(roots):
                 own = solve_triangular(root, rest[:, output], lower=True, check_finite=False)
                 total += float(own @ own)
             return total
 
+        weights, wanted = between
         best, least = weights, misfit(weights)
         for halving in range(HALVINGS):
             tried = weights + 0.5**halving * (wanted - weights)
@@ -260,30 +259,32 @@ class Posterior:
                 break
         return best
 
-    def _solved(
-        self, curvature: np.ndarray, wanted: np.ndarray, noise: np.ndarray, sampling: float
-    ) -> np.ndarray:
+    def _solved(self, bent: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
         covariance = self.prior.covariance
-        root = factor(curvature @ covariance @ curvature + sampling * curvature + noise)
+        root = factor(bent @ covariance @ bent.T + noise)
         solved = cho_solve((root, True), wanted, check_finite=False)
-        return np.asarray(covariance @ (curvature @ solved))
+        return np.asarray(covariance @ (bent.T @ solved))
 
     def evidence(self, sums: Told, weights: np.ndarray, sampling: float) -> Evidence:
         """What the sums say of the prior's scales.
 
         Args:
             sums: the target so far.
-            weights: where the curvature is taken, shape (directions, outputs).
+            weights: where the curvature is taken and the sums are told, shape (directions, outputs).
             sampling: see :meth:`weights`.
         """
         predictions = self.predictions(weights)
         steepness = self.outcome.variances(predictions)
         right = sums.values - self.told(predictions)
         curvatures = [self.curvature(own) for own in steepness.T]
+        bent = [sums.bent(own, output) for output, own in enumerate(curvatures)]
         return Evidence(
-            [own + h @ w for own, h, w in zip(right.T, curvatures, weights.T, strict=True)],
-            [[h @ own @ h for own in self.prior.groups] for h in curvatures],
-            [sampling * h + sums.noise + h @ self.prior.level @ h for h in curvatures],
+            [own + g @ w for own, g, w in zip(right.T, bent, weights.T, strict=True)],
+            [[g @ own @ g.T for own in self.prior.groups] for g in bent],
+            [
+                sampling * h + sums.noise + g @ self.prior.level @ g.T
+                for h, g in zip(curvatures, bent, strict=True)
+            ],
         )
 
     def scaled(self, scales: np.ndarray) -> Posterior:
@@ -311,52 +312,3 @@ class Posterior:
             (chance, one.weights(sums, start, sampling)) for chance, one in self.smaller(evidence)
         ]
         return np.asarray(sum(chance * weights for chance, weights in own))
-
-    def mismatch(self, moved: np.ndarray, noise: np.ndarray, predictions: np.ndarray) -> float:
-        """How far two rounds' targets differ beyond their noise, in units of the curvature.
-
-        Were the made-up records like the real ones, targets of two rounds would differ by noise alone,
-        moved ~ N(0, noise + m H). The likeliest m tells signal from mismatch where priors are
-        compared, and what of it is beyond :data:`FREE` damps the next step.
-
-        Args:
-            moved: difference of two targets, shape (directions, outputs).
-            noise: covariance of the noise in it.
-            predictions: of the made-up records.
-        """
-        root = factor(noise)
-        curvature = self.curvature(self.outcome.variances(predictions).mean(axis=1))
-        half = solve_triangular(root, curvature, lower=True, check_finite=False)
-        white = solve_triangular(root, half.T, lower=True, check_finite=False)
-        values, vectors = np.linalg.eigh(white)
-        moved = solve_triangular(root, moved, lower=True, check_finite=False)
-        squares = ((vectors.T @ moved) ** 2).mean(axis=1)
-        best, likeliest = -np.inf, 0.0
-        for tried in (0.0, *MISMATCHES):
-            spread = 1 + tried * np.maximum(values, 0)
-            likelihood = -float((squares / spread + np.log(spread)).sum())
-            if likelihood > best:
-                best, likeliest = likelihood, float(tried)
-        return likeliest
-
-
-def widened(older: Sums, newest: Sums, posterior: Posterior, predictions: np.ndarray) -> Sums:
-    """An older round's sums, less certain by as much as the newest contradict them.
-
-    Where made-up records are not like the real ones, sums that go with other weights differ by more than
-    noise: by m times a function's own curvature, and the squares of the differences tell m.
-
-    Args:
-        older: sums of some or all functions.
-        newest: those of the last gradient.
-        posterior: with the made-up records.
-        predictions: of the made-up records.
-    """
-    known = np.isfinite(older.variance)
-    curvature = posterior.curvatures(predictions)[known]
-    noise = older.variance[known] + newest.variance[known] + 1e-12
-    moved = ((older.values[known] - newest.values[known]) ** 2).mean(axis=1)
-    excess = float((moved / noise - 1).sum() / max(float((curvature / noise).sum()), 1e-12))
-    variance = older.variance.copy()
-    variance[known] += max(0.0, excess) * curvature
-    return Sums(older.values, variance)

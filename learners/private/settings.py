@@ -8,12 +8,14 @@ benchmarks/private_learners.py says how they fare, benchmarks/private_leave_one_
 have chosen for each. Once more, splits 0 to 4 and 100 to 104: the looks, `first` and `spread`, on most of these
 sets, held-back ones among them, and on made-up tables (scikit-learn's make_*, log-normal and t targets).
 
-The prior of each kind of functions, its hyperprior, the first round's share of linear terms and what older rounds
-weigh were chosen on magic_telescope, electricity, california, bank_marketing, trauma, mortgage cut at the
-median, diabetes_pima, weather_izmir and bodyfat (splits 0 to 9 and 500 to 505) and on made-up tables (columns of
-noise, uneven classes, thirty categories, heavy tails, an interaction, a line); the weight of older rounds and
-the length of later steps on openfl_xai_5clients, california and magic_telescope (splits 100 and 101).
-default_credit_card, kin8nm, sulfur and delta_elevators were looked at only afterwards.
+The prior of each kind of functions, its hyperprior and the first round's share of linear terms were chosen on
+magic_telescope, electricity, california, bank_marketing, trauma, mortgage cut at the median, diabetes_pima,
+weather_izmir and bodyfat (splits 0 to 9 and 500 to 505) and on made-up tables (columns of noise, uneven
+classes, thirty categories, heavy tails, an interaction, a line). What made-up records have wrong, and how far
+a step goes (:mod:`.rounds`, :mod:`.steps`), were chosen on default_credit_card, openfl_xai_5clients,
+california, electricity, magic_telescope, trauma, weather_izmir and breast_cancer_wdbc (splits 7 to 10, 900 and
+901; epsilon 1 to 256); bank_marketing, banknote, wisconsin, diabetes_pima, abalone, space_ga, mortgage, bodyfat,
+student_por, kin8nm, sulfur, delta_elevators and exam_london_schools were looked at only afterwards.
 
 What is looked for in wide bounds (:mod:`.intervals`, the resolution of _FEW, the share that a closer look
 may cost) was chosen on trauma, bodyfat, diabetes_pima, mortgage and breast_cancer_wdbc (some of them with other
@@ -43,7 +45,6 @@ class Settings:
         bins: bins of a column in the basis.
         resolution: bins of a column's histogram after the first round.
         rounds: rounds of noisy gradients.
-        decay: weight of a round beside the next.
         first: share of the budget for main effects, by which columns are weighed; 0 for none.
         masses: whether leaves are counted.
         calibrated: whether residuals are asked about by score.
@@ -63,7 +64,6 @@ class Settings:
     bins: int
     resolution: int
     rounds: int
-    decay: float
     first: float
     masses: bool
     calibrated: bool
@@ -92,25 +92,25 @@ class Settings:
 
 _HARDLY = Settings(
     linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, resolution=6,
-    rounds=2, decay=0.8, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, made_up=2_000, directions=200,
+    rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, made_up=2_000, directions=200,
 )  # fmt: skip
 _FEW = Settings(
-    linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=12, rounds=2, decay=0.8,
+    linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=12, rounds=2,
     first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, made_up=2_000, directions=200,
 )  # fmt: skip
 _BARELY = replace(_FEW, target=0.1)
 _SOME = Settings(
     linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, resolution=16, rounds=3,
-    decay=0.6, first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, made_up=2_000, directions=200,
+    first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, made_up=2_000, directions=200,
 )  # fmt: skip
 _MANY = Settings(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
-    resolution=32, rounds=5, decay=0.8, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
+    resolution=32, rounds=5, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
     made_up=2_500, directions=250,
 )  # fmt: skip
 _MOST = Settings(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
-    resolution=32, rounds=5, decay=0.8, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
+    resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
     made_up=2_500, directions=250,
 )  # fmt: skip
 _ROWS: tuple[tuple[float, Settings], ...] = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from privfed import Column
@@ -15,14 +13,7 @@ from privfed.learners.private.grid import Grid
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Marginal, Marginals, Shares
 from privfed.learners.private.outcome import Outcome
-from privfed.learners.private.posterior import (
-    Leading,
-    Posterior,
-    Prior,
-    Sums,
-    averaged,
-    widened,
-)
+from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
 
 
 def evidence(scales: tuple[float, float], seed: int, size: int = 40) -> Evidence:
@@ -99,24 +90,6 @@ def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
         mean[name] = sum(chance * one.prior.scales[0] for chance, one in chances)
     assert mean["silent"] < 0.75
     assert mean["loud"] > 0.95
-
-
-@given(st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_averages_weigh_each_function_by_its_own_noise(seed: int, decay: float) -> None:
-    """By a naive loop; a function of which one round told nothing is the other's."""
-    rng = np.random.default_rng(seed)
-    rounds = [Sums(rng.normal(size=(3, 2)), rng.uniform(0.1, 5, 3)) for _ in range(3)]
-    rounds[0].variance[1] = np.inf
-    found = averaged(rounds, decay)
-    for function in range(3):
-        weights = [decay ** (2 - age) / own.variance[function] for age, own in enumerate(rounds)]
-        shares = np.array(weights) / sum(weights)
-        wanted = sum(s * own.values[function] for s, own in zip(shares, rounds, strict=True))
-        assert found.values[function] == pytest.approx(wanted)
-        spread = sum(
-            s**2 * own.variance[function] for s, own in zip(shares, rounds, strict=True) if s
-        )
-        assert found.variance[function] == pytest.approx(spread)
 
 
 # --- shares of classes --------------------------------------------------------------------------
@@ -215,18 +188,3 @@ def test_main_effects_join_later_sums_in_their_units() -> None:
     scales = heavy.multipliers * lengths
     assert found.values == pytest.approx(told.told.values * scales[:, None])
     assert found.variance == pytest.approx((scales / told.basis.multipliers) ** 2)
-
-
-def test_older_sums_that_the_newest_contradict_are_less_certain() -> None:
-    """By nothing where they agree within noise, by the excess in units of curvature where not."""
-    rng = np.random.default_rng(5)
-    own = posterior(rng.normal(size=(200, 50)))
-    predictions = own.predictions(np.zeros((50, 1)))
-    curvature = own.curvatures(predictions)
-    assert curvature == pytest.approx((own.leading.features**2).sum(axis=0), rel=1e-4)
-    later = Sums(np.zeros((50, 1)), np.full(50, 1.0))
-    near = Sums(np.full((50, 1), 0.5), np.full(50, 1.0))
-    assert widened(near, later, own, predictions).variance == pytest.approx(1.0)
-    far = Sums(3 * np.sqrt(curvature)[:, None], np.full(50, 1.0))
-    excess = (9 * curvature / 2 - 1).sum() / (curvature / 2).sum()
-    assert widened(far, later, own, predictions).variance == pytest.approx(1 + excess * curvature)

@@ -1,0 +1,175 @@
+"""Sums told at several weights, and what they stand for at others.
+
+Were made-up records like the real ones, the target of the sums would not hang on the weights at which a
+gradient was taken. Their second moments are wrong by some E, though, so that sums told at weights u stand
+for those at w up to N E (u - w), nearly. Beforehand E's entries are independent, of mean zero: at w,
+sums of function i told at u and at v err by
+
+    N(0, m c_i (u - w)' H (v - w) / N),    m = N (relative error of a second moment)^2,
+
+c_i = N E[steepness phi_i^2] and H = N E[steepness phi phi'] being what made-up records have. The best linear
+unbiased estimate at w (Aitken 1936; kriging) takes each round by its noise and its distance; how sums change
+between rounds tells N E along the steps taken, as in Broyden's method, but by as much as noise lets it;
+and how far rounds differ beyond their noise tells m. Of several outputs each goes with its own weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.learners.private.posterior import Posterior, Sums
+
+#: What made-up records' second moments have wrong, as a share of them, before rounds are compared; how far
+#: its square's logarithm strays; and the factors of the square that are tried.
+WRONG, STRAY, FACTORS = 0.1, 1.5, 10.0 ** np.arange(-3.0, 2.6, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """What made-up records have of the loss's curvature at some weights.
+
+    Args:
+        own: c, by function, shape (functions,).
+        whole: H along the leading directions, shape (directions, directions).
+        records: N.
+    """
+
+    own: np.ndarray
+    whole: np.ndarray
+    records: float
+
+    @classmethod
+    def at(cls, posterior: Posterior, weights: np.ndarray) -> Curvature:
+        """Of the posterior's made-up records; ``weights`` has shape (directions, outputs)."""
+        predictions = posterior.predictions(weights)
+        steepness = posterior.outcome.variances(predictions).mean(axis=1)
+        own = posterior.curvatures(predictions)
+        return cls(own, posterior.curvature(steepness), posterior.records)
+
+    def products(self, steps: np.ndarray) -> np.ndarray:
+        """u' H v / N of each pair of steps of each output.
+
+        Args:
+            steps: shape (steps, directions, outputs).
+
+        Returns:
+            shape (outputs, steps, steps).
+        """
+        own = steps.transpose(2, 0, 1)
+        return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
+
+    def energy(self, step: np.ndarray) -> float:
+        """Mean square of what a step adds to a score, where the link is steep."""
+        return float(self.products(step[None]).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """Sums as rounds told them.
+
+    Args:
+        sums: what each told.
+        weights: at which, shape (directions, outputs) each.
+    """
+
+    sums: tuple[Sums, ...] = ()
+    weights: tuple[np.ndarray, ...] = ()
+
+    def joined(self, sums: Sums, weights: np.ndarray) -> Rounds:
+        """These and one more."""
+        return Rounds((*self.sums, sums), (*self.weights, weights))
+
+    def at(self, weights: np.ndarray, curvature: Curvature, mismatch: float) -> Sums:
+        """The best linear unbiased estimate of the sums at some weights, and its variance.
+
+        Args:
+            weights: shape (directions, outputs).
+            curvature: there, nearly.
+            mismatch: m.
+        """
+        white = self._white(weights, curvature, mismatch)
+        return Sums(white.means, (1 / white.precision).mean(axis=1))
+
+    def slopes(
+        self, weights: np.ndarray, curvature: Curvature, mismatch: float, axes: np.ndarray
+    ) -> np.ndarray:
+        """How the sums change with the weights, along the leading directions ``axes``: the estimate of N E.
+
+        Returns:
+            shape (outputs, directions, directions).
+        """
+        white, away = self._white(weights, curvature, mismatch), self._away(weights)
+        rest = white.values - white.ones * white.means[..., None]
+        solved = np.linalg.solve(white.root.swapaxes(2, 3), rest[..., None])[..., 0]
+        shares = mismatch / curvature.records * curvature.own[:, None, None] * solved
+        along = np.einsum("id,iok->odk", axes, shares)
+        return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
+
+    def mismatch(self, curvature: Curvature) -> float:
+        """The likeliest m by what differs between rounds: restricted likelihood, log-normal beforehand."""
+        usual = usual_mismatch(curvature.records)
+
+        def density(factor: float) -> float:
+            white = self._white(self.weights[-1], curvature, factor * usual)
+            explained = white.precision * white.means**2
+            rest = (white.values**2).sum(axis=2) - explained
+            likelihood = -(white.logs + np.log(white.precision) / 2 + rest / 2).mean(axis=1).sum()
+            return float(likelihood) - float(np.log(factor)) ** 2 / (2 * STRAY**2)
+
+        return usual * float(FACTORS[int(np.argmax([density(float(own)) for own in FACTORS]))])
+
+    def _away(self, weights: np.ndarray) -> np.ndarray:
+        """Where each round was told, from some weights; shape (rounds, directions, outputs)."""
+        return np.array(self.weights) - weights
+
+    def _white(self, weights: np.ndarray, curvature: Curvature, mismatch: float) -> _White:
+        """The rounds' sums times the root of their precision; what a round told nothing of is zero."""
+        noise = np.array([own.variance for own in self.sums]).T
+        known = np.isfinite(noise)[:, None, :]
+        both = known[..., :, None] & known[..., None, :]
+        products = curvature.products(self._away(weights))
+        system = np.where(both, mismatch * curvature.own[:, None, None, None] * products, 0.0)
+        diagonal = np.arange(len(self.sums))
+        system[..., diagonal, diagonal] += np.where(known, noise[:, None] * (1 + 1e-9) + 1e-9, 1.0)
+        root = np.linalg.cholesky(system)
+        values = np.array([own.values for own in self.sums]).transpose(1, 2, 0)
+        right = np.stack([np.ones_like(values), values], axis=-1) * known[..., None]
+        white = np.linalg.solve(root, right)
+        return _White(root, white[..., 0], white[..., 1])
+
+
+@dataclass(frozen=True, eq=False)
+class _White:
+    """Whitened observations of each function and output.
+
+    Args:
+        root: Cholesky factor of their covariance, shape (functions, outputs, rounds, rounds).
+        ones: a row of ones, shape (functions, outputs, rounds).
+        values: the rounds' sums, the same shape.
+    """
+
+    root: np.ndarray
+    ones: np.ndarray
+    values: np.ndarray
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Of the estimate, shape (functions, outputs)."""
+        return np.asarray((self.ones**2).sum(axis=2))
+
+    @property
+    def means(self) -> np.ndarray:
+        """The estimate, shape (functions, outputs)."""
+        return np.asarray((self.ones * self.values).sum(axis=2) / self.precision)
+
+    @property
+    def logs(self) -> np.ndarray:
+        """Half the logarithm of the covariance's determinant, shape (functions, outputs)."""
+        return np.asarray(np.log(np.diagonal(self.root, axis1=2, axis2=3)).sum(axis=2))
+
+
+def usual_mismatch(records: float) -> float:
+    """m before rounds are compared."""
+    return float(WRONG**2 * records)

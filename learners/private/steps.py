@@ -1,0 +1,74 @@
+"""Steps towards the weights that go with the sums of all rounds so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privfed.learners.private.posterior import Posterior, Sums, Told
+from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
+
+#: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
+#: come near shrink, and where they grow, made-up records mislead.
+EXPECTED, MOST = 0.3, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Where the steps so far have led.
+
+    Args:
+        posterior: from sums to weights.
+        rounds: what was told so far.
+        weights: of leading directions, shape (directions, outputs).
+        energy: of the last step (:meth:`.Curvature.energy`); before the first, about what a model adds.
+        unit: the scale of weights that the settings name.
+        taken: how many.
+    """
+
+    posterior: Posterior
+    rounds: Rounds
+    weights: np.ndarray
+    energy: float
+    unit: float
+    taken: int = 0
+
+    def further(self, sums: Sums, sampling: float) -> Steps:
+        """The next step, by the sums of a gradient at the weights so far.
+
+        How far the step goes says how certain the sums are where it ends, and their certainty how far it goes:
+        what a guess leads to is tried, then what goes with that, and the step ends between the two.
+
+        Args:
+            sums: of all functions.
+            sampling: variance that sampling adds to sums, in units of the curvature.
+        """
+        rounds = self.rounds.joined(sums, self.weights)
+        curvature = Curvature.at(self.posterior, self.weights)
+        mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
+        axes = self.posterior.leading.axes
+        slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
+        here = rounds.at(self.weights, curvature, mismatch)
+        doubt = mismatch * EXPECTED * self.energy * curvature.own
+        guess = replace(here, variance=here.variance + doubt).along(axes)
+        first, near = self._wanted(self.posterior, replace(guess, slopes=slopes), sampling)
+        there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
+        second, far = self._wanted(first, replace(there, slopes=slopes), sampling)
+        step = (near + far) / 2 - self.weights
+        energy = curvature.energy(step)
+        if self.taken and energy > MOST * self.energy:
+            step *= math.sqrt(MOST * self.energy / energy)
+            energy = MOST * self.energy
+        return Steps(second, rounds, self.weights + step, energy, self.unit, self.taken + 1)
+
+    def _wanted(
+        self, posterior: Posterior, told: Told, sampling: float
+    ) -> tuple[Posterior, np.ndarray]:
+        """The posterior with the likeliest prior, and its mean."""
+        evidence = posterior.evidence(told, self.weights, sampling)
+        if self.taken or posterior.outcome.kind != "number":
+            # before the first step, a number's variance is not yet explained at all
+            posterior = posterior.scaled(evidence.likeliest(posterior.prior.scales, self.unit))
+        return posterior, posterior.mixed(evidence, told, self.weights, sampling)

@@ -1,0 +1,185 @@
+"""Sums told at several weights, by naive twins; and steps that go by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
+from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
+from privfed.learners.private.steps import MOST, Steps
+
+
+def posterior(functions: np.ndarray, scale: float = 1.0) -> Posterior:
+    """Of a number, over made-up records whose leading directions are their functions themselves."""
+    size = functions.shape[1]
+    prior = Prior(np.array([np.eye(size)]), np.array([scale]), np.full(size, 0.1), 0.1)
+    leading = Leading(np.eye(size), functions, functions.astype(np.float32))
+    even, outcome = np.ones(len(functions)), Outcome("number")
+    return Posterior(leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior)
+
+
+def told(seed: int, rounds: int = 3, functions: int = 4, outputs: int = 2) -> Rounds:
+    """Sums of no model at all; nothing is known of the second function's first round."""
+    rng = np.random.default_rng(seed)
+    found = Rounds()
+    for number in range(rounds):
+        variance = rng.uniform(0.1, 5, functions)
+        if number == 0:
+            variance[1] = np.inf
+        sums = Sums(rng.normal(size=(functions, outputs)), variance)
+        found = found.joined(sums, rng.normal(size=(functions, outputs)))
+    return found
+
+
+def curvature(seed: int, size: int = 4, records: float = 50.0) -> Curvature:
+    """Of some functions."""
+    functions = np.random.default_rng(seed).normal(size=(int(records), size))
+    whole = functions.T @ functions
+    return Curvature(np.diag(whole).copy(), whole, records)
+
+
+def covariance(
+    rounds: Rounds, bent: Curvature, at: np.ndarray, m: float, place: tuple[int, int]
+) -> np.ndarray:
+    """Of one function's sums by the formula, entry by entry."""
+    (i, output), count = place, len(rounds.sums)
+    found = np.diag([own.variance[i] for own in rounds.sums])
+    for k in range(count):
+        for other in range(count):
+            own, its = rounds.weights[k] - at, rounds.weights[other] - at
+            product = own[:, output] @ bent.whole @ its[:, output]
+            found[k, other] += m * bent.own[i] * product / bent.records
+    return found
+
+
+@given(st.integers(0, 1000), st.sampled_from([0.0, 0.3, 20.0]))
+def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, mismatch: float) -> None:
+    """By a naive inverse for each function; a round that told nothing of one has no part in it."""
+    rounds, bent = told(seed), curvature(seed)
+    at = np.random.default_rng(seed + 1).normal(size=(4, 2))
+    found = rounds.at(at, bent, mismatch)
+    for i in range(4):
+        kept = [k for k, own in enumerate(rounds.sums) if np.isfinite(own.variance[i])]
+        one = Rounds(tuple(rounds.sums[k] for k in kept), tuple(rounds.weights[k] for k in kept))
+        variances = []
+        for output in range(2):
+            inverse = np.linalg.inv(covariance(one, bent, at, mismatch, (i, output)))
+            shares = inverse.sum(axis=0) / inverse.sum()
+            wanted = sum(s * own.values[i, output] for s, own in zip(shares, one.sums, strict=True))
+            assert found.values[i, output] == pytest.approx(wanted, rel=1e-5, abs=1e-8)
+            variances.append(1 / inverse.sum())
+        assert found.variance[i] == pytest.approx(np.mean(variances), rel=1e-5)
+
+
+@given(st.integers(0, 1000))
+def test_slopes_are_what_the_estimate_changes_by(seed: int) -> None:
+    """The estimate is linear in the weights: its difference anywhere is the slope times the way there."""
+    rounds, bent, rng = told(seed), curvature(seed), np.random.default_rng(seed + 2)
+    at, step = rng.normal(size=(2, 4, 2))
+    slopes = rounds.slopes(at, bent, 3.0, np.eye(4))
+    moved = rounds.at(at + step, bent, 3.0).values - rounds.at(at, bent, 3.0).values
+    assert np.einsum("oij,jo->io", slopes, step) == pytest.approx(moved, rel=1e-4, abs=1e-6)
+
+
+def test_sums_that_change_in_a_line_go_on_along_it() -> None:
+    """Hardly any noise: what two rounds told is carried on to a third place beyond them."""
+    rng, bent = np.random.default_rng(0), curvature(0)
+    begin, direction, rest, slope = rng.normal(size=(4, 4, 1))
+    rounds = Rounds()
+    for length in (0.0, 1.0):
+        sums = Sums(rest + length * slope, np.full(4, 1e-9))
+        rounds = rounds.joined(sums, begin + length * direction)
+    beyond = rounds.at(begin + 1.5 * direction, bent, 100.0)
+    assert beyond.values == pytest.approx(rest + 1.5 * slope, abs=1e-3)
+
+
+def test_sums_are_the_less_certain_the_farther_away() -> None:
+    """By m c times the step's energy."""
+    bent, at = curvature(1), np.zeros((4, 1))
+    rounds = Rounds().joined(Sums(np.ones((4, 1)), np.ones(4)), at)
+    step = np.full((4, 1), 0.5)
+    found = rounds.at(at + step, bent, 3.0)
+    assert found.values == pytest.approx(np.ones((4, 1)))
+    assert found.variance == pytest.approx(1 + 3.0 * bent.own * bent.energy(step))
+    assert bent.energy(step) == pytest.approx(float(step[:, 0] @ bent.whole @ step[:, 0]) / 50)
+
+
+@pytest.mark.parametrize("wrong", [0.03, 0.3, 1.0])
+def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
+    """Sums drawn by the formula: m within a factor of three; and little where noise explains them."""
+    rng, bent = np.random.default_rng(2), curvature(2, 60, 500.0)
+    true = wrong**2 * bent.records
+    off = rng.normal(size=(60, 60)) * np.sqrt(true / bent.records * bent.own)[:, None]
+    values, vectors = np.linalg.eigh(bent.whole)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    rounds, silent = Rounds(), Rounds()
+    for _ in range(4):
+        at = rng.normal(size=(60, 1))
+        noise = rng.normal(size=(60, 1))
+        rounds = rounds.joined(Sums(off @ root @ at + noise, np.ones(60)), at)
+        silent = silent.joined(Sums(noise, np.ones(60)), at)
+    assert true / 3.2 <= rounds.mismatch(bent) <= true * 3.2
+    assert silent.mismatch(bent) <= 0.1 * usual_mismatch(bent.records)
+
+
+def begun(own: Posterior) -> Steps:
+    """Before the first step."""
+    size = own.leading.features.shape[1]
+    return Steps(own, Rounds(), np.zeros((size, 1)), 1.0, 1.0)
+
+
+def test_steps_come_to_the_weights_where_made_up_records_are_right() -> None:
+    """Sums of a known model, of hardly any noise: two steps find it."""
+    rng = np.random.default_rng(3)
+    functions = rng.normal(size=(2000, 5))
+    own, true = posterior(functions, 3.0), rng.normal(size=(5, 1))
+    sums = Sums(functions.T @ (functions @ true), np.full(5, 1.0))
+    steps = begun(own)
+    for _ in range(3):
+        steps = steps.further(sums, 1e-3)
+    assert steps.weights == pytest.approx(true, abs=0.02)
+    assert steps.taken == 3
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_steps_shrink_whatever_is_told(seed: int) -> None:
+    """Sums that contradict each other: each step has half of the last one's energy at most."""
+    rng = np.random.default_rng(seed)
+    functions = rng.normal(size=(300, 5))
+    steps = begun(posterior(functions))
+    for _ in range(4):
+        sums = Sums(rng.normal(0, 1000, (5, 1)), np.full(5, 1.0))
+        after = steps.further(sums, 1.0)
+        bent = Curvature.at(steps.posterior, steps.weights)
+        energy = bent.energy(after.weights - steps.weights)
+        assert energy == pytest.approx(after.energy)
+        if steps.taken:
+            assert energy <= MOST * steps.energy * (1 + 1e-9)
+        steps = after
+
+
+def test_made_up_records_that_mislead_do_not_lead_away() -> None:
+    """Two columns that made-up records hold for nearly the same: real sums at each step's own weights."""
+    rng = np.random.default_rng(4)
+    both = rng.normal(size=(4000, 1))
+    made_up = both + 0.1 * rng.normal(size=(4000, 2))
+    real = rng.normal(size=(4000, 2))
+    true = np.array([[1.0], [-1.0]])
+    own = posterior(made_up, 3.0)
+    steps = begun(own)
+    for _ in range(12):
+        gradient = real.T @ (real @ (true - steps.weights))
+        sums = Sums(gradient + own.told(own.predictions(steps.weights)), np.full(2, 1.0))
+        steps = steps.further(sums, 1.0)
+    assert steps.weights == pytest.approx(true, abs=0.01)
+    plain = np.zeros((2, 1))
+    for _ in range(12):
+        gradient = real.T @ (real @ (true - plain))
+        sums = Sums(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
+        plain = own.weights(sums.along(np.eye(2)), plain, 1.0)
+    assert np.abs(plain - true).max() > 10  # what steps that trust made-up records come to
