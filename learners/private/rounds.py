@@ -122,7 +122,7 @@ class Rounds:
 
     def _away(self, weights: np.ndarray) -> np.ndarray:
         """Where each round was told, from some weights; shape (rounds, directions, outputs)."""
-        return np.array(self.weights) - weights
+        return np.asarray(np.array(self.weights) - weights)
 
     def _white(self, weights: np.ndarray, curvature: Curvature, mismatch: float) -> _White:
         """The rounds' sums times the root of their precision; what a round told nothing of is zero."""
