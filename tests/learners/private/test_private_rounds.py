@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from privfed.learners.private.outcome import Outcome
-from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
-from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
-from privfed.learners.private.steps import MOST, Steps
+from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums, Told
+from privfed.learners.private.rounds import FACTORS, STRAY, Curvature, Rounds, usual_mismatch
+from privfed.learners.private.steps import EXPECTED, MOST, Steps
 
 
 def posterior(functions: np.ndarray, scale: float = 1.0) -> Posterior:
@@ -183,3 +186,80 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
         sums = Sums(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
         plain = own.weights(sums.along(np.eye(2)), plain, 1.0)
     assert np.abs(plain - true).max() > 10  # what steps that trust made-up records come to
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -> None:
+    """Of two rounds nothing but the difference tells: its own normal density, and the prior's."""
+    rng, bent = np.random.default_rng(seed), curvature(seed, 3, 30.0)
+    rounds = Rounds()
+    for _ in range(2):
+        sums = Sums(rng.normal(0, 8, (3, 1)), rng.uniform(1, 9, 3))
+        rounds = rounds.joined(sums, rng.normal(size=(3, 1)))
+    first, second = rounds.sums
+    energy = bent.energy(rounds.weights[1] - rounds.weights[0])
+    usual = usual_mismatch(30.0)
+
+    def density(factor: float) -> float:
+        spread = first.variance + second.variance + factor * usual * bent.own * energy
+        own = norm.logpdf((first.values - second.values)[:, 0], 0, np.sqrt(spread)).sum()
+        return float(own + norm.logpdf(np.log(factor), 0, STRAY))
+
+    best = max(FACTORS, key=density)
+    assert rounds.mismatch(bent) == pytest.approx(usual * best)
+
+
+def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
+    """Their mean, where there is nothing to weigh them by."""
+    rounds = Rounds()
+    for value in (1.0, 3.0):
+        rounds = rounds.joined(Sums(np.full((4, 1), value), np.zeros(4)), np.zeros((4, 1)))
+    assert rounds.at(np.zeros((4, 1)), curvature(0), 1.0).values == pytest.approx(
+        np.full((4, 1), 2)
+    )
+
+
+def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that() -> None:
+    """Both by hand: as uncertain as the expected energy makes the sums, and as where that ends."""
+    rng = np.random.default_rng(5)
+    own = posterior(rng.normal(size=(500, 3)))
+    sums, start = Sums(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)), np.zeros((3, 1))
+    found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
+    bent, at = Curvature.at(own, start), start
+    energy, ends = EXPECTED * 2.0, []
+    for _ in range(2):
+        doubt = sums.variance + usual_mismatch(500) * energy * bent.own
+        told_ = Sums(sums.values, doubt).along(np.eye(3))
+        at = own.mixed(own.evidence(told_, start, 1.0), told_, start, 1.0)
+        energy = bent.energy(at)
+        ends.append(at)
+    assert found == pytest.approx((ends[0] + ends[1]) / 2, rel=1e-6)
+    assert found != pytest.approx(ends[0], rel=1e-3)
+
+
+def test_later_steps_go_by_what_rounds_differ_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is found holds from the second step on, and not before."""
+    rng = np.random.default_rng(6)
+    own, ends = posterior(rng.normal(size=(500, 3))), []
+    told_ = [Sums(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)) for _ in range(2)]
+    for found in (1e-3, 1e3):
+        monkeypatch.setattr(Rounds, "mismatch", lambda *_, found=found: found)
+        first = begun(own).further(told_[0], 1.0)
+        ends.append((first.weights, first.further(told_[1], 1.0).weights))
+    assert ends[0][0] == pytest.approx(ends[1][0])
+    assert ends[0][1] != pytest.approx(ends[1][1], rel=1e-3)
+
+
+def test_told_sums_change_along_their_slope() -> None:
+    """Each output with its own weights; and not at all where none is told."""
+    rng = np.random.default_rng(7)
+    values, step, slopes = (
+        rng.normal(size=(3, 2)),
+        rng.normal(size=(3, 2)),
+        rng.normal(size=(2, 3, 3)),
+    )
+    found = Told(values, np.eye(3), slopes).at(step)
+    for output in range(2):
+        wanted = values[:, output] + slopes[output] @ step[:, output]
+        assert found[:, output] == pytest.approx(wanted)
+    assert Told(values, np.eye(3)).at(step) is values
