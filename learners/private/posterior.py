@@ -9,7 +9,6 @@ as far as sampling, noise and a standard normal prior on scaled weights say.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -150,6 +149,23 @@ class Prior:
 
 
 @dataclass(frozen=True, eq=False)
+class Local:
+    """What made-up records have at some weights.
+
+    Args:
+        weights: shape (directions, outputs).
+        predictions: of the records, shape (records, outputs).
+        told: g, shape (directions, outputs).
+        curvatures: H of each output, shape (directions, directions) each.
+    """
+
+    weights: np.ndarray
+    predictions: np.ndarray
+    told: np.ndarray
+    curvatures: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The map from sums to weights.
 
@@ -175,6 +191,13 @@ class Posterior:
         """Of the made-up records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
+    def at(self, weights: np.ndarray) -> Local:
+        """What the link and the made-up records make of some weights."""
+        predictions = self.predictions(weights)
+        steepness = self.outcome.variances(predictions)
+        curvatures = tuple(self.curvature(own) for own in steepness.T)
+        return Local(weights, predictions, self.told(predictions), curvatures)
+
     def expected(self, predictions: np.ndarray) -> np.ndarray:
         """N E[phi (prediction - mean)], shape (functions, outputs)."""
         rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
@@ -196,7 +219,7 @@ class Posterior:
         own = self.leading.features * np.sqrt(self.shares * steepness)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
-    def weights(self, sums: Told, start: np.ndarray, sampling: float, steps: int = 2) -> np.ndarray:
+    def weights(self, sums: Told, local: Local, sampling: float, steps: int = 2) -> np.ndarray:
         """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), each as far as it helps.
 
         H is the made-up records' curvature, and G = H - dt/dw what rounds make of it.
@@ -207,52 +230,49 @@ class Posterior:
 
         Args:
             sums: t, with the covariance V of its noise.
-            start: weights to start from, at which t is told; shape (directions, outputs).
+            local: the weights to start from, at which t is told.
             sampling: s, the variance that sampling (and what made-up records get wrong) adds.
             steps: how many.
         """
-        weights = start.copy()
-        for _ in range(1 if self.outcome.kind == "number" else steps):
-            predictions = self.predictions(weights)
-            rest = sums.at(weights - start) - self.told(predictions)
-            steepness = self.outcome.variances(predictions)
-            wanted, curvatures = np.empty_like(weights), []
-            for output in range(weights.shape[1]):
-                curvature = self.curvature(steepness[:, output])
-                bent = sums.bent(curvature, output)
-                right = rest[:, output] + bent @ weights[:, output]
-                wanted[:, output] = self._solved(bent, right, sampling * curvature + sums.noise)
-                curvatures.append(curvature)
+        start = now = local
+        for left in range(steps, 0, -1):
+            wanted = self._wanted(sums, start, now, sampling)
             if self.outcome.kind == "number":
                 return wanted
-            weights = self._as_far_as_it_helps(sums, start, (weights, wanted), curvatures, sampling)
+            weights = self._as_far_as_it_helps(sums, start, now, wanted, sampling)
+            if left > 1:
+                now = self.at(weights)
         return weights
 
+    def _wanted(self, sums: Told, start: Local, now: Local, sampling: float) -> np.ndarray:
+        """Where a whole step leads."""
+        rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
+        for output, curvature in enumerate(now.curvatures):
+            bent = sums.bent(curvature, output)
+            right = rest[:, output] + bent @ now.weights[:, output]
+            wanted[:, output] = self._solved(bent, right, sampling * curvature + sums.noise)
+        return wanted
+
     def _as_far_as_it_helps(
-        self,
-        sums: Told,
-        start: np.ndarray,
-        between: tuple[np.ndarray, np.ndarray],
-        curvatures: Sequence[np.ndarray],
-        sampling: float,
+        self, sums: Told, start: Local, now: Local, wanted: np.ndarray, sampling: float
     ) -> np.ndarray:
         """The best of a whole step, its half, and so on, or none."""
-        least_noise = 1e-9 * float(np.trace(curvatures[0])) * np.eye(len(start))
-        roots = [factor(sampling * own + sums.noise + least_noise) for own in curvatures]
+        least_noise = 1e-9 * float(np.trace(now.curvatures[0])) * np.eye(len(wanted))
+        roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
-        def misfit(tried: np.ndarray) -> float:
-            rest = sums.at(tried - start) - self.told(self.predictions(tried))
+        def misfit(tried: np.ndarray, told: np.ndarray) -> float:
+            rest = sums.at(tried - start.weights) - told
             total = self.prior.against(tried)
             for output, root in enumerate(roots):
                 own = solve_triangular(root, rest[:, output], lower=True, check_finite=False)
                 total += float(own @ own)
             return total
 
-        weights, wanted = between
-        best, least = weights, misfit(weights)
+        weights = now.weights
+        best, least = weights, misfit(weights, now.told)
         for halving in range(HALVINGS):
             tried = weights + 0.5**halving * (wanted - weights)
-            found = misfit(tried)
+            found = misfit(tried, self.told(self.predictions(tried)))
             if found < least:
                 best, least = tried, found
             elif best is not weights:
@@ -265,25 +285,22 @@ class Posterior:
         solved = cho_solve((root, True), wanted, check_finite=False)
         return np.asarray(covariance @ (bent.T @ solved))
 
-    def evidence(self, sums: Told, weights: np.ndarray, sampling: float) -> Evidence:
+    def evidence(self, sums: Told, local: Local, sampling: float) -> Evidence:
         """What the sums say of the prior's scales.
 
         Args:
             sums: the target so far.
-            weights: where the curvature is taken and the sums are told, shape (directions, outputs).
+            local: where the sums are told.
             sampling: see :meth:`weights`.
         """
-        predictions = self.predictions(weights)
-        steepness = self.outcome.variances(predictions)
-        right = sums.values - self.told(predictions)
-        curvatures = [self.curvature(own) for own in steepness.T]
-        bent = [sums.bent(own, output) for output, own in enumerate(curvatures)]
+        right = sums.values - local.told
+        bent = [sums.bent(own, output) for output, own in enumerate(local.curvatures)]
         return Evidence(
-            [own + g @ w for own, g, w in zip(right.T, bent, weights.T, strict=True)],
+            [own + g @ w for own, g, w in zip(right.T, bent, local.weights.T, strict=True)],
             [[g @ own @ g.T for own in self.prior.groups] for g in bent],
             [
                 sampling * h + sums.noise + g @ self.prior.level @ g.T
-                for h, g in zip(curvatures, bent, strict=True)
+                for h, g in zip(local.curvatures, bent, strict=True)
             ],
         )
 
@@ -304,11 +321,9 @@ class Posterior:
             if chance
         ]
 
-    def mixed(
-        self, evidence: Evidence, sums: Told, start: np.ndarray, sampling: float
-    ) -> np.ndarray:
+    def mixed(self, evidence: Evidence, sums: Told, local: Local, sampling: float) -> np.ndarray:
         """The mean of :meth:`weights` over :meth:`smaller` priors."""
         own = [
-            (chance, one.weights(sums, start, sampling)) for chance, one in self.smaller(evidence)
+            chance * one.weights(sums, local, sampling) for chance, one in self.smaller(evidence)
         ]
-        return np.asarray(sum(chance * weights for chance, weights in own))
+        return np.asarray(sum(own))

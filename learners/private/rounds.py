@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.learners.private.posterior import Posterior, Sums
+from privfed.learners.private.posterior import Local, Posterior, Sums
 
 #: What made-up records' second moments have wrong, as a share of them, before rounds are compared; how far
 #: its square's logarithm strays; and the factors of the square that are tried.
@@ -41,12 +41,10 @@ class Curvature:
     records: float
 
     @classmethod
-    def at(cls, posterior: Posterior, weights: np.ndarray) -> Curvature:
-        """Of the posterior's made-up records; ``weights`` has shape (directions, outputs)."""
-        predictions = posterior.predictions(weights)
-        steepness = posterior.outcome.variances(predictions).mean(axis=1)
-        own = posterior.curvatures(predictions)
-        return cls(own, posterior.curvature(steepness), posterior.records)
+    def at(cls, posterior: Posterior, local: Local) -> Curvature:
+        """Of the posterior's made-up records, the mean over outputs."""
+        own = posterior.curvatures(local.predictions)
+        return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
 
     def products(self, steps: np.ndarray) -> np.ndarray:
         """u' H v / N of each pair of steps of each output.

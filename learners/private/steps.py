@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.private.posterior import Posterior, Sums, Told
+from privfed.learners.private.evidence import Evidence
+from privfed.learners.private.posterior import Posterior, Sums
 from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
 
 #: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
@@ -45,30 +46,32 @@ class Steps:
             sums: of all functions.
             sampling: variance that sampling adds to sums, in units of the curvature.
         """
-        rounds = self.rounds.joined(sums, self.weights)
-        curvature = Curvature.at(self.posterior, self.weights)
+        rounds, local = self.rounds.joined(sums, self.weights), self.posterior.at(self.weights)
+        curvature = Curvature.at(self.posterior, local)
         mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
         axes = self.posterior.leading.axes
         slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
         here = rounds.at(self.weights, curvature, mismatch)
         doubt = mismatch * EXPECTED * self.energy * curvature.own
-        guess = replace(here, variance=here.variance + doubt).along(axes)
-        first, near = self._wanted(self.posterior, replace(guess, slopes=slopes), sampling)
-        there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
-        second, far = self._wanted(first, replace(there, slopes=slopes), sampling)
+        told = replace(here, variance=here.variance + doubt).along(axes)
+        guess = replace(told, slopes=slopes)
+        evidence = self.posterior.evidence(guess, local, sampling)
+        posterior = self._scaled(self.posterior, evidence)
+        near = posterior.mixed(evidence, guess, local, sampling)
+        told = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
+        better = replace(told, slopes=slopes)
+        evidence = evidence.noisier(better.noise - guess.noise)
+        posterior = self._scaled(posterior, evidence)
+        far = posterior.mixed(evidence, better, local, sampling)
         step = (near + far) / 2 - self.weights
         energy = curvature.energy(step)
         if self.taken and energy > MOST * self.energy:
             step *= math.sqrt(MOST * self.energy / energy)
             energy = MOST * self.energy
-        return Steps(second, rounds, self.weights + step, energy, self.unit, self.taken + 1)
+        return Steps(posterior, rounds, self.weights + step, energy, self.unit, self.taken + 1)
 
-    def _wanted(
-        self, posterior: Posterior, told: Told, sampling: float
-    ) -> tuple[Posterior, np.ndarray]:
-        """The posterior with the likeliest prior, and its mean."""
-        evidence = posterior.evidence(told, self.weights, sampling)
-        if self.taken or posterior.outcome.kind != "number":
-            # before the first step, a number's variance is not yet explained at all
-            posterior = posterior.scaled(evidence.likeliest(posterior.prior.scales, self.unit))
-        return posterior, posterior.mixed(evidence, told, self.weights, sampling)
+    def _scaled(self, posterior: Posterior, evidence: Evidence) -> Posterior:
+        """With the likeliest prior; before the first step, a number's variance is not explained at all."""
+        if not self.taken and posterior.outcome.kind == "number":
+            return posterior
+        return posterior.scaled(evidence.likeliest(posterior.prior.scales, self.unit))

@@ -68,7 +68,7 @@ def test_weights_are_the_posterior_mean_of_a_linear_model() -> None:
     moments = own.leading.features.T @ own.leading.features
     sums = Sums(rng.normal(0, 50, (4, 1)), np.array([9.0, 9.0, 4.0, 1.0]))
     told = sums.along(np.eye(4))
-    found = own.weights(told, np.zeros((4, 1)), 1.0)
+    found = own.weights(told, own.at(np.zeros((4, 1))), 1.0)
     noise = np.linalg.inv(moments + np.diag(sums.variance))
     covariance = np.linalg.inv(np.linalg.inv(own.prior.covariance) + moments @ noise @ moments)
     wanted = covariance @ moments @ noise @ sums.values
@@ -85,7 +85,7 @@ def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
     loud = Sums(moments @ rng.normal(0, 1, (30, 1)), np.full(30, 1.0)).along(np.eye(30))
     mean = {}
     for name, told in (("silent", silent), ("loud", loud)):
-        chances = own.smaller(own.evidence(told, np.zeros((30, 1)), 1.0))
+        chances = own.smaller(own.evidence(told, own.at(np.zeros((30, 1))), 1.0))
         assert sum(chance for chance, _ in chances) == pytest.approx(1)
         mean[name] = sum(chance * one.prior.scales[0] for chance, one in chances)
     assert mean["silent"] < 0.75

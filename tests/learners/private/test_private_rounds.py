@@ -158,7 +158,7 @@ def test_steps_shrink_whatever_is_told(seed: int) -> None:
     for _ in range(4):
         sums = Sums(rng.normal(0, 1000, (5, 1)), np.full(5, 1.0))
         after = steps.further(sums, 1.0)
-        bent = Curvature.at(steps.posterior, steps.weights)
+        bent = Curvature.at(steps.posterior, steps.posterior.at(steps.weights))
         energy = bent.energy(after.weights - steps.weights)
         assert energy == pytest.approx(after.energy)
         if steps.taken:
@@ -184,7 +184,7 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
     for _ in range(12):
         gradient = real.T @ (real @ (true - plain))
         sums = Sums(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
-        plain = own.weights(sums.along(np.eye(2)), plain, 1.0)
+        plain = own.weights(sums.along(np.eye(2)), own.at(plain), 1.0)
     assert np.abs(plain - true).max() > 10  # what steps that trust made-up records come to
 
 
@@ -225,12 +225,13 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     own = posterior(rng.normal(size=(500, 3)))
     sums, start = Sums(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)), np.zeros((3, 1))
     found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
-    bent, at = Curvature.at(own, start), start
+    local = own.at(start)
+    bent = Curvature.at(own, local)
     energy, ends = EXPECTED * 2.0, []
     for _ in range(2):
         doubt = sums.variance + usual_mismatch(500) * energy * bent.own
         told_ = Sums(sums.values, doubt).along(np.eye(3))
-        at = own.mixed(own.evidence(told_, start, 1.0), told_, start, 1.0)
+        at = own.mixed(own.evidence(told_, local, 1.0), told_, local, 1.0)
         energy = bent.energy(at)
         ends.append(at)
     assert found == pytest.approx((ends[0] + ends[1]) / 2, rel=1e-6)
