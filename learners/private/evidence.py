@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -25,15 +25,22 @@ class Evidence:
         values: t by output, each of shape (directions,).
         moved: M_g = H A_g H by output and group, each of shape (directions, directions).
         rest: what does not hang on the scales, by output.
+        share: what the logarithm is multiplied by: of sums that say the same, each counts for a part.
     """
 
     values: Sequence[np.ndarray]
     moved: Sequence[Sequence[np.ndarray]]
     rest: Sequence[np.ndarray]
+    share: float = 1.0
 
-    def noisier(self, more: np.ndarray) -> Evidence:
-        """The same sums with so much more covariance of their noise."""
-        return replace(self, rest=[own + more for own in self.rest])
+    def halved(self, other: Evidence) -> Evidence:
+        """Half of this and half of another, on the same scales by the same sums."""
+        return Evidence(
+            [*self.values, *other.values],
+            [*self.moved, *other.moved],
+            [*self.rest, *other.rest],
+            share=0.5,
+        )
 
     def likelihood(self, scales: np.ndarray) -> float:
         """The logarithm, up to a constant; ``scales`` has shape (groups,)."""
@@ -45,7 +52,7 @@ class Evidence:
             root = factor(system)
             white = solve_triangular(root, values, lower=True, check_finite=False)
             found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
-        return found
+        return self.share * found
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """The scales of greatest posterior density that steps from the best common one find.

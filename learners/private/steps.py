@@ -53,16 +53,15 @@ class Steps:
         slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
         here = rounds.at(self.weights, curvature, mismatch)
         doubt = mismatch * EXPECTED * self.energy * curvature.own
-        told = replace(here, variance=here.variance + doubt).along(axes)
-        guess = replace(told, slopes=slopes)
-        evidence = self.posterior.evidence(guess, local, sampling)
-        posterior = self._scaled(self.posterior, evidence)
-        near = posterior.mixed(evidence, guess, local, sampling)
-        told = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
-        better = replace(told, slopes=slopes)
-        evidence = evidence.noisier(better.noise - guess.noise)
-        posterior = self._scaled(posterior, evidence)
-        far = posterior.mixed(evidence, better, local, sampling)
+        vague = replace(here, variance=here.variance + doubt).along(axes)
+        told = replace(vague, slopes=slopes)
+        evidence = self.posterior.evidence(told, local, sampling)
+        if self.taken:
+            evidence = evidence.halved(self._without_weights(rounds, mismatch, sampling))
+        posterior = self._scaled(evidence)
+        near = posterior.mixed(evidence, told, local, sampling)
+        there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
+        far = posterior.mixed(evidence, replace(there, slopes=slopes), local, sampling)
         step = (near + far) / 2 - self.weights
         energy = curvature.energy(step)
         if self.taken and energy > MOST * self.energy:
@@ -70,8 +69,21 @@ class Steps:
             energy = MOST * self.energy
         return Steps(posterior, rounds, self.weights + step, energy, self.unit, self.taken + 1)
 
-    def _scaled(self, posterior: Posterior, evidence: Evidence) -> Posterior:
+    def _without_weights(self, rounds: Rounds, mismatch: float, sampling: float) -> Evidence:
+        """What the sums say of the prior where no weights are.
+
+        Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
+        """
+        nothing, axes = np.zeros_like(self.weights), self.posterior.leading.axes
+        local = self.posterior.at(nothing)
+        curvature = Curvature.at(self.posterior, local)
+        told = rounds.at(nothing, curvature, mismatch).along(axes)
+        slopes = rounds.slopes(nothing, curvature, mismatch, axes)
+        return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
+
+    def _scaled(self, evidence: Evidence) -> Posterior:
         """With the likeliest prior; before the first step, a number's variance is not explained at all."""
+        posterior = self.posterior
         if not self.taken and posterior.outcome.kind == "number":
             return posterior
         return posterior.scaled(evidence.likeliest(posterior.prior.scales, self.unit))

@@ -35,6 +35,15 @@ def test_likelihood_is_the_gaussian_density() -> None:
     assert own[0] - own[1] == pytest.approx(told[0] - told[1], rel=1e-6)
 
 
+def test_half_of_two_evidences_is_their_mean() -> None:
+    """Of the logarithms; and of one and itself, that one."""
+    one, other = evidence((3.0, 0.05), 1), evidence((0.05, 3.0), 2)
+    scales = np.array([0.4, 1.2])
+    both = (one.likelihood(scales) + other.likelihood(scales)) / 2
+    assert one.halved(other).likelihood(scales) == pytest.approx(both)
+    assert one.halved(one).likelihood(scales) == pytest.approx(one.likelihood(scales))
+
+
 def test_each_group_gets_its_own_scale() -> None:
     """One group speaks, the other is silent; and the other way round."""
     for scales, louder in (((3.0, 0.05), 0), ((0.05, 3.0), 1)):

@@ -227,11 +227,12 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
     local = own.at(start)
     bent = Curvature.at(own, local)
-    energy, ends = EXPECTED * 2.0, []
+    energy, ends, evidence = EXPECTED * 2.0, [], None
     for _ in range(2):
         doubt = sums.variance + usual_mismatch(500) * energy * bent.own
         told_ = Sums(sums.values, doubt).along(np.eye(3))
-        at = own.mixed(own.evidence(told_, local, 1.0), told_, local, 1.0)
+        evidence = evidence or own.evidence(told_, local, 1.0)
+        at = own.mixed(evidence, told_, local, 1.0)
         energy = bent.energy(at)
         ends.append(at)
     assert found == pytest.approx((ends[0] + ends[1]) / 2, rel=1e-6)
@@ -264,3 +265,21 @@ def test_told_sums_change_along_their_slope() -> None:
         wanted = values[:, output] + slopes[output] @ step[:, output]
         assert found[:, output] == pytest.approx(wanted)
     assert Told(values, np.eye(3)).at(step) is values
+
+
+def test_the_prior_is_told_where_predictions_are_not_yet_certain() -> None:
+    """Classes that one function tells, at weights that leave little curvature: the others stay small."""
+    rng = np.random.default_rng(8)
+    functions = rng.normal(size=(400, 30)) / 4
+    functions[:, 0] = rng.choice([-1.0, 1.0], 400)
+    own = posterior(functions, 4.0)
+    own = replace(own, outcome=Outcome("binary"), means=np.array([0.5]))
+    exact = functions.T @ ((functions[:, :1] > 0) - 0.5)
+    first, second = (Sums(exact + rng.normal(0, 6, (30, 1)), np.full(30, 36.0)) for _ in range(2))
+    weights = np.zeros((30, 1))
+    certain = weights.copy()
+    certain[0] = 4.0
+    rounds = Rounds().joined(first, weights)
+    steps = Steps(own, rounds, certain, energy=8.0, unit=4.0, taken=1).further(second, 1.0)
+    assert np.abs(steps.weights[1:]).max() < 1
+    assert steps.weights[0] > 2
