@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -42,14 +43,16 @@ class Evidence:
             share=0.5,
         )
 
+    @cached_property
+    def _rows(self) -> list[np.ndarray]:
+        """M by output, a row for each group."""
+        return [np.array(moved).reshape(len(moved), -1) for moved in self.moved]
+
     def likelihood(self, scales: np.ndarray) -> float:
         """The logarithm, up to a constant; ``scales`` has shape (groups,)."""
-        found = 0.0
-        for values, moved, rest in zip(self.values, self.moved, self.rest, strict=True):
-            system = rest.copy()
-            for scale, own in zip(scales, moved, strict=True):
-                system += scale**2 * own
-            root = factor(system)
+        found, squares = 0.0, scales**2
+        for values, moved, rest in zip(self.values, self._rows, self.rest, strict=True):
+            root = factor((squares @ moved).reshape(rest.shape) + rest)
             white = solve_triangular(root, values, lower=True, check_finite=False)
             found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
         return self.share * found
@@ -91,5 +94,6 @@ class Evidence:
 def factor(system: np.ndarray) -> np.ndarray:
     """Cholesky factor, with enough on the diagonal to exist."""
     enough = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
-    system = system + enough * np.eye(len(system))
+    system = system.copy()
+    system.ravel()[:: len(system) + 1] += enough
     return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))

@@ -22,6 +22,8 @@ FIRST_BINS = 16
 LEAST_STRAY, LEAST_EXPECTED = 1.0, 0.1
 #: Log-odds at which shares of classes are tried.
 LARGEST_LOGIT, LOGITS = 10.0, 401
+#: Squared records below which a count is certain: an enormous budget adds no noise at all.
+EXACT = 1e-12
 #: Times that an outermost bin is halved at most.
 HALVINGS = 8
 
@@ -142,7 +144,7 @@ class Marginal:
             scale = np.maximum(expected, LEAST_EXPECTED * even) ** 2
             stray = float(((noisy - expected) ** 2).sum()) - len(noisy) * variance
             spread = scale * np.clip(stray / scale.sum(), LEAST_STRAY, len(noisy)) + 1e-9
-        trust = spread / (spread + variance)
+        trust = (spread + EXACT) / (spread + variance + EXACT)
         counts = held(expected + trust * (noisy - expected), records)
         return replace(self, counts=counts, variances=trust * variance)
 

@@ -25,6 +25,9 @@ from privfed.learners.private.posterior import Local, Posterior, Sums
 #: its square's logarithm strays; and the factors of the square that are tried.
 WRONG, STRAY, FACTORS = 0.1, 1.5, 10.0 ** np.arange(-3.0, 2.6, 0.5)
 
+#: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
+LEAST_NOISE = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
@@ -130,7 +133,8 @@ class Rounds:
         products = curvature.products(self._away(weights))
         system = np.where(both, mismatch * curvature.own[:, None, None, None] * products, 0.0)
         diagonal = np.arange(len(self.sums))
-        system[..., diagonal, diagonal] += np.where(known, noise[:, None] * (1 + 1e-9) + 1e-9, 1.0)
+        least = LEAST_NOISE * (1 + np.trace(system, axis1=2, axis2=3))[..., None]
+        system[..., diagonal, diagonal] += np.where(known, noise[:, None] + least, 1.0)
         root = np.linalg.cholesky(system)
         values = np.array([own.values for own in self.sums]).transpose(1, 2, 0)
         right = np.stack([np.ones_like(values), values], axis=-1) * known[..., None]

@@ -74,8 +74,8 @@ class Steps:
 
         Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
         """
-        nothing, axes = np.zeros_like(self.weights), self.posterior.leading.axes
-        local = self.posterior.at(nothing)
+        local, axes = self.posterior.origin, self.posterior.leading.axes
+        nothing = local.weights
         curvature = Curvature.at(self.posterior, local)
         told = rounds.at(nothing, curvature, mismatch).along(axes)
         slopes = rounds.slopes(nothing, curvature, mismatch, axes)

@@ -77,3 +77,13 @@ def test_the_total_weighs_columns_by_their_noise() -> None:
     assert total_of(rows, [1.0, 1.0])[0] == pytest.approx((100 + 2 * 120) / 3)
     assert total_of(rows, [1.0, 2.0])[0] == pytest.approx(110)
     assert total_of(rows, [1.0, 2.0])[1] == pytest.approx(2)
+
+
+def test_counts_without_any_noise_are_taken_as_they_are() -> None:
+    """Twice over the same grid: certain counts leave nothing to be weighed, and divide nothing by nothing."""
+    counts = np.r_[30.0, np.zeros(14), 10.0]
+    own = Marginal.blank(WIDE)
+    with np.errstate(all="raise"):
+        for _ in range(3):
+            own = own.updated(counts, 0.0, 40)
+    assert own.counts == pytest.approx(counts)

@@ -219,6 +219,17 @@ def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
     )
 
 
+def test_more_rounds_than_directions_without_noise_can_be_joined() -> None:
+    """Six rounds along one line, sums that change with the weights exactly: the line itself."""
+    bent, rounds = curvature(0, 1), Rounds()
+    for place in np.linspace(0, 1000, 6):
+        at = np.full((1, 1), place)
+        rounds = rounds.joined(Sums(3 + 2 * at, np.zeros(1)), at)
+    found = rounds.at(np.full((1, 1), 50.0), bent, 1e6)
+    assert found.values == pytest.approx(np.full((1, 1), 103.0), rel=1e-3)
+    assert rounds.mismatch(bent) > 0
+
+
 def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that() -> None:
     """Both by hand: as uncertain as the expected energy makes the sums, and as where that ends."""
     rng = np.random.default_rng(5)
