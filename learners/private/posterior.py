@@ -9,6 +9,7 @@ as far as sampling, noise and a standard normal prior on scaled weights say.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -329,9 +330,10 @@ class Posterior:
             if chance
         ]
 
-    def mixed(self, evidence: Evidence, sums: Told, local: Local, sampling: float) -> np.ndarray:
-        """The mean of :meth:`weights` over :meth:`smaller` priors."""
-        own = [
-            chance * one.weights(sums, local, sampling) for chance, one in self.smaller(evidence)
-        ]
-        return np.asarray(sum(own))
+
+def mixed(
+    priors: Sequence[tuple[float, Posterior]], sums: Told, local: Local, sampling: float
+) -> np.ndarray:
+    """The mean of :meth:`.Posterior.weights` over priors, each with its chance."""
+    own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
+    return np.asarray(sum(own))

@@ -26,7 +26,7 @@ from privfed.learners.private.posterior import Local, Posterior, Sums
 WRONG, STRAY, FACTORS = 0.1, 1.5, 10.0 ** np.arange(-3.0, 2.6, 0.5)
 
 #: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
-LEAST_NOISE = 1e-9
+LEAST_NOISE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)

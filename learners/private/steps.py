@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.private.evidence import Evidence
-from privfed.learners.private.posterior import Posterior, Sums
+from privfed.learners.private.posterior import Posterior, Sums, mixed
 from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
 
 #: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
@@ -59,9 +59,10 @@ class Steps:
         if self.taken:
             evidence = evidence.halved(self._without_weights(rounds, mismatch, sampling))
         posterior = self._scaled(evidence)
-        near = posterior.mixed(evidence, told, local, sampling)
+        priors = posterior.smaller(evidence)
+        near = mixed(priors, told, local, sampling)
         there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
-        far = posterior.mixed(evidence, replace(there, slopes=slopes), local, sampling)
+        far = mixed(priors, replace(there, slopes=slopes), local, sampling)
         step = (near + far) / 2 - self.weights
         energy = curvature.energy(step)
         if self.taken and energy > MOST * self.energy:
