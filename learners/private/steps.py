@@ -12,8 +12,9 @@ from privfed.learners.private.posterior import Posterior, Sums, mixed
 from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
 
 #: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
-#: come near shrink, and where they grow, made-up records mislead.
-EXPECTED, MOST = 0.3, 0.5
+#: come near shrink, and where they grow, made-up records mislead. A number's second step has more: the first
+#: presumes that nothing of its variance is explained.
+EXPECTED, MOST, SECOND = 0.3, 0.5, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +66,18 @@ class Steps:
         far = mixed(priors, replace(there, slopes=slopes), local, sampling)
         step = (near + far) / 2 - self.weights
         energy = curvature.energy(step)
-        if self.taken and energy > MOST * self.energy:
-            step *= math.sqrt(MOST * self.energy / energy)
-            energy = MOST * self.energy
+        if energy > self._most:
+            step *= math.sqrt(self._most / energy)
+            energy = self._most
         return Steps(posterior, rounds, self.weights + step, energy, self.unit, self.taken + 1)
+
+    @property
+    def _most(self) -> float:
+        """The next step's energy at most."""
+        if not self.taken:
+            return math.inf
+        second = self.taken == 1 and self.posterior.outcome.kind == "number"
+        return self.energy * (SECOND if second else MOST)
 
     def _without_weights(self, rounds: Rounds, mismatch: float, sampling: float) -> Evidence:
         """What the sums say of the prior where no weights are.
