@@ -24,7 +24,7 @@ class Evidence:
 
     Args:
         values: t by output, each of shape (directions,).
-        moved: M_g = H A_g H by output and group, each of shape (directions, directions).
+        moved: M_g = G A_g G' by output and group, each of shape (directions, directions).
         rest: what does not hang on the scales, by output.
         share: what the logarithm is multiplied by: of sums that say the same, each counts for a part.
     """
@@ -68,6 +68,7 @@ class Evidence:
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
 
         def density(logs: np.ndarray) -> float:
+            """Of the scales' logarithms, up to a constant."""
             if (key := logs.tobytes()) not in tried_before:
                 stray = float(((logs - USUAL) ** 2).sum()) / (2 * STRAY**2)
                 tried_before[key] = self.likelihood(unit * np.exp(logs)) - stray

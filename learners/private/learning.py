@@ -343,10 +343,11 @@ class _Learning:
         """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
         sampling = self.variance if number else 1.0
-        weights, rounds = np.zeros((axes.shape[1], self.outcome.classes)), Rounds()
+        rounds = Rounds()
         if self.main is not None:
-            rounds = rounds.joined(self.main.sums(basis, lengths), weights)
-        steps = Steps(posterior, rounds, weights, sampling, self._unit())
+            nothing = np.zeros((axes.shape[1], self.outcome.classes))
+            rounds = rounds.joined(self.main.sums(basis, lengths), nothing)
+        steps = Steps.begun(posterior, rounds, sampling, self._unit())
         for left in range(self.settings.rounds, 0, -1):
             predictions = posterior.predictions(steps.weights)
             window = self._window(predictions if steps.taken else None, sampling)

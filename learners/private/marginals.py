@@ -209,9 +209,8 @@ class Shares:
         chances = np.exp(prior - far / 2 - (prior - far / 2).max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         means = (records * (chances @ grid) + 0.5) / (records + classes / 2)
-        away = (
-            logits - (chances @ logits)[:, None]
-        )  # squares of these never add up to less than none
+        # centred first: a difference of squares could be less than none
+        away = logits - (chances @ logits)[:, None]
         spreads = np.sqrt((chances * away**2).sum(axis=1))
         return cls(means / means.sum(), float(spreads.mean()))
 

@@ -199,11 +199,6 @@ class Posterior:
         curvatures = tuple(self.curvature(own) for own in steepness.T)
         return Local(weights, predictions, self.told(predictions), curvatures)
 
-    @cached_property
-    def origin(self) -> Local:
-        """The same of no weights."""
-        return self.at(np.zeros((self.leading.axes.shape[1], len(self.start))))
-
     def expected(self, predictions: np.ndarray) -> np.ndarray:
         """N E[phi (prediction - mean)], shape (functions, outputs)."""
         rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
@@ -267,6 +262,7 @@ class Posterior:
         roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
         def misfit(tried: np.ndarray, told: np.ndarray) -> float:
+            """Of weights, and of the sums that made-up records have there: less is likelier."""
             rest = sums.at(tried - start.weights) - told
             total = self.prior.against(tried)
             for output, root in enumerate(roots):
@@ -312,10 +308,7 @@ class Posterior:
 
     def scaled(self, scales: np.ndarray) -> Posterior:
         """The same with another prior."""
-        scaled = replace(self, prior=replace(self.prior, scales=scales))
-        if "origin" in self.__dict__:  # which no prior changes
-            scaled.__dict__["origin"] = self.origin
-        return scaled
+        return replace(self, prior=replace(self.prior, scales=scales))
 
     def smaller(self, evidence: Evidence) -> list[tuple[float, Posterior]]:
         """The same with priors up to this one, and how likely each is: where little is told, small ones."""

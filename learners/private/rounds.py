@@ -113,6 +113,7 @@ class Rounds:
         usual = usual_mismatch(curvature.records)
 
         def density(factor: float) -> float:
+            """The logarithm of m's posterior density, up to a constant."""
             white = self._white(self.weights[-1], curvature, factor * usual)
             explained = white.precision * white.means**2
             rest = (white.values**2).sum(axis=2) - explained

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.private.evidence import Evidence
-from privfed.learners.private.posterior import Posterior, Sums, mixed
+from privfed.learners.private.posterior import Local, Posterior, Sums, mixed
 from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
 
 #: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
@@ -27,6 +27,7 @@ class Steps:
         weights: of leading directions, shape (directions, outputs).
         energy: of the last step (:meth:`.Curvature.energy`); before the first, about what a model adds.
         unit: the scale of weights that the settings name.
+        origin: made-up records where no weights are.
         taken: how many.
     """
 
@@ -35,7 +36,14 @@ class Steps:
     weights: np.ndarray
     energy: float
     unit: float
+    origin: Local
     taken: int = 0
+
+    @classmethod
+    def begun(cls, posterior: Posterior, rounds: Rounds, energy: float, unit: float) -> Steps:
+        """Before the first step, at no weights; rounds may have told something already."""
+        nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
+        return cls(posterior, rounds, nothing, energy, unit, posterior.at(nothing))
 
     def further(self, sums: Sums, sampling: float) -> Steps:
         """The next step, by the sums of a gradient at the weights so far.
@@ -47,7 +55,8 @@ class Steps:
             sums: of all functions.
             sampling: variance that sampling adds to sums, in units of the curvature.
         """
-        rounds, local = self.rounds.joined(sums, self.weights), self.posterior.at(self.weights)
+        rounds = self.rounds.joined(sums, self.weights)
+        local = self.posterior.at(self.weights) if self.taken else self.origin
         curvature = Curvature.at(self.posterior, local)
         mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
         axes = self.posterior.leading.axes
@@ -64,12 +73,22 @@ class Steps:
         near = mixed(priors, told, local, sampling)
         there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
         far = mixed(priors, replace(there, slopes=slopes), local, sampling)
-        step = (near + far) / 2 - self.weights
+        step, energy = self._held(curvature, (near + far) / 2 - self.weights)
+        return replace(
+            self,
+            posterior=posterior,
+            rounds=rounds,
+            weights=self.weights + step,
+            energy=energy,
+            taken=self.taken + 1,
+        )
+
+    def _held(self, curvature: Curvature, step: np.ndarray) -> tuple[np.ndarray, float]:
+        """A step no longer than it may be, and its energy."""
         energy = curvature.energy(step)
-        if energy > self._most:
-            step *= math.sqrt(self._most / energy)
-            energy = self._most
-        return Steps(posterior, rounds, self.weights + step, energy, self.unit, self.taken + 1)
+        if energy <= self._most:
+            return step, energy
+        return step * math.sqrt(self._most / energy), self._most
 
     @property
     def _most(self) -> float:
@@ -84,7 +103,7 @@ class Steps:
 
         Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
         """
-        local, axes = self.posterior.origin, self.posterior.leading.axes
+        local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
         curvature = Curvature.at(self.posterior, local)
         told = rounds.at(nothing, curvature, mismatch).along(axes)

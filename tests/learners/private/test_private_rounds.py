@@ -132,8 +132,7 @@ def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
 
 def begun(own: Posterior) -> Steps:
     """Before the first step."""
-    size = own.leading.features.shape[1]
-    return Steps(own, Rounds(), np.zeros((size, 1)), 1.0, 1.0)
+    return Steps.begun(own, Rounds(), 1.0, 1.0)
 
 
 def test_steps_come_to_the_weights_where_made_up_records_are_right() -> None:
@@ -311,6 +310,7 @@ def test_the_prior_is_told_where_predictions_are_not_yet_certain() -> None:
     certain = weights.copy()
     certain[0] = 4.0
     rounds = Rounds().joined(first, weights)
-    steps = Steps(own, rounds, certain, energy=8.0, unit=4.0, taken=1).further(second, 1.0)
+    steps = Steps.begun(own, rounds, 8.0, 4.0)
+    steps = replace(steps, weights=certain, taken=1).further(second, 1.0)
     assert np.abs(steps.weights[1:]).max() < 1
     assert steps.weights[0] > 2
