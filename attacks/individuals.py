@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from privfed.attacks.expected import Curve
 from privfed.attacks.reading import known_question
+from privfed.attacks.roc import Curve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
 from privfed.questions.query import CohortQuery, View

@@ -350,7 +350,7 @@ class Side:
 def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Rows times the inverse of the noise's covariance, drawn towards independence.
 
-    Source: Ledoit and Wolf 2004, with the weight that :mod:`privfed.attacks.scores` gives it.
+    Source: Ledoit and Wolf 2004, with the weight that :mod:`privfed.audits.test_statistics` gives it.
 
     Args:
         rows: shape (rows, cells).

@@ -16,12 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
-from privfed.attacks.bounds import clopper_pearson
 from privfed.attacks.clock import Clock
-from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
 from privfed.attacks.reading import known_question
+from privfed.attacks.roc import Curve, clopper_pearson
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 

@@ -27,8 +27,8 @@ from privfed.attacks.base import (
     sound_parts,
 )
 from privfed.attacks.clock import Clock
-from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
+from privfed.attacks.roc import Curve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript

@@ -15,12 +15,11 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
-from privfed.attacks.bounds import clopper_pearson
 from privfed.attacks.clock import Clock
-from privfed.attacks.combining import combined, nested
 from privfed.attacks.contingency import ranges
 from privfed.attacks.finding import Finding
 from privfed.attacks.joint_equations import joint_records, sharing
+from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
     Rows,
     at_points,
@@ -30,6 +29,7 @@ from privfed.attacks.ledger_rows import (
     whole_domain,
 )
 from privfed.attacks.power_sums import small_group
+from privfed.attacks.roc import clopper_pearson
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
 

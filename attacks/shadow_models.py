@@ -16,10 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from privfed.attacks.bounds import clopper_pearson
 from privfed.attacks.clock import Clock
-from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
+from privfed.attacks.roc import Curve, clopper_pearson
 from privfed.errors import InputError
 
 #: Trains a model: features and outcomes in, something that predicts out.

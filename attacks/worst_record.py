@@ -28,10 +28,10 @@ from privfed.attacks.base import (
     sound_parts,
 )
 from privfed.attacks.clock import Clock
-from privfed.attacks.expected import gaussian_area, gaussian_found
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import equations_of
 from privfed.attacks.membership import readable
+from privfed.attacks.roc import gaussian_area, gaussian_found
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript

@@ -25,16 +25,17 @@ from paper_rows import RESULTS, commit, machine
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
+from privfed.attacks.candidate_inference import Pool
 from privfed.attacks.contingency import ranges
 from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
 from privfed.attacks.linkage import LINKED, Linkage
-from privfed.attacks.one_run import audit_one_run
-from privfed.attacks.pool import Pool
 from privfed.attacks.shadow_models import Train, shadows
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.attacks.verbatim import Verbatim
 from privfed.attacks.worst_record import WorstRecord
+from privfed.audits.mechanisms import audit as audit_mechanism
+from privfed.audits.one_run import audit_one_run
 from privfed.federation.cohort import CohortDisclosure
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import (
@@ -51,7 +52,6 @@ from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
-from privfed.study.mechanism_audit import audit as audit_mechanism
 from privfed.tables.schema import Schema
 from privfed.tables.sources import load
 from privfed.testing import faulty

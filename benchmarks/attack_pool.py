@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import Truth
-from privfed.attacks.pool import TARGET, Pool
+from privfed.attacks.candidate_inference import TARGET, Pool
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier

@@ -23,17 +23,20 @@ import numpy as np
 from paper_rows import PaperRows
 from scipy.special import ndtr
 
-from privfed.attacks.bounds import (
-    clopper_pearson,
+from privfed.attacks.finding import Finding
+from privfed.attacks.roc import clopper_pearson, discrete, gaussian_area, gaussian_found
+from privfed.audits.bounds import (
     epsilon_from_event,
     gaussian_epsilon,
     gdp_epsilon,
     right_guesses,
     right_guesses_mu,
 )
-from privfed.attacks.expected import discrete, gaussian_area, gaussian_found
-from privfed.attacks.finding import Finding
-from privfed.attacks.one_run import audit_one_run, one_run_epsilon, one_run_mu
+from privfed.audits.gates import MakeGate, audit_gate, plain_gate
+from privfed.audits.groups import audit_guarded
+from privfed.audits.mechanisms import Group, audit
+from privfed.audits.one_run import audit_one_run, one_run_epsilon, one_run_mu
+from privfed.audits.trainings import audit_learner, roomy_schema
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,
@@ -51,12 +54,8 @@ from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType
-from privfed.study.group_audit import audit_guarded
-from privfed.study.mechanism_audit import Group, audit
 from privfed.tables.schema import Schema
 from privfed.testing import faulty
-from privfed.testing.audit_gate import MakeGate, audit_gate, plain_gate
-from privfed.testing.audit_learner import audit_learner, roomy_schema
 from privfed.testing.faulty_gates import AnewGate, LaxCapGate
 from privfed.testing.hospitals import NUMERIC
 from privfed.testing.queries import Histogram

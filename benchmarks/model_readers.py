@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.attacks.expected import Curve
+from privfed.attacks.roc import Curve
 from privfed.attacks.shadow_models import WAYS, Shadows, Train, Way, accused, shadows
 from privfed.attacks.small_groups import read_leaves
 from privfed.federation.local import LocalDisclosure

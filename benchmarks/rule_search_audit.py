@@ -12,13 +12,13 @@ import time
 
 import numpy as np
 
+from privfed.audits.cohorts import audit_session, complete_structures
+from privfed.audits.mechanisms import audit
 from privfed.learners.rule_search.generator import Profile
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
-from privfed.study.mechanism_audit import audit
 from privfed.testing.faulty import YesLeaningResponse
-from privfed.testing.rule_audit import audit_session, complete_structures
 
 GAMES, OUTPUTS = 500, 20_000
 GRAMMAR = Profile(1, 1, 1, 40, 1.0, 3).grammar

@@ -24,8 +24,9 @@ BESIDE = {
     "attacks": {"questions", "exchange"},
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
-    "testing": {*FLOORS, "mechanisms", "accountants", "attacks", "learners", "study"},
-    "study": {*FLOORS, "mechanisms", "accountants", "attacks", "learners", "reports"},
+    "audits": {*FLOORS, "attacks", "learners"},
+    "testing": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "study"},
+    "study": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "reports"},
 }
 ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BESIDE
 #: Of these rooms only the named modules, for the rest of them is not for that room.
@@ -112,6 +113,8 @@ def test_every_room_has_its_rule() -> None:
         ("accountants", "from privfed.ledger import Ledger"),
         ("reports", "from privfed.study import Study"),
         ("study", "from privfed.testing import queries"),
+        ("audits", "from privfed.study import Study"),
+        ("attacks", "from privfed.audits.bounds import epsilon_from_event"),
         ("questions", "from privfed.privacy.policy import Policy"),
         ("owner", "from privfed.federation.local import LocalDisclosure"),
         ("federation", "from privfed.engines.doors import Door"),

@@ -23,6 +23,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
+from privfed.audits.guards import audit_guards
 from privfed.engines.named import Engine, local
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
 from privfed.exchange.answers import distinct
@@ -42,7 +43,6 @@ from privfed.questions.part import Relation
 from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
-from privfed.study.guard_audit import audit_guards
 from privfed.study.lasting import Lasting
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import SESSION, Output

@@ -10,10 +10,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from privfed.attacks import linkage
-from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Answers, HashedAnswers, SingleBits, standardised
 from privfed.attacks.linkage import BITS, LINKED, Linkage
+from privfed.attacks.roc import Curve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.federation.cohort import CohortDisclosure

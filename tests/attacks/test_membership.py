@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privfed.attacks.expected import discrete
 from privfed.attacks.membership import (
     Membership,
     auc,
@@ -24,6 +23,7 @@ from privfed.attacks.membership import (
     judged,
     ratios,
 )
+from privfed.attacks.roc import discrete
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.attacks.audit import SELECTION, audit_outputs
 from privfed.attacks.finding import Finding
-from privfed.attacks.guessing import Claim
+from privfed.audits.paired_trials import SELECTION, audit_outputs
+from privfed.audits.threshold_tests import Claim
 from privfed.errors import InputError
 from privfed.testing.assertions.alpha import share
 from privfed.testing.left.walk import flatten
@@ -48,7 +48,7 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
     """Assert that what ``run`` lets out does not contradict (epsilon, delta)-differential privacy.
 
     ``run`` is called again and again on two neighbouring data sets, with fresh noise each time; an
-    event is chosen on a fifth of the outputs and judged on the rest (:mod:`privfed.attacks.audit`).
+    event is chosen on a fifth of the outputs and judged on the rest (:mod:`privfed.audits.paired_trials`).
     Values, their lowest bits, the direction in which outputs differ, how many there are, texts, and
     whether an exception is raised are all looked at. A passed audit proves nothing; a failed one
     convicts, wrongly at most with probability alpha.

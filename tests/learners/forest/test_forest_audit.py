@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from privfed.attacks.finding import Finding
+from privfed.audits.trainings import audit_learner, roomy_schema, scores_of
 from privfed.learners import FedForestClassifier
 from privfed.learners.private.queries import Gradient, Masses
 from privfed.privacy.mechanism import Mechanism
@@ -21,7 +22,6 @@ from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, Sensitivity
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
-from privfed.testing.audit_learner import audit_learner, roomy_schema, scores_of
 from privfed.testing.faulty import SilentGaussian, ThinnerGaussian
 
 SCHEMA = roomy_schema()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from privfed.attacks.base import question_of
-from privfed.attacks.pool import Pool
+from privfed.attacks.candidate_inference import Pool
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.queries import Bins

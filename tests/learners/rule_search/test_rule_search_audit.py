@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privfed.audits.cohorts import all_or_nothing, audit_session, complete_structures
+from privfed.audits.mechanisms import audit
 from privfed.learners.rule_search.generator import Profile
 from privfed.learners.stl.grammar import Grammar
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
-from privfed.study.mechanism_audit import audit
 from privfed.testing.faulty import YesLeaningResponse
-from privfed.testing.rule_audit import all_or_nothing, audit_session, complete_structures
 
 GRAMMAR: Grammar = Profile(1, 1, 1, 40, 1.0, 3).grammar
 QUESTIONS = complete_structures(GRAMMAR, 500)

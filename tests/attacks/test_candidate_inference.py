@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
+from privfed.attacks.candidate_inference import TARGET, Candidates, Pool, System, interval
 from privfed.attacks.clock import Clock
 from privfed.attacks.linear import told_of
-from privfed.attacks.pool import TARGET, Candidates, Pool, System, interval
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript

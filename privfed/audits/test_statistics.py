@@ -1,7 +1,7 @@
 """Scores of a mechanism's outputs: numbers in which two neighbouring inputs may show.
 
 A rule that guesses the input from an output is a threshold on one score (see
-:mod:`privfed.attacks.guessing`). What a score learns, it learns from outputs that judge nothing.
+:mod:`privfed.audits.threshold_tests`). What a score learns, it learns from outputs that judge nothing.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from privfed.attacks.audit import Move, audit_moves, audit_outputs
-from privfed.attacks.bounds import gaussian_epsilon, right_guesses, right_guesses_mu
-from privfed.attacks.guessing import Claim, Hits, Rule, Scored, choose, judge
-from privfed.attacks.scores import Score, Truths, scores
+from privfed.audits.bounds import gaussian_epsilon, right_guesses, right_guesses_mu
+from privfed.audits.paired_trials import Move, audit_moves, audit_outputs
+from privfed.audits.test_statistics import Score, Truths, scores
+from privfed.audits.threshold_tests import Claim, Hits, Rule, Scored, choose, judge
 from privfed.errors import InputError
 
 VALUE = Score("value 0", "value", lambda outputs: np.asarray(outputs[:, 0]))

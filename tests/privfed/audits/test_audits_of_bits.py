@@ -10,12 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.privacy.conversion import to_epsilon
-from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
-from privfed.privacy.noise import SecureNoise, TestNoise
-from privfed.study.mechanism_audit import (
+from privfed.audits.mechanisms import (
     MOST_BITS,
     SEEN_BITS,
     audit,
@@ -24,6 +19,11 @@ from privfed.study.mechanism_audit import (
     of_bits,
     outputs,
 )
+from privfed.mechanisms.randomized_response import RandomizedResponse
+from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.testing.faulty import OpenBitResponse, UnsharedResponse, YesLeaningResponse
 
 #: One audit in a million may convict an innocent mechanism.

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privfed.audits.trainings import audit_learner, plant, roomy_schema
 from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.tables.schema import Schema
-from privfed.testing.audit_learner import audit_learner, plant, roomy_schema
 from privfed.testing.faulty import ThinnerGaussian
 from privfed.testing.hospitals import BINARY, NUMERIC
 

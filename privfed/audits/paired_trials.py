@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.attacks.guessing import Claim, Rule, choose, judge
-from privfed.attacks.scores import Truths, scores
-from privfed.attacks.verdict import verdict
+from privfed.audits.test_statistics import Truths, scores
+from privfed.audits.threshold_tests import Claim, Rule, choose, judge
+from privfed.audits.verdict import verdict
 from privfed.errors import InputError
 
 #: Gives outputs of the mechanism on one fixed input, shape (runs,) or (runs, cells).

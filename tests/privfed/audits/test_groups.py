@@ -12,15 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.errors import InputError
-from privfed.mechanisms.gaussian import Gaussian
-from privfed.mechanisms.laplace import Laplace
-from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.mechanisms.unprotected import Open
-from privfed.privacy.mechanism import BoundedPart, Mechanism
-from privfed.privacy.noise import TestNoise
-from privfed.questions.part import GRID, Bound, Part, PartType
-from privfed.study.group_audit import (
+from privfed.audits.groups import (
     CELLS,
     Bench,
     _concentrated,
@@ -30,7 +22,15 @@ from privfed.study.group_audit import (
     narrowed,
     widened,
 )
-from privfed.study.mechanism_audit import Group, claim_of
+from privfed.audits.mechanisms import Group, claim_of
+from privfed.errors import InputError
+from privfed.mechanisms.gaussian import Gaussian
+from privfed.mechanisms.laplace import Laplace
+from privfed.mechanisms.randomized_response import RandomizedResponse
+from privfed.mechanisms.unprotected import Open
+from privfed.privacy.mechanism import BoundedPart, Mechanism
+from privfed.privacy.noise import TestNoise
+from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.faulty import (
     FirstPartLaplace,
     FloatLaplace,

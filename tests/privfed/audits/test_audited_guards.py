@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from privfed.audits.guards import audit_guards
 from privfed.learners.base import Planned
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
-from privfed.study.guard_audit import audit_guards
 from privfed.tables.schema import Column, Schema
 from privfed.testing.faulty import HalvedLaplace
 from privfed.testing.queries import Histogram, LevelSums

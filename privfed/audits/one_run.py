@@ -17,9 +17,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from privfed.attacks.bounds import gaussian_epsilon, right_guesses_mu
 from privfed.attacks.finding import Finding
-from privfed.attacks.verdict import verdict
+from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu
+from privfed.audits.verdict import verdict
 from privfed.errors import InputError
 
 #: Shares of the canaries, the surest first, that one run guesses about under a claim of a Gaussian

@@ -16,13 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
-from privfed.attacks.audit import Move, audit_moves
 from privfed.attacks.finding import Finding
-from privfed.attacks.scores import Truths
+from privfed.audits.mechanisms import WIDE, Group, audit, claim_of, is_gaussian
+from privfed.audits.paired_trials import Move, audit_moves
+from privfed.audits.test_statistics import Truths
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound, PartType
-from privfed.study.mechanism_audit import WIDE, Group, audit, claim_of, is_gaussian
 
 #: Most cells of one part that are run; of a wider one the first along each axis.
 CELLS = 256

@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.attacks.bounds import gaussian_epsilon
 from privfed.attacks.finding import Finding
-from privfed.attacks.one_run import audit_one_run
+from privfed.audits.bounds import gaussian_epsilon
+from privfed.audits.histogram import Histogram
+from privfed.audits.one_run import audit_one_run
 from privfed.errors import InputError
 from privfed.exchange.messages import Release, ReleasedPart, Request
 from privfed.ledger import Ledger
@@ -27,7 +28,6 @@ from privfed.privacy.policy import Policy
 from privfed.questions import wire
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
-from privfed.testing.queries import Histogram
 
 #: Puts a gate before a client's records.
 MakeGate = Callable[[str, Records, Policy, Noise], Gate]

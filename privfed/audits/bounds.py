@@ -6,37 +6,14 @@ private. Counts may be arrays: every function works element by element.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import betaincinv, logit
+from scipy.special import logit
 from scipy.stats import norm
 
+from privfed.attacks.roc import check_share, clopper_pearson
 from privfed.errors import InputError
-
-
-def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
-    """One-sided exact bounds on a probability, each failing with probability at most ``alpha``.
-
-    Source: Clopper and Pearson 1934.
-
-    Args:
-        hits: number of successes.
-        trials: number of tries.
-        alpha: how often each bound may be wrong, in (0, 1).
-
-    Returns:
-        (low, high), each of the counts' broadcast shape.
-    """
-    _check_share("alpha", alpha)
-    k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
-    if not ((k >= 0) & (k <= n) & (n > 0)).all():
-        raise InputError("counts need 0 <= hits <= trials, and at least one trial")
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
-    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
-    return low, high
 
 
 def epsilon_from_event(
@@ -97,7 +74,7 @@ def gdp_epsilon(
         lower bounds in nats; of many events only that with the greatest mu is inverted, the others'
         bounds are 0.
     """
-    _check_share("delta", delta)
+    check_share("delta", delta)
     _, false_positive = clopper_pearson(alarms, trials_without, alpha / 2)
     _, false_negative = clopper_pearson(misses, trials_with, alpha / 2)
     mu = np.atleast_1d(norm.isf(false_positive) - norm.ppf(false_negative))
@@ -166,8 +143,3 @@ def right_guesses_mu(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) 
     """
     low, _ = clopper_pearson(right, guesses, alpha)
     return np.asarray(np.maximum(2 * norm.ppf(low), 0.0))
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

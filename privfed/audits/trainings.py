@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.attacks.bounds import gaussian_epsilon
 from privfed.attacks.finding import Finding
-from privfed.attacks.one_run import audit_one_run
-from privfed.attacks.verdict import verdict
+from privfed.audits.bounds import gaussian_epsilon
+from privfed.audits.one_run import audit_one_run
+from privfed.audits.verdict import verdict
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed
 from privfed.federation.local import LocalDisclosure

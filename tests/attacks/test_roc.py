@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from privfed.attacks.expected import Curve, discrete, distance, gaussian_area, gaussian_found
+from privfed.attacks.roc import Curve, discrete, distance, gaussian_area, gaussian_found
 from privfed.errors import InputError
 from privfed.privacy.noise import TestNoise
 

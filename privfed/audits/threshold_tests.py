@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from privfed.attacks.bounds import (
-    clopper_pearson,
+from privfed.attacks.roc import clopper_pearson
+from privfed.audits.bounds import (
     epsilon_from_event,
     gaussian_epsilon,
     right_guesses,
     right_guesses_mu,
 )
-from privfed.attacks.scores import Score
+from privfed.audits.test_statistics import Score
 from privfed.errors import InputError
 
 #: Thresholds tried for each score: quantiles of the pooled outputs, and some more in either tail.

@@ -19,12 +19,12 @@ import numpy as np
 from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
-from privfed.attacks.boxed import boxed
+from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.clock import SECONDS, Clock
-from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
+from privfed.attacks.roc import Curve
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query, View

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 
-from privfed.attacks.bounds import (
-    clopper_pearson,
+from privfed.attacks.roc import clopper_pearson
+from privfed.audits.bounds import (
     epsilon_from_event,
     gaussian_delta,
     gaussian_epsilon,
     gdp_epsilon,
 )
-from privfed.attacks.one_run import one_run_epsilon, one_run_p_value
+from privfed.audits.one_run import one_run_epsilon, one_run_p_value
 from privfed.errors import InputError
 
 

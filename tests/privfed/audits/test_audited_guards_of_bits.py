@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from privfed.audits.cohorts import complete_structures
+from privfed.audits.guards import audit_guards
 from privfed.learners.base import Planned
 from privfed.learners.rule_search.queries import Asked, SampledRule, TemplateBits
 from privfed.learners.stl.grammar import Grammar
@@ -12,10 +14,8 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
-from privfed.study.guard_audit import audit_guards
 from privfed.tables.schema import Column, Schema
 from privfed.testing.faulty import UnsharedResponse
-from privfed.testing.rule_audit import complete_structures
 
 SCHEMA = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
 GRAMMAR = Grammar.of(SCHEMA, ("&", "F"), most_operators=2, horizon=3)

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from privfed.attacks.bounds import gaussian_epsilon, right_guesses_mu
-from privfed.attacks.one_run import (
+from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu
+from privfed.audits.one_run import (
     FARTHEST,
     audit_one_run,
     one_run_epsilon,

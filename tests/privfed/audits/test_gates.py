@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from privfed.audits.gates import audit_gate
 from privfed.errors import InputError
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -15,7 +16,6 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
-from privfed.testing.audit_gate import audit_gate
 from privfed.testing.faulty import ThinnerGaussian
 from privfed.testing.faulty_gates import AnewGate, LaxCapGate
 from privfed.testing.queries import Histogram, LevelSums

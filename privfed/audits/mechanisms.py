@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.attacks.audit import Move, audit_moves
-from privfed.attacks.bounds import gaussian_epsilon
 from privfed.attacks.finding import Finding
-from privfed.attacks.guessing import Claim
-from privfed.attacks.scores import Truths
+from privfed.audits.bounds import gaussian_epsilon
+from privfed.audits.paired_trials import Move, audit_moves
+from privfed.audits.test_statistics import Truths
+from privfed.audits.threshold_tests import Claim
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.privacy.conversion import to_epsilon

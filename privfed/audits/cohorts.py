@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privfed.attacks.audit import audit_outputs
 from privfed.attacks.finding import Finding
-from privfed.attacks.guessing import Claim
+from privfed.audits.paired_trials import audit_outputs
+from privfed.audits.threshold_tests import Claim
 from privfed.exact import Number
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import Asked, TemplateBits

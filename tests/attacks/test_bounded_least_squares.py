@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from privfed.attacks import boxed as box
-from privfed.attacks.boxed import boxed
+from privfed.attacks import bounded_least_squares as box
+from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.clock import Clock
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv, ndtr, ndtri
 
 from privfed.errors import InputError
 
@@ -123,3 +125,31 @@ def discrete(law: str, parameter: float, shift: int) -> Curve:
     levels, place = np.unique(-ratio, return_inverse=True)
     masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
     return Curve.of_masses(*masses)
+
+
+def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
+    """One-sided exact bounds on a probability, each failing with probability at most ``alpha``.
+
+    Source: Clopper and Pearson 1934.
+
+    Args:
+        hits: number of successes.
+        trials: number of tries.
+        alpha: how often each bound may be wrong, in (0, 1).
+
+    Returns:
+        (low, high), each of the counts' broadcast shape.
+    """
+    check_share("alpha", alpha)
+    k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
+    if not ((k >= 0) & (k <= n) & (n > 0)).all():
+        raise InputError("counts need 0 <= hits <= trials, and at least one trial")
+    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
+    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
+    return low, high
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse what lies outside (0, 1)."""
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

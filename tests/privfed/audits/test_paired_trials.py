@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privfed.attacks.audit import audit_mechanism
-from privfed.attacks.one_run import audit_one_run
-from privfed.attacks.scores import lowest_bit
+from privfed.audits.mechanisms import audit, outputs
+from privfed.audits.one_run import audit_one_run
+from privfed.audits.paired_trials import audit_mechanism
+from privfed.audits.test_statistics import lowest_bit
 from privfed.errors import InputError
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import SecureNoise, TestNoise
-from privfed.study.mechanism_audit import audit, outputs
 from privfed.testing.faulty import (
     FloatLaplace,
     HalvedGaussian,

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from privfed.attacks.audit import audit_mechanism
-from privfed.attacks.bounds import clopper_pearson, epsilon_from_event
+from privfed.attacks.roc import clopper_pearson
+from privfed.audits.bounds import epsilon_from_event
+from privfed.audits.paired_trials import audit_mechanism
 
 #: One audit in a million may convict an innocent mechanism.
 ALPHA = 1e-6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privfed.attacks.combining import combined, nested
+from privfed.attacks.least_squares import combined, nested
 from privfed.errors import InputError
 
 

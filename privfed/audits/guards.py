@@ -12,14 +12,14 @@ from fractions import Fraction
 from functools import partial
 
 from privfed.attacks.finding import Finding
+from privfed.audits.groups import audit_guarded
+from privfed.audits.mechanisms import Group
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.privacy.mechanism import joint
 from privfed.privacy.noise import Noise
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
-from privfed.study.group_audit import audit_guarded
-from privfed.study.mechanism_audit import Group
 from privfed.tables.schema import Schema
 
 #: How often all audits of one policy together may convict an innocent mechanism.

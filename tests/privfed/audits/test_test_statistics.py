@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privfed.attacks.scores import DECIMALS, Score, Truths, decimals, lowest_bit, scores
+from privfed.audits.test_statistics import DECIMALS, Score, Truths, decimals, lowest_bit, scores
 
 
 def named(found: list[Score], name: str) -> Score:
