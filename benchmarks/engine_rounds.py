@@ -16,8 +16,8 @@ from ledger_trials import SMALL, SPEND
 
 from privfed import LocalDisclosure, Policy
 from privfed.engines.batches import Batch
-from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.named import engine
+from privfed.engines.remote import RemoteDisclosure
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -46,7 +46,7 @@ def measured(name: str, clients: int, rounds: int) -> dict[str, float]:
     def job(asking: ChannelDisclosure) -> dict[str, float]:
         asked = [_timed(asking.ask, _question(number)) for number in range(rounds + 1)]
         own = [0.0]
-        if isinstance(asking, CarriedDisclosure):
+        if isinstance(asking, RemoteDisclosure):
             hello = dict.fromkeys(asking.clients, wire.encode(Batch("hello", "")))
             own = [_timed(asking._carry, hello, 60.0) for _ in range(rounds)]
         return {"first": asked[0], "round": median(asked[1:]), "own": median(own)}
@@ -75,7 +75,7 @@ def forest(trees: int) -> dict[str, int]:
     came: list[int] = []
 
     def job(asking: ChannelDisclosure) -> list[tuple[int, int]]:
-        assert isinstance(asking, CarriedDisclosure)
+        assert isinstance(asking, RemoteDisclosure)
         carry = asking._carry
 
         def weighed(batches: Any, seconds: float) -> Any:
@@ -88,7 +88,7 @@ def forest(trees: int) -> dict[str, int]:
         learner.fit(asking)
         return [(len(line.message), len(line.envelope)) for line in asking.journal]
 
-    lines = engine("doors")(gates(patients(6000), learner.published(), BINARY), job)
+    lines = engine("sockets")(gates(patients(6000), learner.published(), BINARY), job)
     return {
         "messages": len(lines),
         "largest question": max(size for size, _ in lines),
@@ -101,7 +101,7 @@ def forest(trees: int) -> dict[str, int]:
 def main() -> None:
     """Print a line for each engine."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engines", nargs="*", default=["local", "doors"])
+    parser.add_argument("engines", nargs="*", default=["local", "sockets"])
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
     chosen = parser.parse_args()

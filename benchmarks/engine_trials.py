@@ -1,6 +1,6 @@
 """Hard trials of federations of several processes: owners that die, engines that lose and repeat.
 
-Used by tests at small size. Each owner is a process of its own behind a door.
+Used by tests at small size. Each owner is a process of its own behind a socket.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ledger_trials import SMALL, SPEND
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.engines.batches import Batch, schema_digest
-from privfed.engines.carried import CarriedDisclosure, Carry
-from privfed.engines.doors import Door, Doors, knock
 from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
+from privfed.engines.remote import Carry, RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
 from privfed.exchange.channel import ChannelError, Patience
 from privfed.exchange.heads import HeadBook
 from privfed.ledger import Ledger
@@ -71,10 +71,10 @@ QUERIES = (Histogram, Deadly, Telling)
 
 @dataclass
 class Hospital:
-    """An owner's process: one gate over ten records, behind one door.
+    """An owner's process: one gate over ten records, behind one socket.
 
     Args:
-        folder: where its ledger and its door are.
+        folder: where its ledger and its socket are.
         name: its public name.
         budget: its whole epsilon, or none.
         key: signs its heads, or none.
@@ -94,8 +94,8 @@ class Hospital:
         return self.folder / f"{self.name}.db"
 
     @property
-    def door(self) -> Path:
-        """Its door."""
+    def socket(self) -> Path:
+        """Its socket."""
         return self.folder / f"{self.name}.sock"
 
     def start(self) -> Hospital:
@@ -105,10 +105,10 @@ class Hospital:
         latest = monotonic() + 30
         while monotonic() < latest:
             with suppress(ChannelError):
-                knock(self.door, b"", seconds=1)
+                call_socket(self.socket, b"", seconds=1)
                 return self
             sleep(0.01)
-        raise TimeoutError("an owner's process did not open its door")
+        raise TimeoutError("an owner's process did not open its socket")
 
     def kill(self) -> None:
         """End the process by SIGKILL, wherever it is."""
@@ -141,16 +141,16 @@ def gate_of(hospital: Hospital) -> Gate:
 
 def _serve(hospital: Hospital) -> None:
     side = OwnerSide(gate_of(hospital))
-    with Door(hospital.door, partial(side.answer, principal="server")):
+    with SocketServer(hospital.socket, partial(side.answer, principal="server")):
         while True:
             signal.pause()
 
 
-def federation(*hospitals: Hospital, **rest: Any) -> CarriedDisclosure:
-    """The asking side, over the hospitals' doors unless another carrier is given."""
-    carry = rest.pop("carry", Doors({each.name: each.door for each in hospitals}))
+def federation(*hospitals: Hospital, **rest: Any) -> RemoteDisclosure:
+    """The asking side, over the hospitals' sockets unless another carrier is given."""
+    carry = rest.pop("carry", SocketCarrier({each.name: each.socket for each in hospitals}))
     options = {"patience": QUICK, **rest}
-    return CarriedDisclosure(SMALL, [each.name for each in hospitals], carry, **options)
+    return RemoteDisclosure(SMALL, [each.name for each in hospitals], carry, **options)
 
 
 def question(number: int) -> Histogram:

@@ -10,21 +10,21 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from privfed.engines.flower import client_app, node_door
+from privfed.engines.flower import client_app, node_socket
 
 
 class InProcess(Grid):  # type: ignore[misc]
     """Delivers each message to a node's ClientApp by a call.
 
     Args:
-        doors: each node's door.
+        sockets: each node's socket.
     """
 
     set_run = run = create_message = push_messages = pull_messages = None
 
-    def __init__(self, doors: Mapping[int, Path]) -> None:
+    def __init__(self, sockets: Mapping[int, Path]) -> None:
         become_a_task()
-        self._doors, self._app = doors, client_app(node_door)
+        self._doors, self._app = sockets, client_app(node_socket)
 
     def get_node_ids(self) -> Iterable[int]:
         """All of them."""
@@ -34,7 +34,7 @@ class InProcess(Grid):  # type: ignore[misc]
         """Each message's reply, at once."""
         for message in messages:
             node = message.metadata.dst_node_id
-            yield deliver(self._app, message, {"door": str(self._doors[node])})
+            yield deliver(self._app, message, {"socket": str(self._doors[node])})
 
 
 def become_a_task() -> None:

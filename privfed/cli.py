@@ -402,7 +402,7 @@ def _fault(error: Exception) -> int:
 
 
 def _study(path: Path | None) -> Study:
-    from privfed.study.rehearsal import read_study
+    from privfed.study.dry_run import read_study
 
     return Study.built_in() if path is None else read_study(path)
 

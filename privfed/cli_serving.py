@@ -16,7 +16,7 @@ import click
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
-    from privfed.engines.doors import Door
+    from privfed.engines.sockets import SocketServer
     from privfed.engines.owner_file import OwnerFile
 
 path_type = click.Path(path_type=Path)
@@ -29,7 +29,7 @@ path_type = click.Path(path_type=Path)
 @click.option("--policy", help="What the owner allows, a .toml file.")
 @click.option("--ledger", help="Where everything is recorded, a .db file.")
 @click.option("--client", help="The owner's public name; the data file's unless given.")
-@click.option("--door", help="Where the server's engine knocks; beside the ledger unless given.")
+@click.option("--socket", help="Where the server's engine knocks; beside the ledger unless given.")
 @click.option("--study", help="Names the study in the ledger.")
 @click.option("--individual", help="The column that names the person behind each record.")
 @click.option("--key", help="The key that signs the ledger's heads, a file.")
@@ -43,13 +43,13 @@ def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
     with _logging(), _stopped() as stop:
         side = chosen.opened(amend=amend)
         gate = side.gate
-        doors = chosen.open_doors(side)
+        sockets = chosen.open_sockets(side)
         try:
-            click.echo(_ready(chosen, doors, str(gate.ledger.head)))
+            click.echo(_ready(chosen, sockets, str(gate.ledger.head)))
             stop.wait()
         finally:
-            for door in doors:
-                door.close()
+            for socket in sockets:
+                socket.close()
             gate.ledger.close()
             gate.shelf.close()
     click.echo(f"{chosen.client}: closed")
@@ -59,20 +59,20 @@ def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
 def _owner(path: Path | None, given: dict[str, Any]) -> OwnerFile:
     from privfed.engines.owner_file import OwnerFile
 
-    door = given.pop("door", None)
-    if door is not None:
-        given["doors"] = {"server": door}
+    socket = given.pop("socket", None)
+    if socket is not None:
+        given["sockets"] = {"server": socket}
     if path is not None:
         return OwnerFile.from_toml(path, given)
     if "data" not in given or "ledger" not in given:
         raise InputError("give an owner's .toml file, or --data, --schema, --policy and --ledger")
     given.setdefault("client", Path(given["data"]).stem)
-    given.setdefault("doors", {"server": str(Path(given["ledger"]).with_suffix(".sock"))})
+    given.setdefault("sockets", {"server": str(Path(given["ledger"]).with_suffix(".sock"))})
     return OwnerFile.from_dict(given, "the command")
 
 
-def _ready(owner: OwnerFile, doors: Sequence[Door], head: str) -> str:
-    told = [f"{name} at {door.path}" for name, door in zip(owner.doors, doors, strict=True)]
+def _ready(owner: OwnerFile, sockets: Sequence[SocketServer], head: str) -> str:
+    told = [f"{name} at {socket.path}" for name, socket in zip(owner.sockets, sockets, strict=True)]
     return f"{owner.client}: ledger at {head}; answering {', '.join(told)}"
 
 

@@ -1,4 +1,4 @@
-"""The one door by which a name in text becomes an object: installed entry points.
+"""The one way by which a name in text becomes an object: installed entry points.
 
 Our own mechanisms, accountants, queries, learners and attacks come through it as well. Nothing is
 imported until it is asked for by name, and no class is ever built from a name found in data.

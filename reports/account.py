@@ -29,7 +29,7 @@ _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 
 
 @dataclass(frozen=True)
-class Step:
+class ChargedQuery:
     """One question of one client that was charged and, as a rule, answered, in order.
 
     Args:
@@ -93,7 +93,7 @@ class ClientAccount:
     intact: bool = True
     amended: bool = False
     total: Amount = ()
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChargedQuery] = field(default_factory=list)
     principals: set[str] = field(default_factory=set)
     people: int | None = None
 
@@ -273,7 +273,7 @@ def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | 
         account.unprotected += not loss.finite
         stated = None if account.unprotected else gauge.stated(account.total, account.amended)
         spent = None if stated is None else float(stated.epsilon)
-        account.steps.append(Step(row.body["kind"], loss.finite, spent))
+        account.steps.append(ChargedQuery(row.body["kind"], loss.finite, spent))
         account.principals.add(row.principal)
 
 

@@ -17,7 +17,7 @@ from privfed.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
 from privfed.reports.remarks import remarks
-from privfed.reports.worth import Score, scores
+from privfed.reports.metrics import MetricValue, scores
 
 #: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none,
 #: and then perhaps records were had; or what happened contradicts it.
@@ -179,7 +179,7 @@ class PolicyReport:
         return not self.account.finite and (bool(self.handed_over) or self.worst == "breach")
 
     @cached_property
-    def scores(self) -> tuple[Score, ...]:
+    def scores(self) -> tuple[MetricValue, ...]:
         """What the model was worth, the headline first; means over runs where there were several."""
         return scores(self.metrics)
 

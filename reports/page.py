@@ -15,8 +15,8 @@ from privfed.questions.part import Unit
 from privfed.reports import remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
-from privfed.reports.pictures import timeline
-from privfed.reports.worth import Score
+from privfed.reports.charts import timeline
+from privfed.reports.metrics import MetricValue
 
 #: How a unit of privacy is called in a sentence.
 SUBJECTS: Mapping[Unit, Subject] = {
@@ -204,12 +204,12 @@ def rules_each(policy: PolicyReport) -> float:
     return sum(counts) / people if people else 0.0
 
 
-def figure(score: Score) -> str:
+def figure(score: MetricValue) -> str:
     """A score for people, with its spread where there were several runs."""
     return score.told if score.deviation else number(score.value)
 
 
-def score_of(policy: PolicyReport, name: str) -> Score | None:
+def score_of(policy: PolicyReport, name: str) -> MetricValue | None:
     """A policy's score by its name; none where it has none."""
     return next((score for score in policy.scores if score.name == name), None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from privfed.reports.pictures import sweep
+from privfed.reports.charts import sweep
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ name }}: utility against epsilon</title>

@@ -12,7 +12,7 @@ from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.remarks import remarks
-from privfed.reports.worth import Score
+from privfed.reports.metrics import MetricValue
 
 
 def summary(report: Report) -> str:
@@ -71,7 +71,7 @@ def _worth(policy: PolicyReport) -> str:
     return _score(first) + (f", {told}" if told else "")
 
 
-def _score(score: Score) -> str:
+def _score(score: MetricValue) -> str:
     """A figure with its spread and what a constant answer gets."""
     constant = "" if score.constant is None else f" (constant {score.constant:.4g})"
     return f"{score.name} {score.told}{constant}"

@@ -21,8 +21,8 @@ import pytest
 
 from privfed import Policy, Schema, plugins
 from privfed.cli import FINE, commands, status
-from privfed.engines.carried import CarriedDisclosure
-from privfed.engines.doors import Doors
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError
 from privfed.study import Study
@@ -193,10 +193,10 @@ def test_the_walk_through_engines_goes_as_printed(
             owner = OwnerFile.from_toml(f"{folder}/owner.toml")
             side = owner.opened()
             opened.callback(side.gate.ledger.close)
-            for door in owner.open_doors(side):
-                paths[owner.client] = opened.enter_context(door).path
+            for socket in owner.open_sockets(side):
+                paths[owner.client] = opened.enter_context(socket).path
         chosen = Deployment.of(Study.from_toml("server/study.toml"), "server/out")
-        chosen.run(partial(CarriedDisclosure, carry=Doors(paths)))
+        chosen.run(partial(RemoteDisclosure, carry=SocketCarrier(paths)))
     type_out(after)
     printed = capsys.readouterr().out
     assert printed.count("intact private") == 2 and "epsilon 4" in printed

@@ -117,8 +117,8 @@ def test_every_room_has_its_rule() -> None:
         ("attacks", "from privfed.audits.bounds import epsilon_from_event"),
         ("questions", "from privfed.privacy.policy import Policy"),
         ("owner", "from privfed.federation.local import LocalDisclosure"),
-        ("federation", "from privfed.engines.doors import Door"),
-        ("learners", "from privfed.engines.carried import CarriedDisclosure"),
+        ("federation", "from privfed.engines.sockets import Socket"),
+        ("learners", "from privfed.engines.remote import RemoteDisclosure"),
         ("exchange", "from privfed.plugins import load"),
     ],
 )

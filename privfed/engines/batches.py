@@ -1,7 +1,7 @@
-"""Many messages in one: what an engine carries to a client, and what it brings back.
+"""Batches of messages that an engine carries to a client, and of replies.
 
-Engines differ in what one message costs them, from a millisecond to seconds; so a round's questions
-to a client travel together, split only where they would not fit.
+A message costs from a millisecond to seconds, by engine; so all queries of a round to one client travel
+together, split only by size.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from itertools import accumulate
 from privfed.questions import wire
 from privfed.tables.schema import Schema
 
-#: Most bytes of messages, or of replies, that go together; one that is larger goes alone. Engines
-#: take larger ones, but keep them in memory several times over.
+#: Maximum bytes of messages, or of replies, in one batch; a larger message goes alone. Engines copy a
+#: batch several times in memory.
 TOGETHER = 16 * 2**20
-#: Largest batch that is decoded, in bytes.
+#: Maximum size of a batch that is decoded, in bytes.
 LIMIT = wire.LIMIT
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages to one client, to be answered in order.
+    """Messages to one client, answered in order.
 
     Args:
-        id: comes back with the replies, so that a late reply is not taken for another one's.
-        schema: digest of the schema that the asking side goes by; an owner whose records are clipped
-            to another one answers nothing.
-        messages: encoded requests and inquiries; none asks who is there.
+        id: returned with the replies, so that late replies are recognised.
+        schema: digest of the server's schema; an owner with another schema does not answer.
+        messages: encoded requests and inquiries; empty to ask for the client's name.
     """
 
     id: str
@@ -38,14 +37,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Replies:
-    """A client's replies, to the first messages of a batch.
+    """A client's replies to the first messages of a batch.
 
     Args:
-        id: of the batch.
-        client: who answers.
-        schema: digest of the schema that the records are clipped to.
-        envelopes: encoded envelopes, one for each of the first messages; what was left over for its
-            size is to be asked in another batch.
+        id: the batch's.
+        client: the replying client.
+        schema: digest of the schema that its records are clipped to.
+        envelopes: encoded envelopes of the first messages; the rest need another batch.
     """
 
     id: str
@@ -55,12 +53,12 @@ class Replies:
 
 
 def schema_digest(schema: Schema) -> str:
-    """SHA-256 of a schema's public contents, hexadecimal."""
+    """Return the SHA-256 of a schema's public contents, hexadecimal."""
     return wire.digest(wire.encode(schema.to_dict()))
 
 
 def first_that_fit(messages: Sequence[bytes], size: int) -> tuple[bytes, ...]:
-    """The first of some messages, up to ``size`` bytes together, but one at least."""
+    """Return the first messages, up to `size` bytes together, but at least one."""
     totals: Iterable[int] = accumulate(map(len, messages))
     fitting = sum(total <= size for total in totals)
     return tuple(messages[: max(1, fitting)])

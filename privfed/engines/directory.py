@@ -1,4 +1,4 @@
-"""Which of an engine's nodes speaks for which client: the nodes are asked, and asked anew when lost."""
+"""Map clients to an engine's nodes by asking each node for its client's name."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
 Node = TypeVar("Node", bound=Hashable)
-#: Most seconds to wait for nodes to say for whom they speak; a silent one is greeted again later.
+#: Maximum seconds to wait for a node's name; silent nodes are asked again later.
 GREETING = 30.0
 
 
 class Directory(Generic[Node]):
-    """Carries batches to clients by the nodes that speak for them.
+    """Carries batches to clients by their nodes.
 
-    A node says itself for whom it speaks. Whether it is so, signatures show: give the disclosure the
-    owners' keys.
+    A node states its own client's name; to verify it, give the disclosure the owners' keys.
 
     Args:
-        clients: who is to be found.
-        nodes: gives the engine's nodes of this moment.
-        send: carries bytes to nodes and gives the replies that came within some seconds.
+        clients: their names.
+        nodes: lists the engine's current nodes.
+        send: carries bytes to nodes and returns the replies that arrive within some seconds.
     """
 
     def __init__(
@@ -37,23 +36,23 @@ class Directory(Generic[Node]):
         self._found: dict[str, Node] = {}
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Carry each client's batch; a client without a node, or with a silent one, is looked for next time.
+        """Carry each client's batch; clients without a node, or with a silent one, are sought next time.
 
         Raises:
-            InputError: two nodes speak for one client.
+            InputError: two nodes state one client's name.
         """
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         to = {self._found[client]: client for client in batches if client in self._found}
         replies = self._send({node: batches[client] for node, client in to.items()}, seconds)
-        told = {client: replies[node] for node, client in to.items() if replies.get(node)}
+        received = {client: replies[node] for node, client in to.items() if replies.get(node)}
         for client in to.values():
-            if client not in told:
+            if client not in received:
                 self._found.pop(client)
-        return told
+        return received
 
     def _greet(self, nodes: Iterable[Node], seconds: float) -> None:
-        """Ask nodes for whom they speak."""
+        """Ask nodes for their clients' names."""
         hello = wire.encode(Batch("hello", ""))
         for node, data in self._send(dict.fromkeys(nodes, hello), seconds).items():
             client = _speaker(data)

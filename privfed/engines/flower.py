@@ -1,7 +1,7 @@
-"""Flower as the carrier: a ServerApp asks, and each node's ClientApp knocks at its owner's door.
+"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket.
 
-The ClientApp travels with the study, from the server; it holds nothing, and all it can do is pass
-bytes through the door that its node's owner named. Needs the extra ``privfed[flower]``.
+The ClientApp comes from the server with the study. It holds nothing, and can only pass bytes to the
+socket that its node's owner named. Needs the extra ``privfed[flower]``.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
-from privfed.engines.doors import knock
-from privfed.engines.simulated import asked_over, behind_doors
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.simulated import behind_sockets, remote_over
+from privfed.engines.sockets import call_socket
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
-#: The action of the ClientApp, and where its bytes are in a message.
+#: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
-#: Seconds that a message lives; nothing is asked again that was answered, however late.
+#: Seconds that a message lives; a late reply is still used.
 LIFE = 3600.0
 
 
-class FlowerDisclosure(CarriedDisclosure):
+class FlowerDisclosure(RemoteDisclosure):
     """A federation on Flower.
 
     Args:
-        grid: what a ServerApp is given.
+        grid: the ServerApp's.
         schema: the public data dictionary.
         clients: the owners' names, as their own files say.
-        rest: see :class:`.CarriedDisclosure`.
+        rest: see :class:`.RemoteDisclosure`.
     """
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
@@ -59,17 +59,17 @@ class FlowerDisclosure(CarriedDisclosure):
         super().__init__(schema, clients, Directory(clients, nodes=nodes, send=send), **rest)
 
 
-def client_app(door: Callable[[Context], str | Path]) -> ClientApp:
-    """Make a ClientApp that passes bytes through its node's door, and does nothing else.
+def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
+    """Make a ClientApp that passes bytes to its node's socket, and does nothing else.
 
     Args:
-        door: finds the door in a node's context.
+        socket: maps a node's context to its socket.
     """
     app = ClientApp()
 
     def ask(message: Message, context: Context) -> Message:
         try:
-            reply = knock(door(context), _bytes(message), seconds=LIFE)
+            reply = call_socket(socket(context), _bytes(message), seconds=LIFE)
         except Exception:
             reply = b""
         return Message(_content(reply), reply_to=message)
@@ -78,30 +78,34 @@ def client_app(door: Callable[[Context], str | Path]) -> ClientApp:
     return app
 
 
-def node_door(context: Context) -> str:
-    """The door that a node's owner named: ``--node-config 'door="/path/server.sock"'``."""
-    return str(context.node_config["door"])
+def node_socket(context: Context) -> str:
+    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``.
+
+    Its earlier name, ``door``, is understood too.
+    """
+    named = context.node_config
+    return str(named["socket"] if "socket" in named else named["door"])
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in Flower's simulation, a node for each gate of this process."""
+    """Carry out a job in Flower's simulation, with one node per gate of this process."""
     from flwr.simulation import run_simulation
 
     done: list[T] = []
     app = ServerApp()
-    with behind_doors(federation) as paths:
-        doors = list(paths.values())
+    with behind_sockets(federation) as paths:
+        sockets = list(paths.values())
 
         def main(grid: Grid, context: Context) -> None:
-            asking = asked_over(federation, partial(FlowerDisclosure, grid))
+            asking = remote_over(federation, partial(FlowerDisclosure, grid))
             done.append(job(asking))
 
         app.main()(main)
         logging.getLogger("flwr").setLevel(logging.ERROR)
         run_simulation(
             server_app=app,
-            client_app=client_app(lambda context: doors[_partition(context)]),
-            num_supernodes=len(doors),
+            client_app=client_app(lambda context: sockets[_partition(context)]),
+            num_supernodes=len(sockets),
             backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
         )
     return done[0]

@@ -1,8 +1,8 @@
-"""What the asking side was told, in a file: from it a study goes on where it was cut off.
+"""The server's journal of replies, from which an interrupted study resumes.
 
-Each line is durable before the learner sees the reply. A study that is started again asks the same
-questions under the same ids, so that lines already here need not be asked, and a question that was
-under way gets the bytes that its client made durable.
+Each line is durable before the learner sees the reply. A restarted study sends the same queries under
+the same ids: those in the journal are not sent again, and for one under way the client resends its
+durable bytes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class JournalLine:
     """One message and its reply.
 
     Args:
-        client: who answered.
-        id: of the request.
+        client: the replying client.
+        id: the request's.
         message: the encoded request or inquiry.
         envelope: the encoded reply.
     """
@@ -41,21 +41,20 @@ class JournalLine:
 
 
 class Journal:
-    """All that the asking side of one study was told.
+    """All replies that the server of one study received.
 
     Args:
-        path: the file, which is made or gone on with, by one process at a time; none keeps it in
-            memory.
-        session: begins the ids of all requests where the file is new; chance unless given.
+        path: the file, created or resumed, by one process at a time; None keeps it in memory.
+        session: prefix of all request ids of a new file; random by default.
 
     Raises:
-        InputError: the file is none, was damaged before its last line, or is another process's.
+        InputError: no journal, damaged before its last line, or in use by another process.
     """
 
     def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
         self._path = None if path is None else Path(path)
         self._lines: dict[tuple[str, str], JournalLine] = {}
-        #: Begins the ids of all requests.
+        #: Prefix of all request ids.
         self.session = session or secrets.token_hex(8)
         self._file: BinaryIO | None = None
         if self._path is not None:
@@ -64,7 +63,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Journal:
-        """Look at a file, whoever is writing it.
+        """Read a file, even while another process writes it.
 
         Raises:
             InputError: it cannot be read.
@@ -77,7 +76,7 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Leave the file to another process."""
+        """Release the file to other processes."""
         if self._file is not None:
             self._file.close()
 
@@ -88,7 +87,7 @@ class Journal:
         return iter(self._lines.values())
 
     def find(self, client: str, id: str) -> JournalLine | None:
-        """What a client said to a request, or none."""
+        """Return a client's line of a request, or None."""
         return self._lines.get((client, id))
 
     def keep(self, lines: Sequence[JournalLine]) -> None:
@@ -98,7 +97,7 @@ class Journal:
 
     @property
     def transcript(self) -> Transcript:
-        """What was released, in the order in which it came."""
+        """All releases, in order of arrival."""
         return Transcript(tuple(filter(None, map(_disclosed, self))))
 
     def _append(self, entries: Sequence[bytes]) -> None:
@@ -113,7 +112,7 @@ class Journal:
             raise _unreadable(self._path, error) from None
 
     def _go_on(self, path: Path, file: BinaryIO) -> None:
-        """Read what is whole; a last line that was cut off was never relied on, and goes."""
+        """Read whole lines; drop a truncated last one, which no learner has seen."""
         data = path.read_bytes()
         if _entries(data)[0]:
             file.truncate(self._read(path, data))
@@ -122,7 +121,7 @@ class Journal:
             self._append([self.session.encode()])
 
     def _read(self, path: Path, data: bytes) -> int:
-        """Take the whole entries; say where they end."""
+        """Read the whole entries; return where they end."""
         entries, end = _entries(data)
         try:
             self.session = entries[0].decode("ascii")
@@ -134,7 +133,7 @@ class Journal:
 
 
 def _locked(path: Path) -> BinaryIO:
-    """Open a file to append to, for this process alone."""
+    """Open a file to append to, exclusively."""
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab")
     except OSError as error:
@@ -144,7 +143,7 @@ def _locked(path: Path) -> BinaryIO:
     except OSError:
         file.close()
         raise InputError(
-            f"journal {path}: another process goes on with this study; wait for it, or stop it"
+            f"journal {path}: in use by another process; wait for it, or stop it"
         ) from None
     return file
 
@@ -157,7 +156,7 @@ def _unreadable(path: Path | None, error: OSError | None = None) -> InputError:
 
 
 def _entries(data: bytes) -> tuple[list[bytes], int]:
-    """The whole entries of a file, and where they end."""
+    """Return a file's whole entries, and where they end."""
     found, at = [], 0
     while len(data) - at >= _SIZE:
         size = int.from_bytes(data[at : at + _SIZE], "big")

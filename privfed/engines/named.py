@@ -11,33 +11,38 @@ from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
 
 T = TypeVar("T")
-#: Where each engine's simulation is, and what installs it.
+#: Module and name of each engine's simulation, and the extra that installs it.
 ENGINES = {
     "local": ("privfed.engines.named", "local", ""),
-    "doors": ("privfed.engines.simulated", "doors", ""),
+    "sockets": ("privfed.engines.simulated", "sockets", ""),
     "flower": ("privfed.engines.flower", "simulate", "flower"),
     "flare": ("privfed.engines.flare", "simulate", "flare"),
 }
 
 
+#: Earlier names.
+ALIASES = {"doors": "sockets"}
+
+
 class Engine(Protocol):
-    """What carries out a job over a federation whose gates are in this process."""
+    """Carries out a job over a federation whose gates are in this process."""
 
     def __call__(self, federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T], /) -> T:
-        """Give the job something to ask, and its result back."""
+        """Run the job on the engine's disclosure and return its result."""
 
 
 def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """No engine: calls in one process."""
+    """Run a job by calls in one process."""
     return job(federation)
 
 
 def engine(name: str) -> Engine:
-    """Give the simulation of an engine.
+    """Return the simulation of an engine.
 
     Raises:
-        InputError: there is no such engine, or it is not installed.
+        InputError: no such engine, or it is not installed.
     """
+    name = ALIASES.get(name, name)
     if name not in ENGINES:
         raise InputError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
     module, attribute, extra = ENGINES[name]

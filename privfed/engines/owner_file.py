@@ -1,4 +1,4 @@
-"""A data owner's side as one file: what is held, what is allowed, where it is recorded, who may ask."""
+"""The file of a data owner's side: its table, policy, ledger, and who may query it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 import tomli_w
 
 from privfed.engines.batches import schema_digest
-from privfed.engines.doors import Door
 from privfed.engines.owner_side import OwnerSide, Rounds
+from privfed.engines.sockets import SocketServer
 from privfed.errors import InputError, PolicyError, SchemaError
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -28,6 +28,8 @@ from privfed.tables.toml_file import naming, read_toml
 
 #: Bytes of an Ed25519 key.
 KEY = 32
+#: Keys of files that earlier versions wrote, and what they are called now.
+ALIASES = {"doors": "sockets", "key": "signing_key"}
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,18 @@ class OwnerFile:
     Args:
         client: the owner's public name.
         data: the table, a .csv file.
-        schema: the public data dictionary that everybody goes by.
-        policy: what the owner allows.
-        ledger: where everything is recorded; beside it lie the secret and the shelf.
-        doors: by the name of each asker that the owner's engine authenticates, the door it uses.
-        study: names the study in the ledger.
+        schema: file of the public data dictionary.
+        policy: file of the owner's policy.
+        ledger: the ledger's file; beside it lie the secret and the shelf.
+        sockets: the socket of each principal, by the name that the owner's engine authenticates.
+        study: the study's name in the ledger.
         individual: the column that names the person behind each record.
-        sep: what splits the table's columns.
-        encoding: of its text.
-        key: file with the key that signs the ledger's heads, or none.
+        sep: the table's column separator.
+        encoding: the table's encoding.
+        signing_key: file of the key that signs the ledger's heads, or None.
         rounds: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``.
         block: how many equal charges a ledger reserves at once.
-        agreed: digests that ``schema`` and ``policy`` must have, where the parties agreed on them.
+        agreed: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start.
         folder: where relative paths start.
     """
 
@@ -57,12 +59,12 @@ class OwnerFile:
     schema: str
     policy: str
     ledger: str
-    doors: dict[str, str]
+    sockets: dict[str, str]
     study: str = ""
     individual: str | None = None
     sep: str = ","
     encoding: str = "utf-8"
-    key: str | None = None
+    signing_key: str | None = None
     rounds: Rounds = "asker"
     block: int = 1
     agreed: dict[str, str] = field(default_factory=dict)
@@ -70,47 +72,48 @@ class OwnerFile:
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:
-        """Read a file, some of whose keys may be given anew.
+        """Read a file, with some keys replaced.
 
         Raises:
-            InputError: a fault in the file; it says what to write instead.
+            InputError: a fault in the file, and the remedy.
         """
         where = f"owner file {path}"
         with naming(where):
-            plain = read_toml(path, where, InputError) | dict(changed or {})
-            return cls.from_dict(plain, where, Path(path).resolve().parent)
+            written = _renamed(read_toml(path, where, InputError))
+            return cls.from_dict({**written, **(changed or {})}, where, Path(path).resolve().parent)
 
     @classmethod
     def from_dict(
         cls, plain: Mapping[str, Any], where: str = "owner", folder: Path | None = None
     ) -> OwnerFile:
         """Read plain data."""
+        plain = _renamed(plain)
         keys = [each.name for each in fields(cls) if each.name != "folder"]
         for key in sorted(set(plain) - set(keys)):
             close = get_close_matches(key, keys, 1)
             hint = f"write {close[0]!r}" if close else f"known are {', '.join(keys)}"
             raise InputError(f"{where}: unknown key {key!r}; {hint}")
-        for key in ("client", "data", "schema", "policy", "ledger", "doors"):
+        for key in ("client", "data", "schema", "policy", "ledger", "sockets"):
             if key not in plain:
                 raise InputError(f"{where}: {key} is missing; write {_EXAMPLES[key]}")
         try:
-            made = msgspec.convert(dict(plain), cls)
+            made = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
             raise InputError(f"{where}: {str(error).replace('`', '')}") from None
         made._check(where)
         return replace(made, folder=folder or Path())
 
     def _check(self, where: str) -> None:
-        if not self.client or not self.doors or not all(self.doors):
-            raise InputError(f"{where}: names nobody; write {_EXAMPLES['client']}, and under [doors] "
-                             f"{_EXAMPLES['doors']}")  # fmt: skip
+        if not self.client or not self.sockets or not all(self.sockets):
+            raise InputError(f"{where}: empty name; write {_EXAMPLES['client']}, and "
+                             f"{_EXAMPLES['sockets']}")  # fmt: skip
         for key in sorted(set(self.agreed) - {"schema", "policy"}):
             raise InputError(f"{where}, [agreed]: unknown key {key!r}; known are policy, schema")
         if self.block < 1:
             raise InputError(f"{where}: block must be at least 1")
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the file; keys at their defaults are left out."""
+        """Write the file without keys at their defaults."""
         plain = {
             each.name: getattr(self, each.name)
             for each in fields(self)
@@ -121,16 +124,16 @@ class OwnerFile:
     # --- served ----------------------------------------------------------------------------------
 
     def opened(self, *, amend: bool = False) -> OwnerSide:
-        """Put the gate before the records.
+        """Open the gate.
 
         Args:
-            amend: the owner's choice to put this policy in force where another one is.
+            amend: whether to put this policy in force in place of another one.
 
         Raises:
-            SchemaError: the schema is not the agreed one, was read off the data, or does not fit them.
+            SchemaError: the schema is not the agreed one, was inferred, or does not fit the records.
             PolicyError: the policy is not the agreed one, or another one is in force.
-            LedgerError: the ledger cannot be opened or trusted, or is another data set's.
-            InputError: a file that cannot be read.
+            LedgerError: the ledger cannot be opened, does not verify, or is another data set's.
+            InputError: an unreadable file.
         """
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
@@ -139,7 +142,7 @@ class OwnerFile:
         records = Records.from_frame(table, schema, self.individual, self.client)
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
-            raise InputError(f"ledger {ledger}: there is no folder {ledger.parent}; make it")
+            raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
         gate = Gate(
             self.client,
             records,
@@ -152,20 +155,20 @@ class OwnerFile:
         )
         return OwnerSide(gate, rounds=self.rounds)
 
-    def open_doors(self, side: OwnerSide) -> list[Door]:
-        """Open a door for each asker.
+    def open_sockets(self, side: OwnerSide) -> list[SocketServer]:
+        """Open a socket for each principal.
 
         Raises:
-            InputError: a door cannot be made; none is open then.
+            InputError: a socket cannot be made; the others are closed.
         """
-        opened: list[Door] = []
+        opened: list[SocketServer] = []
         try:
-            for principal, path in self.doors.items():
+            for principal, path in self.sockets.items():
                 answer: Callable[[bytes], bytes] = partial(side.answer, principal=principal)
-                opened.append(Door(self._path(path), answer))
+                opened.append(SocketServer(self._path(path), answer))
         except InputError:
-            for door in opened:
-                door.close()
+            for server in opened:
+                server.close()
             raise
         return opened
 
@@ -173,32 +176,32 @@ class OwnerFile:
         return self.folder / name
 
     def _signing(self) -> bytes | None:
-        if self.key is None:
+        if self.signing_key is None:
             return None
+        where = f"key file {self.signing_key}"
         try:
-            key = self._path(self.key).read_bytes()
+            key = self._path(self.signing_key).read_bytes()
         except OSError as error:
-            raise InputError(
-                f"key file {self.key}: {error.strerror}; make one with privfed key"
-            ) from None
+            raise InputError(f"{where}: {error.strerror}; make one with privfed key") from None
         if len(key) != KEY:
-            raise InputError(f"key file {self.key}: holds no key; make one with privfed key")
+            raise InputError(f"{where}: not a key; make one with privfed key")
         return key
 
     def _check_agreed(self, schema: Schema, policy: Policy) -> None:
         if schema.inferred:
             raise SchemaError(
-                f"schema file {self.schema}: was read off records, a release that no epsilon covers; "
-                "put public bounds there and remove inferred = true"
+                f"schema file {self.schema}: inferred from records, a release that no epsilon covers; "
+                "write public bounds and remove inferred = true"
             )
         if self.agreed.get("schema", schema_digest(schema)) != schema_digest(schema):
-            raise SchemaError(
-                f"schema file {self.schema}: is not the one that was agreed on; put that one there"
-            )
+            raise SchemaError(f"schema file {self.schema}: not the agreed one; put that one there")
         if self.agreed.get("policy", policy.digest) != policy.digest:
-            raise PolicyError(
-                f"policy file {self.policy}: is not the one that was agreed on; put that one there"
-            )
+            raise PolicyError(f"policy file {self.policy}: not the agreed one; put that one there")
+
+
+def _renamed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with earlier names of keys replaced."""
+    return {ALIASES.get(key, key): value for key, value in plain.items()}
 
 
 def _default(key: Any) -> Any:
@@ -211,5 +214,5 @@ _EXAMPLES = {
     "schema": 'schema = "schema.toml"',
     "policy": 'policy = "policy.toml"',
     "ledger": 'ledger = "ashford.db"',
-    "doors": '[doors] with server = "server.sock"',
+    "sockets": '[sockets] with server = "server.sock"',
 }

@@ -1,7 +1,6 @@
-"""The data owner's side, whatever the engine: bytes of an authenticated asker in, sealed bytes out.
+"""The data owner's side of any engine: an authenticated principal's bytes in, sealed bytes out.
 
-Whatever goes wrong inside, nothing leaves as text; the owner's log tells what was asked how often and
-how it ended, and no value.
+No error leaves as text; the owner's log has counts and outcomes, and no values.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from privfed.questions import wire
 from privfed.threads import one_thread
 
 log = logging.getLogger("privfed.owner")
-#: What a round is: what the asking side names so, or a stretch of the owner's own time.
+#: What a round is: the server's own name of it, or a period of the owner's clock.
 Rounds = Literal["asker", "minute", "hour", "day"]
 _STRETCHES = {"minute": "%Y-%m-%dT%H:%M", "hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
 
@@ -30,10 +29,10 @@ class OwnerSide:
 
     Args:
         gate: the owner's gate.
-        rounds: what limits per round count by. The asking side's own names stop mistakes; stretches of
-            the owner's time hold against a dishonest one as well.
-        together: most bytes of replies in one batch.
-        clock: tells the time (UTC).
+        rounds: what limits per round count by. The server's own names prevent mistakes; periods of the
+            owner's clock also bind a dishonest server.
+        together: maximum bytes of replies in one batch.
+        clock: returns the time (UTC).
     """
 
     def __init__(
@@ -54,37 +53,36 @@ class OwnerSide:
 
         Args:
             data: an encoded :class:`.Batch`.
-            principal: who asks, as the engine or the owner's own door has made sure of.
+            principal: who asks, as authenticated by the engine or by the owner's socket.
 
         Returns:
-            encoded :class:`.Replies`; without any where the bytes are no batch, or the asking side
-            goes by another schema.
+            encoded :class:`.Replies`; empty if the bytes are no batch, or the schemas differ.
         """
         try:
             batch = wire.decode(data, Batch, LIMIT)
         except WireError:
-            log.warning("%s: sent bytes that are no batch", principal)
+            log.warning("%s: sent an invalid batch", principal)
             return self._replies("", ())
         if not batch.messages:
             return self._replies(batch.id, ())
         if batch.schema != self._schema:
-            log.warning("%s: goes by another schema; nothing was answered", principal)
+            log.warning("%s: has another schema; nothing was answered", principal)
             return self._replies(batch.id, ())
         return self._replies(batch.id, self._envelopes(batch, principal))
 
     def _envelopes(self, batch: Batch, principal: str) -> tuple[bytes, ...]:
-        """Replies to the first messages, as many as may go together."""
+        """Answer the first messages, as many as fit into one batch."""
         found: list[bytes] = []
         size, outcomes = 0, Counter[str]()
         for message in batch.messages:
             envelope = self._one(message, principal)
             size += len(envelope)
             if found and size > self._together:
-                break  # it is recorded, and the same bytes go when it is asked again
+                break  # recorded; a retry gets the same bytes
             found.append(envelope)
             outcomes[_outcome(envelope)] += 1
-        told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-        log.info("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), told)
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+        log.info("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), counts)
         return tuple(found)
 
     def _one(self, message: bytes, principal: str) -> bytes:
@@ -97,7 +95,7 @@ class OwnerSide:
 
 
 def _outcome(data: bytes) -> str:
-    """How a reply ended, in words of a closed set."""
+    """Return a reply's outcome, from a closed set."""
     envelope = wire.decode(data, Envelope)
     reply = envelope.open() if envelope.status == "refusal" else None
     return f"refused ({reply.reason})" if isinstance(reply, Refusal) else envelope.status

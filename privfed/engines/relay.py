@@ -1,4 +1,4 @@
-"""A relay: where an engine's server is a process of its own, one that asks reaches it through a door."""
+"""A relay: by it a process reaches an engine's server that runs as another process of its machine."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from privfed.engines.batches import LIMIT
-from privfed.engines.carried import Carry
-from privfed.engines.doors import Door, knock
+from privfed.engines.remote import Carry
+from privfed.engines.sockets import SocketServer, call_socket
 from privfed.errors import WireError
 from privfed.exchange.channel import ChannelError
 from privfed.questions import wire
 
-#: Seconds that a relay may take beyond what it was given.
+#: Seconds that a relay may take beyond its time limit.
 GRACE = 10.0
 
 
 @dataclass(frozen=True)
-class Errand:
-    """What a relay is to carry; nothing to carry ends it."""
+class RelayRequest:
+    """Batches by client and a time limit; no batches ends the relay."""
 
     batches: dict[str, bytes]
     seconds: float
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What it brought back."""
+class RelayReply:
+    """Replies by client."""
 
     replies: dict[str, bytes]
 
 
 class Relay:
-    """The asking side's end.
+    """The server's end.
 
     Args:
-        path: the relay's door.
+        path: the relay's socket.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Bring the replies that come within some seconds."""
-        data = wire.encode(Errand(dict(batches), seconds))
+        """Return the replies that arrive within `seconds`, by client."""
+        data = wire.encode(RelayRequest(dict(batches), seconds))
         try:
-            told = knock(self._path, data, seconds=seconds + GRACE)
-            return wire.decode(told, Brought, LIMIT).replies
+            reply = call_socket(self._path, data, seconds=seconds + GRACE)
+            return wire.decode(reply, RelayReply, LIMIT).replies
         except (ChannelError, WireError):
             return {}
 
     def end(self) -> None:
-        """Tell the engine's process that nothing more comes."""
+        """End the relay in the engine's process."""
         self({}, 0.0)
 
 
 def relay(path: str | Path, carry: Carry) -> None:
-    """The engine's end: carry errands, in the thread that calls this, until there is an empty one."""
-    errands: SimpleQueue[Errand] = SimpleQueue()
-    brought: SimpleQueue[bytes] = SimpleQueue()
+    """The engine's end: carry requests, in the calling thread, until an empty one."""
+    requests: SimpleQueue[RelayRequest] = SimpleQueue()
+    replies: SimpleQueue[bytes] = SimpleQueue()
 
     def pass_on(data: bytes) -> bytes:
-        errands.put(wire.decode(data, Errand, LIMIT))
-        return brought.get()
+        requests.put(wire.decode(data, RelayRequest, LIMIT))
+        return replies.get()
 
-    with Door(path, pass_on):
-        while (errand := errands.get()).batches:
-            brought.put(wire.encode(Brought(dict(carry(errand.batches, errand.seconds)))))
-        brought.put(wire.encode(Brought({})))
+    with SocketServer(path, pass_on):
+        while (request := requests.get()).batches:
+            replies.put(wire.encode(RelayReply(dict(carry(request.batches, request.seconds)))))
+        replies.put(wire.encode(RelayReply({})))

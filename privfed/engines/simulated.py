@@ -1,4 +1,4 @@
-"""Gates of this process behind doors, so that an engine's processes reach them as they would others'."""
+"""Serve this process's gates by sockets, so that an engine's processes reach them as real ones."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from privfed.engines.carried import CarriedDisclosure
-from privfed.engines.doors import Door, Doors
 from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier, SocketServer
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
 
 T = TypeVar("T")
-Asked = TypeVar("Asked", bound=CarriedDisclosure)
-#: Who asks, in a simulation.
+Remote = TypeVar("Remote", bound=RemoteDisclosure)
+#: The principal of a simulation.
 PRINCIPAL = "server"
 
 
 @contextmanager
-def behind_doors(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
-    """Open a door for each gate of a federation; give their paths by client."""
+def behind_sockets(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
+    """Open a socket for each gate of a federation; yield their paths by client."""
     with TemporaryDirectory(prefix="privfed-") as folder, ExitStack() as opened:
         paths = {
             name: Path(folder) / f"site-{number + 1}"
@@ -32,15 +32,15 @@ def behind_doors(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
         }
         for name, gate in federation.gates.items():
             answer: Callable[[bytes], bytes] = partial(OwnerSide(gate).answer, principal=PRINCIPAL)
-            opened.enter_context(Door(paths[name], answer))
+            opened.enter_context(SocketServer(paths[name], answer))
         yield paths
 
 
-def asked_over(federation: LocalDisclosure, make: Callable[..., Asked]) -> Asked:
-    """Make the disclosure of an engine over a federation's gates: its clients, heads and session.
+def remote_over(federation: LocalDisclosure, make: Callable[..., Remote]) -> Remote:
+    """Make an engine's disclosure over a federation's gates: its clients, heads and session.
 
     Args:
-        federation: whose gates are behind doors.
+        federation: whose gates are behind sockets.
         make: takes schema, clients, heads and a journal.
     """
     return make(
@@ -51,7 +51,7 @@ def asked_over(federation: LocalDisclosure, make: Callable[..., Asked]) -> Asked
     )
 
 
-def doors(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Straight through the doors, as an engine's processes would, without one."""
-    with behind_doors(federation) as paths:
-        return job(asked_over(federation, partial(CarriedDisclosure, carry=Doors(paths))))
+def sockets(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
+    """Carry out a job directly by the sockets, without an engine."""
+    with behind_sockets(federation) as paths:
+        return job(remote_over(federation, partial(RemoteDisclosure, carry=SocketCarrier(paths))))

@@ -21,13 +21,13 @@ from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.reports.worth import Score
+from privfed.reports.metrics import MetricValue
 from privfed.study import PolicyChoice, Study, simulation
-from privfed.study.lasting import Lasting
+from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.model_reading import read_models
 from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.price import Left, Price
-from privfed.study.rehearsal import attacks_of, rehearse
+from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.simulation import AnyPrepared
 from privfed.tables.division import named
 
@@ -59,12 +59,12 @@ def run(
         seconds: for each attack; as the study says unless given.
     """
     carried_by = engine_of(engine)
-    lasting = Lasting.of(study)
+    lasting = PersistentLedgers.of(study)
     if lasting is not None:
         lasting.check_outside(out)
     with written_whole(out, overwrite=overwrite) as folder:
         stamp, prepared = _stamp(study), simulation.prepare(study)
-        prices = rehearse(study, prepared.schema)
+        prices = dry_run(study, prepared.schema)
         if lasting is not None:
             lasting.begin(study, prices[0], prepared.schema, prepared.owners)
         output = Output(folder)
@@ -163,12 +163,12 @@ def prices(study: Study) -> list[Price]:
 
     The table is loaded for its schema alone where the study has no schema file.
     """
-    return rehearse(study, simulation.public_schema(study))
+    return dry_run(study, simulation.public_schema(study))
 
 
 def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
     """What every owner that a study can name without its records holds already, by policy."""
-    lasting = Lasting.of(study)
+    lasting = PersistentLedgers.of(study)
     files = [] if lasting is None else [*lasting.files()]
     chosen = study.clients
     if chosen.partition not in ("column", "cohort"):
@@ -233,7 +233,7 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
     }
 
 
-def _columns(score: Score) -> list[tuple[str, float | None]]:
+def _columns(score: MetricValue) -> list[tuple[str, float | None]]:
     """A score's columns in a sweep's table: its figure, and a constant answer's."""
     return [(score.name, score.value), (f"constant {score.name}", score.constant)]
 

@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from privfed.engines.batches import schema_digest
-from privfed.engines.carried import CarriedDisclosure
+from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
@@ -36,7 +36,7 @@ from privfed.learners.saved import save
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.output import STUDY, Output
-from privfed.study.rehearsal import learner, policy, rehearse
+from privfed.study.dry_run import learner, policy, dry_run
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
@@ -53,8 +53,8 @@ KEYS = "keys"
 class Connect(Protocol):
     """An engine's way to make a disclosure."""
 
-    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> CarriedDisclosure:
-        """Reach some clients; the rest goes to :class:`.CarriedDisclosure`."""
+    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> RemoteDisclosure:
+        """Reach some clients; the rest goes to :class:`.RemoteDisclosure`."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Deployment:
 
         Args:
             connect: makes the disclosure.
-            rest: see :class:`.CarriedDisclosure`: patience.
+            rest: see :class:`.RemoteDisclosure`: patience.
 
         Returns:
             the policy's folder.
@@ -144,7 +144,7 @@ class Deployment:
             InputError: the study, its schema, a key or the output folder is not as it must be.
             LedgerError: a reply is not signed, or a ledger was rewritten.
         """
-        rehearse(self.study, self.schema)
+        dry_run(self.study, self.schema)
         folder = self._folder()
         journal = Journal(folder / JOURNAL)
         try:
@@ -171,7 +171,7 @@ class Deployment:
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: CarriedDisclosure, folder: Path) -> None:
+    def _learn(self, asking: RemoteDisclosure, folder: Path) -> None:
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {
@@ -206,7 +206,7 @@ class Deployment:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         if folder.exists() and any(folder.iterdir()):
             raise InputError(f"folder {folder}: holds something; name a new one")
-        rehearse(self.study, self.schema)
+        dry_run(self.study, self.schema)
         folder.mkdir(parents=True, exist_ok=True)
         schema, adopted = self.schema, self.policy
         schema.to_toml(folder / "schema.toml")
@@ -218,12 +218,12 @@ class Deployment:
             schema="schema.toml",
             policy="policy.toml",
             ledger="ledger.db",
-            doors={"server": "server.sock"},
+            sockets={"server": "server.sock"},
             study=self.study.name,
             individual=self.study.data.individual,
             sep=self.study.data.sep,
             encoding=self.study.data.encoding,
-            key="owner.key",
+            signing_key="owner.key",
             block=self.choice.block,
             agreed={"schema": schema_digest(schema), "policy": adopted.digest},
         )

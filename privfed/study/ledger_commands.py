@@ -15,7 +15,7 @@ from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.lasting import Lasting, files_in, spent_of
+from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 from privfed.study.output import STUDY, Output
 
 
@@ -62,8 +62,10 @@ def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
 
     A plain folder's heads are those that the asking side keeps beside it.
     """
-    if is_plain(folder) or (not (folder / STUDY).is_file() and Lasting(folder).book.is_file()):
-        lasting = Lasting(folder.resolve())
+    if is_plain(folder) or (
+        not (folder / STUDY).is_file() and PersistentLedgers(folder).book.is_file()
+    ):
+        lasting = PersistentLedgers(folder.resolve())
         files, heads = lasting.files(), HeadBook(lasting.book)
         for owner in dict.fromkeys([*files, *heads]):
             yield owner, files.get(owner), heads.get(owner)

@@ -22,7 +22,7 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
 from privfed.study.metrics import chances_of, targets
 from privfed.study.output import Output
-from privfed.study.rehearsal import adopt, learner
+from privfed.study.dry_run import adopt, learner
 from privfed.study.shadow_choice import ShadowChoice
 from privfed.study.study import PolicyChoice
 from privfed.tables.schema import Schema

@@ -41,10 +41,10 @@ def server_app() -> ServerApp:
 
 
 def client_app() -> ClientApp:
-    """Make the ClientApp that knocks at the door which ``--node-config`` names."""
+    """Make the ClientApp that knocks at the socket which ``--node-config`` names."""
     from privfed.engines import flower
 
-    return flower.client_app(flower.node_door)
+    return flower.client_app(flower.node_socket)
 
 
 def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = None) -> None:
@@ -121,7 +121,7 @@ from privfed.study.on_flower import server_app
 app = server_app()
 '''
 CLIENT = '''\
-"""A node's side: bytes pass through its owner's door, and nothing else happens here."""
+"""A node's side: bytes pass through its owner's socket, and nothing else happens here."""
 
 from privfed.study.on_flower import client_app
 
@@ -132,5 +132,5 @@ README = """\
 
     flwr run . --run-config 'study="/path/study.toml" out="/path/out"'
 
-Each node names its owner's door: `flower-supernode --node-config 'door="/path/server.sock"' ...`.
+Each node names its owner's socket: `flower-supernode --node-config 'socket="/path/server.sock"' ...`.
 """

@@ -33,7 +33,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.study import Study
-from privfed.study.lasting import Lasting, files_in
+from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 
 STUDY = "study.toml"
 #: Which of lasting ledgers' requests were a study's.
@@ -140,7 +140,7 @@ class Output:
     def ledger_files(self, name: str) -> dict[str, Path]:
         """One policy's ledger files, by client."""
         if (self.policy(name) / SESSION).is_file():
-            lasting, asked = Lasting.of(self.study), self.heads(name)
+            lasting, asked = PersistentLedgers.of(self.study), self.heads(name)
             files = {} if lasting is None else lasting.files()
             return {client: path for client, path in files.items() if client in asked}
         found = files_in(self.policy(name) / "ledgers")

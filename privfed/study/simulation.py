@@ -43,10 +43,10 @@ from privfed.questions.part import Relation
 from privfed.questions.query import Query
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
-from privfed.study.lasting import Lasting
+from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import SESSION, Output
-from privfed.study.rehearsal import adopt, attacks_of, learner
+from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.several_runs import spread
 from privfed.tables import division as clients
@@ -290,7 +290,7 @@ def run(
     """Learn under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
-    folder, lasting = output.policy(choice.name), Lasting.of(study)
+    folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
     ledgers = folder / "ledgers" if lasting is None else lasting.folder

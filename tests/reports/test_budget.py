@@ -18,7 +18,7 @@ from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, Step
+from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, ChargedQuery
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
@@ -52,7 +52,7 @@ def _client(**changes: Any) -> ClientAccount:
         "total": (Fraction(1, 10), Fraction(0)),
         "tight": Figure(2.0, 1e-5, "pld", "valid whatever was asked"),
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
-        "steps": [Step("small.level", True, 2.5)],
+        "steps": [ChargedQuery("small.level", True, 2.5)],
         "principals": {"server"},
     }
     return ClientAccount(**(plain | changes))

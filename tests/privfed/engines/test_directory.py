@@ -11,10 +11,10 @@ from engine_trials import Hospital, federation, gate_of
 from ledger_trials import QUERY
 
 from privfed.engines.batches import Batch, Replies, first_that_fit
-from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.relay import Relay, relay
+from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import InputError, NobodyAnswered
 from privfed.exchange.channel import Patience
 from privfed.questions import wire
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asking(nodes: Nodes, *clients: str, deadline: float = 2.0) -> CarriedDisclosure:
+def asking(nodes: Nodes, *clients: str, deadline: float = 2.0) -> RemoteDisclosure:
     """A federation of some clients on those nodes."""
     found = Directory(clients, nodes=nodes.nodes, send=nodes.send)
     hospitals = [Hospital(Path(), client) for client in clients]
@@ -108,11 +108,11 @@ def test_a_relay_carries_for_another_process(folder: Path) -> None:
 
     nodes = Nodes(folder, x="north")
     found = Directory(["north"], nodes=nodes.nodes, send=nodes.send)
-    engine = Thread(target=partial(relay, folder / "door", found))
+    engine = Thread(target=partial(relay, folder / "socket", found))
     engine.start()
-    while not (folder / "door").is_socket():
+    while not (folder / "socket").is_socket():
         pass
-    through = Relay(folder / "door")
+    through = Relay(folder / "socket")
     federated = federation(Hospital(Path(), "north"), carry=through)
     assert federated.ask(QUERY).only.releases
     through.end()

@@ -23,8 +23,8 @@ from engine_trials import (
 from ledger_trials import QUERY, SMALL
 
 from privfed.engines.batches import Replies
-from privfed.engines.doors import Door, Doors, knock
 from privfed.engines.journal import Journal
+from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
 from privfed.errors import LedgerError, NobodyAnswered, SchemaError
 from privfed.exchange.channel import Patience
 from privfed.exchange.disclosure import ReplayDisclosure
@@ -123,7 +123,7 @@ def test_over_a_bad_line_each_question_is_charged_once_and_answered_once(
     hospitals: tuple[Hospital, ...],
 ) -> None:
     """Lost, late, doubled, swapped and garbled: what is believed is what the ledgers hold."""
-    line = BadLine(Doors({each.name: each.door for each in hospitals}), seed=3)
+    line = BadLine(SocketCarrier({each.name: each.socket for each in hospitals}), seed=3)
     asking = federation(*hospitals, carry=line)
     for number in range(40):
         answers = asking.ask(question(number), question(400 + number))
@@ -146,7 +146,7 @@ def test_eight_at_once_at_the_edge_of_the_budget_get_what_is_left_and_no_more(
 
     def ask(number: int) -> bytes:
         request = Request.of(f"r{number}", question(number))
-        return knock(hospital.door, batch_of(wire.encode(request)))
+        return call_socket(hospital.socket, batch_of(wire.encode(request)))
 
     found = sorted(outcome for reply in eight(ask) for outcome in outcomes(reply))
     hospital.kill()
@@ -157,7 +157,7 @@ def test_eight_at_once_at_the_edge_of_the_budget_get_what_is_left_and_no_more(
 def test_eight_copies_of_one_request_at_once_get_the_same_bytes(clinic: Hospital) -> None:
     """A request that an engine delivers again and again is charged once."""
     data = batch_of(wire.encode(Request.of("r", QUERY)))
-    assert len(set(eight(lambda _: knock(clinic.door, data)))) == 1
+    assert len(set(eight(lambda _: call_socket(clinic.socket, data)))) == 1
     assert clinic.charges() == 1
 
 
@@ -197,7 +197,7 @@ def test_a_strangers_client_is_not_believed(tmp_path: Path) -> None:
                 asking.ask(QUERY)
         hospital.kill()
     other = Hospital(tmp_path, "stranger").start()
-    asking = federation(Hospital(tmp_path, "north"), carry=Doors({"north": other.door}))
+    asking = federation(Hospital(tmp_path, "north"), carry=SocketCarrier({"north": other.socket}))
     asking._patience = type(asking._patience)(deadline=0.2, first=0.01)
     with pytest.raises(NobodyAnswered, match="no reply in time"):
         asking.ask(QUERY)
@@ -262,11 +262,11 @@ def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
     hospitals: tuple[Hospital, ...],
 ) -> None:
     """It is waited for until one deadline, then tried once a round, until it is back."""
-    doors, tries = Doors({each.name: each.door for each in hospitals}), [0]
+    sockets, tries = SocketCarrier({each.name: each.socket for each in hospitals}), [0]
 
     def carry(batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
         tries[-1] += "b" in batches
-        return doors(batches, seconds)
+        return sockets(batches, seconds)
 
     hospitals[1].kill()
     asking = federation(*hospitals, carry=carry, patience=Patience(0.3, 0.01, 0.02))
@@ -290,10 +290,10 @@ def test_the_asker_is_whom_the_door_knows(tmp_path: Path) -> None:
     hospital = Hospital(tmp_path)
     gate = gate_of(hospital)
     side = OwnerSide(gate, rounds="hour")
-    with Door(hospital.door, lambda data: side.answer(data, "university")):
+    with SocketServer(hospital.socket, lambda data: side.answer(data, "university")):
         for number in range(2):
             request = Request.of("r", question(number), "somebody else", None, f"round {number}")
-            knock(hospital.door, batch_of(wire.encode(request)))
+            call_socket(hospital.socket, batch_of(wire.encode(request)))
     rows = [entry for entry in gate.ledger.entries() if entry.request == "r"]
     assert {entry.principal for entry in rows} == {"university"}
     charged = next(entry for entry in rows if entry.event == "reserved")
@@ -303,9 +303,9 @@ def test_the_asker_is_whom_the_door_knows(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_batch_are_answered_by_nothing(clinic: Hospital) -> None:
     """Neither garbage, nor an empty batch, nor garbage in a batch leaves a charge."""
-    assert outcomes(knock(clinic.door, b"\xff\x00")) == []
-    assert outcomes(knock(clinic.door, batch_of())) == []
-    (envelope,) = wire.decode(knock(clinic.door, batch_of(b"no")), Replies).envelopes
+    assert outcomes(call_socket(clinic.socket, b"\xff\x00")) == []
+    assert outcomes(call_socket(clinic.socket, batch_of())) == []
+    (envelope,) = wire.decode(call_socket(clinic.socket, batch_of(b"no")), Replies).envelopes
     reply = wire.decode(envelope, Envelope).open()
     assert isinstance(reply, Refusal) and reply.reason == Reason.UNREADABLE
     assert clinic.charges() == 0
@@ -321,12 +321,12 @@ def test_more_than_goes_together_is_split_both_ways(tmp_path: Path) -> None:
     gate = gate_of(hospital)
     batches: list[int] = []
     side = OwnerSide(gate, together=900)
-    with Door(hospital.door, lambda data: side.answer(data, "server")):
-        doors = Doors({"north": hospital.door})
+    with SocketServer(hospital.socket, lambda data: side.answer(data, "server")):
+        sockets = SocketCarrier({"north": hospital.socket})
 
         def carry(sent: dict[str, bytes], seconds: float) -> dict[str, bytes]:
             batches.append(len(sent["north"]))
-            return dict(doors(sent, seconds))
+            return dict(sockets(sent, seconds))
 
         asking = federation(hospital, carry=carry, together=700)
         answers = asking.ask(*[question(number) for number in range(20)])

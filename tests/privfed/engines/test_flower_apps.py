@@ -10,30 +10,32 @@ from engine_trials import QUICK, BadLine, Hospital, batch_of, gate_of, question
 from ledger_trials import SMALL
 
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.engines.doors import Door
 from privfed.engines.owner_side import OwnerSide
+from privfed.engines.sockets import SocketServer
 
 pytest.importorskip("flwr")
 
 
-def ask(door: object, batch: bytes) -> Any:
+def ask(socket: object, batch: bytes) -> Any:
     """What a node's app replies to a message."""
     from flower_grid import become_a_task, deliver
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    from privfed.engines.flower import client_app, node_door
+    from privfed.engines.flower import client_app, node_socket
 
     become_a_task()
     message = Message(RecordDict({"privfed": ConfigRecord({"batch": batch})}), 1, "query.ask")
-    return deliver(client_app(node_door), message, {} if door is None else {"door": str(door)})
+    return deliver(
+        client_app(node_socket), message, {} if socket is None else {"socket": str(socket)}
+    )
 
 
-def test_a_nodes_app_passes_bytes_through_its_owners_door(tmp_path: Path) -> None:
+def test_a_nodes_app_passes_bytes_to_its_owners_socket(tmp_path: Path) -> None:
     """The reply is the owner's, byte for byte."""
     hospital = Hospital(tmp_path)
     side = OwnerSide(gate_of(hospital))
-    with Door(hospital.door, lambda data: side.answer(data, "server")):
-        reply = ask(hospital.door, batch_of())
+    with SocketServer(hospital.socket, lambda data: side.answer(data, "server")):
+        reply = ask(hospital.socket, batch_of())
     assert reply.content["privfed"]["batch"] == side.answer(batch_of(), "server")
 
 
@@ -44,7 +46,7 @@ def test_over_a_bad_line_flower_s_nodes_are_charged_once_for_each_question(tmp_p
     from privfed.engines.flower import FlowerDisclosure
 
     hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("abc")]
-    grid = InProcess({number: hospital.door for number, hospital in enumerate(hospitals, 1)})
+    grid = InProcess({number: hospital.socket for number, hospital in enumerate(hospitals, 1)})
     asking = FlowerDisclosure(grid, SMALL, [each.name for each in hospitals], patience=QUICK)
     line = BadLine(asking._carry, seed=5)
     asking._carry = line
@@ -57,9 +59,9 @@ def test_over_a_bad_line_flower_s_nodes_are_charged_once_for_each_question(tmp_p
 
 
 def test_whatever_goes_wrong_at_a_node_is_silence(tmp_path: Path) -> None:
-    """No door, a door where nobody is, and none named: empty bytes, and no error's text."""
-    for door in (tmp_path / "nobody", tmp_path, None):
-        reply = ask(door, batch_of())
+    """No socket, a socket where nobody is, and none named: empty bytes, and no error's text."""
+    for socket in (tmp_path / "nobody", tmp_path, None):
+        reply = ask(socket, batch_of())
         assert reply.has_content() and not reply.has_error()
         assert reply.content["privfed"]["batch"] == b""
 

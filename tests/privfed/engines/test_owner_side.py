@@ -41,15 +41,15 @@ def side(rounds: Rounds = "asker", clock: Clock | None = None, **limits: str) ->
     return OwnerSide(gate, rounds=rounds, clock=clock or Clock())
 
 
-def ask(owner: OwnerSide, number: int, door: str, principal: str = "", round: str = "") -> str:
-    """How a question ends that came through a door and says of itself what it likes."""
+def ask(owner: OwnerSide, number: int, socket: str, principal: str = "", round: str = "") -> str:
+    """How a question ends that came through a socket and says of itself what it likes."""
     request = Request.of(f"r{number}", question(number), principal, None, round)
-    told = wire.decode(owner.answer(batch_of(wire.encode(request)), door), Replies)
+    told = wire.decode(owner.answer(batch_of(wire.encode(request)), socket), Replies)
     return wire.decode(told.envelopes[0], Envelope).status
 
 
 def test_a_limit_per_principal_holds_against_an_asker_that_renames_itself() -> None:
-    """Whatever it calls itself, its door's budget is spent; another door has its own."""
+    """Whatever it calls itself, its socket's budget is spent; another socket has its own."""
     owner = side(principal="0.2")
     outcomes = [ask(owner, n, "university", principal=f"somebody {n}") for n in range(4)]
     assert outcomes == ["release", "release", "refusal", "refusal"]
@@ -81,12 +81,12 @@ def test_the_asker_s_own_rounds_stop_mistakes_alone() -> None:
 
 
 def test_what_would_be_refused_is_told_for_the_door_s_asker() -> None:
-    """An inquiry counts as the door's asker's too, and charges nothing."""
+    """An inquiry counts as the socket's asker's too, and charges nothing."""
     owner = side(principal="0.1")
     assert ask(owner, 0, "university") == "release"
     inquiry = wire.encode(Inquiry(Request.of("r1", question(1), "somebody else")))
-    for door, refused in (("university", Reason.BUDGET), ("ministry", None)):
-        told = wire.decode(owner.answer(batch_of(inquiry), door), Replies)
+    for socket, refused in (("university", Reason.BUDGET), ("ministry", None)):
+        told = wire.decode(owner.answer(batch_of(inquiry), socket), Replies)
         offer = wire.decode(told.envelopes[0], Envelope).open()
         assert isinstance(offer, Offer) and offer.refused == refused
 
@@ -102,5 +102,5 @@ def test_the_log_tells_counts_and_closed_words_only(caplog: pytest.LogCaptureFix
     assert [record.getMessage() for record in caplog.records] == [
         "server: 1 of 1 answered: 1 release",
         "server: 1 of 1 answered: 1 refused (unknown-kind)",
-        "server: sent bytes that are no batch",
+        "server: sent an invalid batch",
     ]

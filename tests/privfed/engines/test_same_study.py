@@ -12,7 +12,7 @@ import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.named import ENGINES, Engine, engine
-from privfed.engines.simulated import asked_over, behind_doors
+from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.federation.local import LocalDisclosure
@@ -42,9 +42,9 @@ def in_process() -> Engine:
     from privfed.engines.flower import FlowerDisclosure
 
     def run(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], Any]) -> Any:
-        with behind_doors(federation) as paths:
+        with behind_sockets(federation) as paths:
             grid = InProcess(dict(enumerate(paths.values(), 1)))
-            return job(asked_over(federation, partial(FlowerDisclosure, grid)))
+            return job(remote_over(federation, partial(FlowerDisclosure, grid)))
 
     return run
 
@@ -104,7 +104,7 @@ def of_name(name: str) -> Engine:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("name", ["doors", "flower, in this process"])
+@pytest.mark.parametrize("name", ["sockets", "flower, in this process"])
 def test_every_style_of_learner_learns_the_same(name: str, learner: str) -> None:
     """Rounds of one question, of what is offered, and local effects."""
     carried, (make, schema) = of_name(name), LEARNERS[learner]
@@ -116,7 +116,7 @@ def test_every_style_of_learner_learns_the_same(name: str, learner: str) -> None
 
 @pytest.mark.parametrize("name", ["flower", "flare"])
 def test_the_engines_own_simulation_learns_the_same(name: str) -> None:
-    """Nodes that are processes of the engine's, which knock at the gates' doors."""
+    """Nodes that are processes of the engine's, which call the gates' sockets."""
     carried, (make, schema) = of_name(name), LEARNERS["what is offered"]
     assert carried_out(carried, make(), schema) == carried_out(engine("local"), make(), schema)
 
@@ -124,17 +124,17 @@ def test_the_engines_own_simulation_learns_the_same(name: str) -> None:
 def test_a_study_names_its_engine(
     write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``privfed run STUDY --engine doors`` writes the same model as without."""
+    """``privfed run STUDY --engine sockets`` writes the same model as without."""
     study = str(write_study())
-    for name in ("local", "doors"):
+    for name in ("local", "sockets"):
         command = ["run", study, "--engine", name, "--out", str(tmp_path / name)]
         assert status(command) == FINE
-    models = [(tmp_path / n / "private" / "model.json").read_bytes() for n in ("local", "doors")]
+    models = [(tmp_path / n / "private" / "model.json").read_bytes() for n in ("local", "sockets")]
     assert models[0] == models[1]
     capsys.readouterr()
     command = ["run", study, "--engine", "floral", "--out", str(tmp_path / "x")]
     assert status(command) == BAD_INPUT
-    assert "there are local, doors, flower, flare" in capsys.readouterr().err
+    assert "there are local, sockets, flower, flare" in capsys.readouterr().err
 
 
 def test_an_engine_that_is_not_installed_says_what_to_install(

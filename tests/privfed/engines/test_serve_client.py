@@ -14,9 +14,9 @@ import pytest
 from privfed import Policy, Schema
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.batches import schema_digest
-from privfed.engines.carried import CarriedDisclosure
-from privfed.engines.doors import Doors
 from privfed.engines.owner_file import OwnerFile
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier
 from privfed.errors import InputError, PolicyError, SchemaError
 from privfed.exchange.channel import Patience
 from privfed.exchange.signing import Identity
@@ -29,9 +29,9 @@ data = "north.csv"
 schema = "schema.toml"
 policy = "policy.toml"
 ledger = "north.db"
-key = "north.key"
+signing_key = "north.key"
 study = "pilot"
-[doors]
+[sockets]
 server = "north.sock"
 """
 
@@ -81,16 +81,16 @@ def serve() -> Iterator[Serve]:
             process.communicate()
 
 
-def test_a_learner_learns_through_the_door_while_the_ledger_is_read_beside_it(
+def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     owner: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
     folder, process = owner.parent, serve(owner)
     schema = Schema.from_toml(folder / "schema.toml")
     keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
-    doors = Doors({"north": folder / "north.sock"})
-    asking = CarriedDisclosure(
-        schema, ["north"], doors, keys=keys, patience=Patience(deadline=20, first=0.01)
+    sockets = SocketCarrier({"north": folder / "north.sock"})
+    asking = RemoteDisclosure(
+        schema, ["north"], sockets, keys=keys, patience=Patience(deadline=20, first=0.01)
     )
     fitted = learner().fit(asking)
     assert "IF" in fitted.describe()
@@ -143,7 +143,7 @@ def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) ->
             OwnerFile.from_toml(owner).opened()
     owner.write_text(FILE + '[agreed]\npolicy = "0"\n')
     (folder / "schema.toml").write_text(schema_text)
-    with pytest.raises(PolicyError, match="not the one that was agreed on"):
+    with pytest.raises(PolicyError, match="not the agreed one"):
         OwnerFile.from_toml(owner).opened()
 
 
@@ -151,15 +151,15 @@ def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) ->
     ("old", "new", "told"),
     [
         ('client = "north"\n', "", "client is missing"),
-        ('client = "north"\n', 'client = ""\n', "names nobody"),
+        ('client = "north"\n', 'client = ""\n', "empty name"),
         ("study =", "studdy =", "write 'study'"),
-        ('[doors]\nserver = "north.sock"\n', "", "doors is missing"),
+        ('[sockets]\nserver = "north.sock"\n', "", "sockets is missing"),
         ("north.csv", "south.csv", "cannot be read"),
         ("north.db", "nowhere/north.db", "make it"),
         ("north.key", "south.key", "privfed key"),
         ('study = "pilot"', "block = 0", "block must be at least 1"),
         ('study = "pilot"', 'rounds = "week"', "rounds"),
-        ("[doors]", "[agreed]\nlaw = '1'\n[doors]", "unknown key 'law'"),
+        ("[sockets]", "[agreed]\nlaw = '1'\n[sockets]", "unknown key 'law'"),
         ("north.sock", "n" * 200, "cannot be made"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_slip_in_the_file_is_one_error(owner: Path, old: str, new: str, told: 
     owner.write_text(FILE.replace(old, new))
     with pytest.raises(InputError, match=told) as caught:
         chosen = OwnerFile.from_toml(owner)
-        chosen.open_doors(chosen.opened())
+        chosen.open_sockets(chosen.opened())
     assert "\n" not in str(caught.value)
 
 
@@ -179,25 +179,32 @@ def test_the_file_is_written_as_it_was_read(owner: Path) -> None:
     assert OwnerFile.from_toml(owner.with_name("again.toml")) == OwnerFile.from_toml(owner)
 
 
-def test_a_second_process_at_the_same_door_is_refused(owner: Path) -> None:
-    """A door that a dead process left is replaced; one that answers is not."""
+def test_earlier_names_of_keys_are_understood(owner: Path) -> None:
+    """A file with `[doors]` and `key` is the same owner's."""
+    chosen = OwnerFile.from_toml(owner)
+    owner.write_text(FILE.replace("[sockets]", "[doors]").replace("signing_key", "key"))
+    assert OwnerFile.from_toml(owner) == chosen
+
+
+def test_a_second_process_at_the_same_socket_is_refused(owner: Path) -> None:
+    """A socket that a dead process left is replaced; one that answers is not."""
     chosen = OwnerFile.from_toml(owner)
     side = chosen.opened()
-    (door,) = chosen.open_doors(side)
+    (socket,) = chosen.open_sockets(side)
     with pytest.raises(InputError, match="another process answers"):
-        chosen.open_doors(side)
-    door.close()
+        chosen.open_sockets(side)
+    socket.close()
     side.gate.ledger.close()
 
 
 def test_without_a_file_four_options_are_enough(
     owner: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The client is named after its data, and its door lies beside its ledger."""
+    """The client is named after its data, and its socket lies beside its ledger."""
     from privfed.cli_serving import _owner
 
     given = {"data": "a/north.csv", "schema": "s", "policy": "p", "ledger": "b/north.db"}
     chosen = _owner(None, given)
-    assert (chosen.client, chosen.doors) == ("north", {"server": "b/north.sock"})
+    assert (chosen.client, chosen.sockets) == ("north", {"server": "b/north.sock"})
     assert status(["serve-client", "--data", "x.csv"]) == BAD_INPUT
     assert "--ledger" in capsys.readouterr().err

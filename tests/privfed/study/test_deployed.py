@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.engines.carried import CarriedDisclosure
-from privfed.engines.doors import Doors
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, LedgerError, Note, StudyError
 from privfed.exchange.channel import Patience
@@ -48,24 +48,24 @@ def study(write_study: Callable[..., Path], study_text: str, small_table: pd.Dat
 
 @contextmanager
 def serving(study: Path) -> Iterator[Connect]:
-    """Every owner's side behind its door; gives what connects to them."""
+    """Every owner's side behind its socket; gives what connects to them."""
     with ExitStack() as opened:
         paths = {}
         for name in OWNERS:
             owner = OwnerFile.from_toml(study.parent / name / "owner.toml")
             side = owner.opened()
             opened.callback(side.gate.ledger.close)
-            for door in owner.open_doors(side):
-                opened.enter_context(door)
-                paths[name] = door.path
-        yield partial(_connect, Doors(paths))
+            for socket in owner.open_sockets(side):
+                opened.enter_context(socket)
+                paths[name] = socket.path
+        yield partial(_connect, SocketCarrier(paths))
 
 
 def _connect(
     carry: Any, schema: Schema, clients: Sequence[str], /, **rest: Any
-) -> CarriedDisclosure:
+) -> RemoteDisclosure:
     patience = Patience(deadline=10, first=0.01)
-    return CarriedDisclosure(schema, clients, carry, **{"patience": patience, **rest})
+    return RemoteDisclosure(schema, clients, carry, **{"patience": patience, **rest})
 
 
 def deployment(study: Path, out: str = "out") -> Deployment:

@@ -21,14 +21,14 @@ from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
-from privfed.study.lasting import Lasting
+from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Price, price
 from privfed.study.study import unquoted
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 
 
-def rehearse(study: Study, schema: Schema) -> list[Price]:
+def dry_run(study: Study, schema: Schema) -> list[Price]:
     """Build whatever a study names and price it, so that a slip is told before anything is asked.
 
     Returns:
@@ -176,7 +176,7 @@ def in_words_of_toml(error: msgspec.ValidationError) -> str:
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
     """The policy that the owners adopt for a study: under their own budget, where ledgers last."""
     proposed = policy(choice, model, schema, study.folder)
-    lasting = Lasting.of(study)
+    lasting = PersistentLedgers.of(study)
     return proposed if lasting is None else lasting.hold(study, choice, proposed)
 
 

@@ -41,7 +41,7 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 @dataclass(frozen=True)
-class Lasting:
+class PersistentLedgers:
     """A folder of lasting ledgers, and the file of heads beside it.
 
     Args:
@@ -51,7 +51,7 @@ class Lasting:
     folder: Path
 
     @classmethod
-    def of(cls, study: Study) -> Lasting | None:
+    def of(cls, study: Study) -> PersistentLedgers | None:
         """A study's lasting ledgers; none where it has throw-away ones."""
         return None if study.ledgers is None else cls(study.ledgers)
 

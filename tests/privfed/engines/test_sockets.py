@@ -1,4 +1,4 @@
-"""Doors: sockets as files, wherever they lie, closed to others, answered in turn and together."""
+"""Sockets: files at any depth, closed to others, answering one or many clients."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from threading import Barrier
 import pytest
 from engine_trials import eight
 
-from privfed.engines.doors import DESCRIPTORS, Door, Doors, knock
+from privfed.engines.sockets import DESCRIPTORS, SocketCarrier, SocketServer, call_socket
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 
 def echo(data: bytes) -> bytes:
-    """Say what was said, backwards."""
+    """Return the message reversed."""
     return data[::-1]
 
 
 @pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="this system takes short addresses alone")
-def test_a_door_may_lie_deep(tmp_path: Path) -> None:
+def test_a_socket_may_lie_deep(tmp_path: Path) -> None:
     """Deeper than a socket's address may be long."""
     folder = tmp_path / ("d" * 120) / ("e" * 120)
     folder.mkdir(parents=True)
-    with Door(folder / "door", echo):
-        assert knock(folder / "door", b"abc") == b"cba"
+    with SocketServer(folder / "socket", echo):
+        assert call_socket(folder / "socket", b"abc") == b"cba"
         with pytest.raises(InputError, match="another process answers"):
-            Door(folder / "door", echo)
-    assert not (folder / "door").exists()
+            SocketServer(folder / "socket", echo)
+    assert not (folder / "socket").exists()
 
 
-def test_a_door_is_for_its_owner_and_group(tmp_path: Path) -> None:
-    """Nobody else may knock, whatever the folder allows."""
-    with Door(tmp_path / "door", echo):
-        assert (tmp_path / "door").stat().st_mode & 0o777 == 0o660
+def test_a_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
+    """Others may not use it, whatever the folder allows."""
+    with SocketServer(tmp_path / "socket", echo):
+        assert (tmp_path / "socket").stat().st_mode & 0o777 == 0o660
 
 
-def test_a_door_that_a_dead_process_left_is_replaced(tmp_path: Path) -> None:
-    """One that is no door is left alone."""
+def test_a_socket_that_a_dead_process_left_is_replaced(tmp_path: Path) -> None:
+    """One that is no socket is left alone."""
     with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(tmp_path / "door"))
-    with Door(tmp_path / "door", echo):
-        assert knock(tmp_path / "door", b"ab") == b"ba"
+        left.bind(str(tmp_path / "socket"))
+    with SocketServer(tmp_path / "socket", echo):
+        assert call_socket(tmp_path / "socket", b"ab") == b"ba"
     (tmp_path / "file").write_text("records")
     with pytest.raises(InputError, match="name another file"):
-        Door(tmp_path / "file", echo)
+        SocketServer(tmp_path / "file", echo)
     assert (tmp_path / "file").read_text() == "records"
 
 
@@ -58,21 +58,21 @@ def test_many_are_answered_at_once_and_large_messages_whole(tmp_path: Path) -> N
         barrier.wait(30)
         return echo(data)
 
-    with Door(tmp_path / "door", together):
-        said = eight(lambda number: knock(tmp_path / "door", bytes([number]) * 2**20))
+    with SocketServer(tmp_path / "socket", together):
+        said = eight(lambda number: call_socket(tmp_path / "socket", bytes([number]) * 2**20))
     assert said == [bytes([number]) * 2**20 for number in range(8)]
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x00" * 5, struct.pack(">Q", 2**40), struct.pack(">Q", 9)])
 def test_a_visitor_that_breaks_off_gets_nothing(tmp_path: Path, sent: bytes) -> None:
     """Neither does one that announces more than anybody may say; the next one is answered."""
-    with Door(tmp_path / "door", echo):
+    with SocketServer(tmp_path / "socket", echo):
         with socket.socket(socket.AF_UNIX) as link:
-            link.connect(str(tmp_path / "door"))
+            link.connect(str(tmp_path / "socket"))
             link.sendall(sent)
             link.shutdown(socket.SHUT_WR)
             assert link.recv(1) == b""
-        assert knock(tmp_path / "door", b"ab") == b"ba"
+        assert call_socket(tmp_path / "socket", b"ab") == b"ba"
 
 
 def test_an_answer_that_fails_is_silence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -81,11 +81,11 @@ def test_an_answer_that_fails_is_silence(tmp_path: Path, capfd: pytest.CaptureFi
     def fail(data: bytes) -> bytes:
         raise RuntimeError("SECRET=42")
 
-    with Door(tmp_path / "door", fail):
+    with SocketServer(tmp_path / "socket", fail):
         with pytest.raises(ChannelError, match="nobody answers"):
-            knock(tmp_path / "door", b"ab", seconds=5)
+            call_socket(tmp_path / "socket", b"ab", seconds=5)
         assert (
-            Doors({"north": tmp_path / "door", "south": tmp_path / "no"})(
+            SocketCarrier({"north": tmp_path / "socket", "south": tmp_path / "no"})(
                 {"north": b"a", "south": b"b"}, 5
             )
             == {}

@@ -1,8 +1,8 @@
-"""Doors: sockets of the owner's own machine, through which an engine's process reaches the gate.
+"""Unix sockets on the owner's machine, by which an engine's process reaches the gate.
 
-A door is a file. Who may use it is what its folder's permissions say, and so each asker that is to be
-told apart gets a door of its own: the engine's process of that asker, which has authenticated it, can
-open no other. What lies behind the door (records, ledger, keys) it cannot read.
+A socket is a file, and its folder's permissions say who may use it. Each principal that the owner tells
+apart has a socket of its own: the engine's process for that principal, which authenticated it, can open
+no other. It cannot read what lies behind the socket (records, ledger, keys).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 log = logging.getLogger("privfed.owner")
-#: Seconds that an open door waits for the rest of what somebody began to send.
+#: Seconds to wait for the rest of a message.
 STALL = 60.0
-#: Most askers that are waited on at once.
-CROWD = 32
-#: Longest address of a socket that every system takes, in bytes; where Linux shows open folders.
+#: Maximum number of concurrent connections.
+MAX_CONNECTIONS = 32
+#: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")
 
 
-class Door:
-    """A socket file behind which something answers, in threads of its own, until it is closed.
+class SocketServer:
+    """Answers the messages that come by one socket file, in threads, until closed.
 
     Args:
-        path: the file; one that a dead process left is replaced.
-        answer: gives the reply to what was sent.
+        path: the file; one left by a dead process is replaced.
+        answer: maps a message to its reply.
 
     Raises:
         InputError: another process answers there, or the file cannot be made.
@@ -47,14 +47,14 @@ class Door:
 
     def __init__(self, path: str | Path, answer: Callable[[bytes], bytes]) -> None:
         self.path = Path(path)
-        _make_way(self.path)
+        _remove_stale(self.path)
         before = os.umask(0o117)  # the owner and the group: the rest is the folder's permissions
         try:
             with _address(self.path) as address:
-                self._server = _Server(address, _Visit)
+                self._server = _Server(address, _Connection)
         except OSError as error:
             why = str(error.args[-1]).lower()  # too long a path has no errno
-            raise InputError(f"door {path}: cannot be made ({why}); name another file") from None
+            raise InputError(f"socket {path}: cannot be made ({why}); name another file") from None
         finally:
             os.umask(before)
         self._server.answer = answer
@@ -62,7 +62,7 @@ class Door:
         self._thread.start()
 
     def close(self) -> None:
-        """Take the door away; what was begun is answered."""
+        """Finish the messages that have begun and remove the file."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -81,16 +81,16 @@ class Door:
         self.close()
 
 
-def knock(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
-    """Send bytes through a door and wait for the reply.
+def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
+    """Send a message to a socket and wait for the reply.
 
     Args:
-        path: the door's file.
-        data: what to send.
-        seconds: how long to wait for anything to happen.
+        path: the socket's file.
+        data: the message.
+        seconds: how long to wait for each step.
 
     Raises:
-        ChannelError: nobody is there, or the reply did not come in time.
+        ChannelError: no process answers, or the reply is late.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
@@ -100,29 +100,29 @@ def knock(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
             link.sendall(_SIZE.pack(len(data)) + data)
             return _received(link)
     except OSError:
-        raise ChannelError(f"nobody answers at door {path}") from None
+        raise ChannelError(f"nobody answers at socket {path}") from None
 
 
-class Doors:
-    """Carries batches straight to doors of this machine, to all clients at once.
+class SocketCarrier:
+    """Carries batches directly to sockets of this machine, to all clients at once.
 
     Args:
-        paths: each client's door.
+        paths: each client's socket.
     """
 
     def __init__(self, paths: Mapping[str, str | Path]) -> None:
         self._paths = dict(paths)
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Bring the replies that come within some seconds."""
+        """Return the replies that arrive within `seconds`, by client."""
 
         def one(client: str) -> tuple[str, bytes] | None:
             try:
-                return client, knock(self._paths[client], batches[client], seconds=seconds)
+                return client, call_socket(self._paths[client], batches[client], seconds=seconds)
             except ChannelError:
                 return None
 
-        with ThreadPoolExecutor(max_workers=min(CROWD, len(batches) or 1)) as threads:
+        with ThreadPoolExecutor(max_workers=min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
             return dict(filter(None, threads.map(one, batches)))
 
 
@@ -134,20 +134,20 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.crowd = BoundedSemaphore(CROWD)
+        self.connections = BoundedSemaphore(MAX_CONNECTIONS)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor that breaks off, or a fault: no text leaves, and none is logged."""
-        log.warning("somebody came to the door and was not answered")
+        """Log a broken connection or a fault, without its text."""
+        log.warning("a connection was closed without a reply")
 
 
-class _Visit(socketserver.BaseRequestHandler):
+class _Connection(socketserver.BaseRequestHandler):
     server: _Server
 
     def handle(self) -> None:
         """Read one message, answer it, and close."""
         self.request.settimeout(STALL)
-        with self.server.crowd:
+        with self.server.connections:
             reply = self.server.answer(_received(self.request))
             self.request.sendall(_SIZE.pack(len(reply)) + reply)
 
@@ -171,7 +171,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """A socket's address; where it would be too long, by way of its folder's descriptor (Linux)."""
+    """Yield a socket's address; if too long, by its folder's descriptor (Linux)."""
     if len(os.fsencode(path)) <= LONGEST or not DESCRIPTORS.is_dir():
         yield str(path)
         return
@@ -182,8 +182,8 @@ def _address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def _make_way(path: Path) -> None:
-    """Remove a door that nobody stands behind any more."""
+def _remove_stale(path: Path) -> None:
+    """Remove a socket file that no process serves."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
@@ -193,4 +193,4 @@ def _make_way(path: Path) -> None:
         except OSError:
             path.unlink(missing_ok=True)
             return
-    raise InputError(f"door {path}: another process answers there; stop it, or name another file")
+    raise InputError(f"socket {path}: another process answers there; stop it, or name another file")

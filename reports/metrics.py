@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricValue:
     """One figure of a model's worth, of one run or the mean of several.
 
     Args:
@@ -46,7 +46,7 @@ class Score:
         )
 
 
-def scores(metrics: Mapping[str, Any]) -> tuple[Score, ...]:
+def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
     """Every score of a policy's metrics, the headline first.
 
     Args:
@@ -60,7 +60,7 @@ def scores(metrics: Mapping[str, Any]) -> tuple[Score, ...]:
     if not isinstance(value, int | float) or "measure" not in metrics:
         return ()
     count = len(repeated["values"]) if repeated.get("values") else 1
-    headline = Score(
+    headline = MetricValue(
         *(metrics["measure"], value, metrics.get("baseline"), metrics.get("better", "")),
         deviation=repeated.get("deviation"),
         runs=count,
@@ -70,7 +70,7 @@ def scores(metrics: Mapping[str, Any]) -> tuple[Score, ...]:
 
 def _others(
     metrics: Mapping[str, Any], repeated: Mapping[str, Any], count: int
-) -> tuple[Score, ...]:
+) -> tuple[MetricValue, ...]:
     constants, better = metrics.get("constants", {}), metrics.get("score_better", {})
     found = []
     for name, value in metrics.get("scores", {}).items():
@@ -80,6 +80,6 @@ def _others(
             deviation, runs = None, 1
         if isinstance(value, int | float):
             found.append(
-                Score(name, value, constants.get(name), better.get(name, ""), deviation, runs)
+                MetricValue(name, value, constants.get(name), better.get(name, ""), deviation, runs)
             )
     return tuple(found)

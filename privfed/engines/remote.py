@@ -1,4 +1,4 @@
-"""A federation that an engine carries messages to: a round's questions to a client travel together."""
+"""A federation behind an engine: all queries of a round to one client travel together."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
 from privfed.tables.schema import Schema
 
-#: Carries each client's batch and gives the replies that came within some seconds, by client.
+#: Carries each client's batch and returns the replies that arrive within some seconds, by client.
 Carry = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
-#: Holds a client's reply against the last head of its ledger, and gives the head after it.
+#: Checks a client's reply against the last head of its ledger, and returns the next head.
 Trusted = Callable[[str, Head | None, Opened], Head | None]
-#: How long to go on asking a client, by default: engines notice late that somebody is gone.
+#: Default retry limits: engines notice late that a client is gone.
 PATIENCE = Patience(deadline=120.0, first=0.05, longest=5.0)
-
-
-#: Most seconds to wait in a round for a client that was silent until a deadline.
+#: Maximum seconds to wait in a round for a client that missed an earlier deadline.
 SECOND_CHANCE = 30.0
 
 
-class CarriedDisclosure(ChannelDisclosure):
+class RemoteDisclosure(ChannelDisclosure):
     """A federation behind an engine.
 
     Args:
-        schema: the public data dictionary; a client that goes by another one ends the study.
+        schema: the public data dictionary; a client with another one ends the study.
         clients: their names.
         carry: the engine.
-        patience: how long to go on asking; a try waits for at most half of what is left. A client that
-            was silent until the deadline is tried once in each later round, until it answers.
-        journal: what an earlier try of this study was told, and what this one will be.
-        together: most bytes of messages in one batch.
+        patience: retry limits; a try waits for at most half of the remaining time. A client that
+            missed a deadline is tried once in each later round, until it answers.
+        journal: replies of an earlier, interrupted run of this study, and of this one.
+        together: maximum bytes of messages in one batch.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
 
     Raises:
@@ -67,7 +65,7 @@ class CarriedDisclosure(ChannelDisclosure):
         super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
-        self._gone: set[str] = set()  # who was silent until the last deadline
+        self._gone: set[str] = set()  # clients that missed their last deadline
         envelopes = [(line.client, wire.decode(line.envelope, Envelope)) for line in self.journal]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
@@ -87,11 +85,11 @@ class CarriedDisclosure(ChannelDisclosure):
 
     @staticmethod
     def _silent(one: _Waiting) -> bool:
-        """Whether a client has said nothing at all."""
+        """Whether a client has sent no reply at all."""
         return all(opened is None for opened in one.opened)
 
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
-        """Send what is left again and again until the deadline."""
+        """Send the remaining messages repeatedly until the deadline."""
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
         while (left := [one for one in waiting if one.left]) and monotonic() < latest:
             if not self._try(left, max(self._patience.first, (latest - monotonic()) / 2)):
@@ -99,17 +97,17 @@ class CarriedDisclosure(ChannelDisclosure):
                 pause = min(2 * pause, self._patience.longest)
 
     def _try(self, waiting: Sequence[_Waiting], seconds: float) -> bool:
-        """Send what is left once; say whether everybody who was asked said something."""
+        """Send the remaining messages once; return whether every client replied."""
         batches = {one.client: self._batch(one) for one in waiting}
         encoded = {client: wire.encode(batch) for client, batch in batches.items()}
-        brought = self._carry(encoded, seconds)
-        told = {
+        replies = self._carry(encoded, seconds)
+        received = {
             one.client: lines
             for one in waiting
-            if (lines := self._read(one, batches[one.client], brought.get(one.client, b"")))
+            if (lines := self._read(one, batches[one.client], replies.get(one.client, b"")))
         }
-        self.journal.keep([line for lines in told.values() for line in lines])
-        return len(told) == len(waiting)
+        self.journal.keep([line for lines in received.values() for line in lines])
+        return len(received) == len(waiting)
 
     def _batch(self, waiting: _Waiting) -> Batch:
         self._batches += 1
@@ -117,7 +115,7 @@ class CarriedDisclosure(ChannelDisclosure):
         return Batch(f"{self.session}-{self._batches}", self._digest, messages)
 
     def _read(self, waiting: _Waiting, batch: Batch, data: bytes) -> list[JournalLine]:
-        """Take the replies to a batch; what cannot be read, or answers something else, is none."""
+        """Read the replies to a batch; unreadable ones, or to another batch, count as none."""
         try:
             replies = wire.decode(data, Replies, LIMIT)
         except WireError:
@@ -126,19 +124,19 @@ class CarriedDisclosure(ChannelDisclosure):
             return []
         if replies.schema != self._digest:
             raise SchemaError(
-                f"client {waiting.client!r} clips its records to another schema than the study's; "
+                f"client {waiting.client!r} has another schema than the study; "
                 "give both sides the same schema.toml"
             )
         return waiting.take(replies.envelopes, self._trusted)
 
     def _trusted(self, client: str, last: Head | None, opened: Opened) -> Head | None:
-        """Check a reply before it is written down, or a study could never go on without it.
+        """Check a reply before it enters the journal, which a resumed study must be able to trust.
 
         Returns:
             the last head of the client's ledger.
 
         Raises:
-            LedgerError: it is not signed by its owner, or the ledger was rewritten.
+            LedgerError: not signed by its owner, or the ledger was rewritten.
         """
         self._check_signed(client, opened)
         head = opened[1].head
@@ -148,14 +146,14 @@ class CarriedDisclosure(ChannelDisclosure):
         return head
 
     def _check(self, client: str, head: Head) -> None:
-        """Heads that this study saw before it was cut off are no step back."""
+        """Accept heads that the study saw before it was interrupted."""
         if (client, str(head)) not in self._passed:
             super()._check(client, head)
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """What one client is asked in a round, what it has said, and the last head of its ledger."""
+    """One client's messages of a round, its replies, and the last head of its ledger."""
 
     client: str
     messages: Sequence[bytes]
@@ -167,18 +165,18 @@ class _Waiting:
 
     @property
     def left(self) -> list[int]:
-        """Positions of the messages that have no reply."""
+        """Indices of the messages without a reply."""
         return [number for number, opened in enumerate(self.opened) if opened is None]
 
     def recall(self, journal: Journal) -> None:
-        """Take from the journal what the client has said before."""
+        """Take earlier replies from the journal."""
         for number, message in enumerate(self.messages) if len(journal) else ():
             line = journal.find(self.client, _id(message))
             if line is not None:
                 self.opened[number] = _opened(line.envelope)
 
     def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[JournalLine]:
-        """Take replies to the first messages that are left, up to one that cannot be read."""
+        """Take replies to the first remaining messages, up to an unreadable one."""
         lines = []
         for number, envelope in zip(self.left, envelopes, strict=False):
             message = self.messages[number]
@@ -201,14 +199,14 @@ def _opened(envelope: bytes) -> Opened:
 
 @dataclass(frozen=True)
 class _Named:
-    """As much of a request as tells its id."""
+    """The part of a request that holds its id."""
 
     id: str = ""
 
 
 @dataclass(frozen=True)
 class _About(_Named):
-    """As much of a request or an inquiry as tells its id."""
+    """The part of a request or an inquiry that holds its id."""
 
     about: _Named | None = None
 
@@ -219,5 +217,5 @@ def _id(message: bytes) -> str:
 
 
 def _alone(client: str, data: bytes) -> bytes:
-    """Messages go in batches alone."""
+    """Refuse a single message: they travel in batches."""
     raise ChannelError(f"client {client!r} is asked in batches")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from privfed.reports.worth import Score, scores
+from privfed.reports.metrics import MetricValue, scores
 
 METRICS: dict[str, Any] = {
     "measure": "accuracy",
@@ -30,7 +30,7 @@ RUNS = {
 def test_of_one_run_its_own_figures() -> None:
     """Each beside the constant's, where there is one, and worse than it where it is."""
     accuracy, loss, rules = scores(METRICS)
-    assert accuracy == Score("accuracy", 0.8, 0.6, "higher")
+    assert accuracy == MetricValue("accuracy", 0.8, 0.6, "higher")
     assert (loss.value, loss.useless, accuracy.useless) == (0.7, True, False)
     assert (rules.constant, rules.better, rules.useless) == (None, "", False)
 
@@ -64,4 +64,4 @@ def test_figures_have_as_many_digits_as_their_spread(
     value: float, deviation: float | None, told: str
 ) -> None:
     """Two of the spread; no more of the mean than that."""
-    assert Score("accuracy", value, deviation=deviation).told == told
+    assert MetricValue("accuracy", value, deviation=deviation).told == told
