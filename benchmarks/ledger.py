@@ -14,7 +14,7 @@ import math
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,7 +38,7 @@ from privfed.accountants import pld
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.ledger import Ledger
-from privfed.ledger.storage import ChainFile
+from privfed.ledger.sqlite_store import SqliteStore
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
@@ -202,12 +202,12 @@ def training(folder: Path, count: int, block: int) -> None:
 def commits() -> Iterator[list[float]]:
     """Collect the seconds that each commit of any ledger takes."""
     seconds: list[float] = []
-    commit = ChainFile._commit
+    commit = SqliteStore.commit
 
-    def measured(file: ChainFile) -> None:
-        seconds.append(timed(lambda: commit(file)).wall)
+    def measured(store: SqliteStore, state: Mapping[str, bytes]) -> None:
+        seconds.append(timed(lambda: commit(store, state)).wall)
 
-    with patch.object(ChainFile, "_commit", measured):
+    with patch.object(SqliteStore, "commit", measured):
         yield seconds
 
 

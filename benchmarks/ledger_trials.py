@@ -33,8 +33,8 @@ from privfed.exchange.messages import (
     Request,
 )
 from privfed.ledger import Ledger
-from privfed.ledger.chain import COLUMNS, GENESIS, fits
 from privfed.ledger.charge import Charge
+from privfed.ledger.store import COLUMNS, GENESIS, fits
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
@@ -224,7 +224,7 @@ def every_flip(path: Path) -> tuple[int, int]:
     """
     tried = unnoticed = 0
     ledger, previous = Ledger.read(path), GENESIS
-    for row in list(ledger._file.raw("ORDER BY seq")):
+    for row in list(ledger._store.select()):
         for column, value in enumerate(row):
             for bit in range(_bits(value)):
                 changed = _flipped(value, bit)

@@ -14,7 +14,7 @@ import numpy as np
 
 from privfed import plugins
 from privfed.errors import PluginError, QueryError, WireError
-from privfed.ledger.chain import Entry
+from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.loss import Loss
 from privfed.questions.query import CohortQuery, Query

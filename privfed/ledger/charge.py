@@ -1,15 +1,25 @@
-"""What a release is charged with in a ledger, and what has been charged before."""
+"""What a release is charged with in a ledger, and the running totals that budgets are held against."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from privfed.exchange.messages import Reason
-from privfed.ledger.chain import encode_body
+import msgspec
+
+from privfed.exchange.messages import Head, Reason
+from privfed.ledger.store import GENESIS, encode_body
 from privfed.privacy.accountant import Amount, plus
+from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.loss import Loss
+
+#: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
+COUNTED = ("study", "kind")
+#: The head of an empty ledger.
+NOTHING = Head(0, GENESIS)
 
 
 @dataclass(frozen=True)
@@ -17,15 +27,15 @@ class Charge:
     """What is reserved before the data are read: public facts only.
 
     Args:
-        principal: who asked.
+        principal: the server that asked.
         request: the request's id.
         kind: the kind of query.
         query: the query's digest.
         loss: what the release costs.
         study: the study that it belongs to.
         policy: digest of the policy that allowed it; an older one than that in force is refused.
-        secure: whether the noise is (test noise protects nobody).
-        facts: further facts for its line (mechanisms, relation, unit, versions).
+        secure: whether the noise is (test noise protects no record).
+        facts: further facts for its row (mechanisms, relation, unit, versions).
         client: the data owner's public name.
         round: the round in which it was asked.
         model: ``central``, or ``local`` where each individual's own bits are noised.
@@ -73,6 +83,42 @@ class Charge:
             "model": self.model,
         }
 
+    def scopes(self, time: str, terms: Mapping[str, Any] | None) -> list[str]:
+        """What it counts towards, under the terms in force."""
+        limits = () if terms is None else _limits(encode_body(terms.get("limit", [])))
+        return tracked(self.aspects(time), limits)
+
+
+class Total(NamedTuple):
+    """The sum of some charges.
+
+    Args:
+        amount: exact, under the ledger's accountant.
+        unprotected: how many of them have no finite guarantee.
+        times: how many there are.
+    """
+
+    amount: Amount
+    unprotected: int = 0
+    times: int = 0
+
+    def plus(self, cost: Amount, finite: bool, count: int = 1) -> Total:
+        """Add some equal charges."""
+        amount = plus(self.amount, cost, count) if self.amount else plus(cost, cost, count - 1)
+        return Total(amount, self.unprotected + (not finite) * count, self.times + count)
+
+    def to_plain(self) -> list[Any]:
+        """Give it as plain data: the components as text ``p/q``, then the two numbers."""
+        return [*map(str, self.amount), self.unprotected, self.times]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Total:
+        """Read what :meth:`to_plain` gave; ``None`` is no charge at all."""
+        if plain is None:
+            return cls(())
+        *amount, unprotected, times = plain
+        return cls(tuple(map(Fraction, amount)), unprotected, times)
+
 
 @dataclass
 class Spent:
@@ -85,6 +131,7 @@ class Spent:
         within: the total of each scope that the charge at hand counts towards.
         aspects: what the charge at hand is told apart by.
         time: when it was looked up, and the charge at hand is made.
+        head: the end of the ledger's chain then.
     """
 
     total: Amount
@@ -93,6 +140,18 @@ class Spent:
     within: dict[str, Amount] = field(default_factory=dict)
     aspects: dict[str, str] = field(default_factory=dict)
     time: str = ""
+    head: Head = NOTHING
+
+    @classmethod
+    def before(
+        cls, charge: Charge, totals: Mapping[str, Total], nothing: Amount, time: str, head: Head
+    ) -> Spent:
+        """What a charge comes on top of, by the totals of its scopes."""
+        aspects = charge.aspects(time)
+        within = {name: total.amount or nothing for name, total in totals.items()}
+        times = {charge.kind: totals[scope(COUNTED, aspects)].times}
+        unprotected = totals[WHOLE].unprotected
+        return cls(within[WHOLE], unprotected, times, within, aspects, time, head)
 
     def after(self, cost: Amount, kind: str, count: int) -> Spent:
         """What will have been charged after some more charges of one kind."""
@@ -101,12 +160,41 @@ class Spent:
         return replace(self, total=plus(self.total, cost, count), times=times, within=within)
 
 
-#: Gives the reason why a charge on top of what is spent is refused, or none.
+#: Gives the reason why a charge on top of what is spent is refused, or ``None``.
 Refuse = Callable[[Spent], Reason | None]
 
 
+class Reserved(NamedTuple):
+    """What one transaction of :meth:`.Ledger.reserve` did.
+
+    Args:
+        head: the end of the chain when it ended.
+        refused: why nothing was charged, or ``None``.
+    """
+
+    head: Head
+    refused: Reason | None = None
+
+
+def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
+    """The scopes that a charge counts towards: everything, its kind in its study, those of limits."""
+    named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
+    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *named]))
+
+
+@lru_cache(maxsize=64)
+def _limits(plain: bytes) -> tuple[Limit, ...]:
+    return tuple(Limit.from_dict(entry) for entry in msgspec.json.decode(plain))
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that a scope is about, if it is about one kind in one study."""
+    pairs: list[str] = msgspec.json.decode(name)
+    return pairs[3] if tuple(pairs[::2]) == COUNTED else None
+
+
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may be drawn from one block: all but the question and its round.
+    """Equal for charges that may be drawn from one block: all but the query and its round.
 
     Where a limit tells rounds apart, the scopes do.
     """

@@ -1,14 +1,14 @@
 """The durable, append-only, hash-chained record of every charge, release and refusal.
 
-One SQLite file for one data set, with many studies and data versions in it, under one budget. A
-charge is durable before the data are read, a release's bytes before they are sent; nothing is ever
-refunded. Rows hold public fields and released bytes only.
+One store for one data set, with many studies and data versions in it, under one budget. A charge is
+durable before the data are read, a release's bytes before they are sent; nothing is ever refunded.
+Rows hold public fields and released bytes only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -19,54 +19,65 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
 from privfed.exchange.transcript import Disclosed
-from privfed.ledger.chain import FORMAT, OWN_EVENTS, Entry, encode_body
-from privfed.ledger.charge import Charge, Refuse, Spent, block_key, most
+from privfed.ledger.charge import (
+    COUNTED,
+    Charge,
+    Refuse,
+    Reserved,
+    Spent,
+    Total,
+    block_key,
+    kind_of,
+    most,
+)
+from privfed.ledger.policy_constraints import (
+    check_countable,
+    check_in_force,
+    raised,
+    terms_digest,
+)
+from privfed.ledger.sqlite_store import SqliteStore
 from privfed.ledger.statement import Line, export, statement
-from privfed.ledger.storage import BY_REQUEST, ChainFile
-from privfed.ledger.terms import check_countable, check_in_force, raised, terms_digest
-from privfed.ledger.total import COUNTED, Total, kind_of, limits_of, tracked
+from privfed.ledger.store import FORMAT, OWN_EVENTS, Entry, Store, Tip
 from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
 
-__all__ = ["Charge", "Entry", "Ledger", "Spent"]
+__all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
 
 
 class Ledger:
     """An open ledger.
 
     Args:
-        path: the file, or none for one in memory (tests, throw-away simulations).
+        path: an SQLite file; ``None`` in memory (tests, ephemeral simulations); or another store.
         dataset: names the data set; a ledger of another one is refused.
         clock: gives the time written into rows.
-        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or none.
+        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or ``None``.
     """
 
     def __init__(
         self,
-        path: str | Path | None = None,
+        path: str | Path | Store | None = None,
         dataset: str = "",
         clock: Callable[[], datetime] | None = None,
         key: bytes | None = None,
     ) -> None:
         self.dataset = dataset
         self._signer = None if key is None else Signer(key, dataset)
-        self._file = ChainFile(path, clock)
+        self._store = path if isinstance(path, Store) else SqliteStore(path, clock)
         self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
         self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
-        self._file.undone = self._forget_blocks
-        self._begin()
-
-    def _begin(self) -> None:
-        with self._file.exclusive():
-            if self._file.empty:
-                begun = {"dataset": self.dataset, "format": FORMAT}
-                self._file.append("begun", "", "", begun)
+        self._store.undone = self._forget_blocks
+        with self._store.exclusive():
+            if self._store.empty:
+                begun = {"dataset": dataset, "format": FORMAT}
+                self._store.append("begun", "", "", begun)
                 return
-            check_begun(self._file, self.dataset)
-            self._file.check_last()
-            self._file.check_state()
+            check_begun(self._store, dataset)
+            self._store.check_last()
+            self._store.check_state()
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
@@ -76,8 +87,8 @@ class Ledger:
             LedgerError: there is no such file, or it is no ledger of this format.
         """
         ledger = cls.__new__(cls)
-        ledger._file = ChainFile(path, reading=True)
-        ledger.dataset = check_begun(ledger._file, None)
+        ledger._store = SqliteStore(path, reading=True)
+        ledger.dataset = check_begun(ledger._store, None)
         ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
         return ledger
 
@@ -90,23 +101,23 @@ class Ledger:
         """
         if Path(path).stat().st_size == 0:
             return False
-        file = ChainFile(path, reading=True)
+        store = SqliteStore(path, reading=True)
         try:
-            return bool(file.query("SELECT 1 FROM sqlite_master LIMIT 1")) and not file.empty
+            return not store.empty
         finally:
-            file.close()
+            store.close()
 
     @property
     def path(self) -> Path | None:
-        """The file, or none for a ledger in memory."""
-        return self._file.path
+        """Where it is kept; ``None`` in memory."""
+        return self._store.path
 
-    def together(self) -> AbstractContextManager[None]:
+    def together(self) -> AbstractContextManager[object]:
         """Make all that is written inside durable at once, when it ends: all of it or nothing.
 
         What was released inside may be sent only afterwards.
         """
-        return self._file.exclusive()
+        return self._store.exclusive()
 
     # --- what the gate calls -------------------------------------------------------------------
 
@@ -117,44 +128,44 @@ class Ledger:
             policy: the owner's policy.
             study: the study that it is for.
             amend: the owner's choice to change what is in force; it is recorded as a new version,
-                and gates that know the old one only refuse from then on.
+                and gates that know only the old one refuse from then on.
 
         Raises:
             PolicyError: the study runs under another policy, or the data set under other budgets;
                 or the change would make past charges meaningless (accountant, unit, relation, cap).
         """
-        with self._file.exclusive():
-            held, current = self._file.get("terms"), self._file.get(f"policy:{study}")
+        with self._store.exclusive():
+            held, current, charged = self._store.held("terms", f"policy:{study}", "charged")
             if held is not None and current == policy.digest and held["terms"] == policy.terms:
                 return
-            if held is not None and self._file.get("charged") is not None:
-                check_countable(self._file, held["terms"], policy.terms)
+            if held is not None and charged is not None:
+                check_countable(self._store, held["terms"], policy.terms)
             if not amend:
-                check_in_force(self._file, held, current, policy, study)
+                check_in_force(self._store, held, current, policy, study)
             self._put_in_force(policy, study, current)
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
-        body = {"policy": policy.to_dict(), "digest": policy.digest, "study": study}
-        held = self._file.get("terms")
+        held, charged = self._store.held("terms", "charged")
         terms = {"digest": terms_digest(policy), "terms": policy.terms}
-        changed = self._file.get("charged") is not None and held != terms
+        state: dict[str, Any] = {f"policy:{study}": policy.digest, "terms": terms}
+        changed = charged is not None and held != terms
         if changed and raised(held["terms"], policy.terms):
-            self._file.put("amended", value=True)
-        self._file.put(f"policy:{study}", policy.digest)
-        self._file.put("terms", terms)
-        self._file.append_stateful("policy", "", "", {**body, "replaces": replaced or ""})
+            state["amended"] = True
+        body = {"policy": policy.to_dict(), "digest": policy.digest, "study": study}
+        body["replaces"] = replaced or ""
+        head = self._store.append("policy", "", "", body, state=state)
         if changed:
-            self._count_again(policy.limits)
+            self._count_again(policy.limits, head.seq + 1)
 
-    def _count_again(self, limits: tuple[Limit, ...]) -> None:
-        """New limits have totals of their own: add up all charges once more."""
-        self._file.forget("total:")
-        for name, total in totals_of(self._file, limits).items():
-            self._file.put(f"total:{name}", total)
-        # The next opening holds totals against a row: give it one that knows the new limits.
-        self._file.put("charged", self._file.following)
-        counted = {"totals": {WHOLE: self._file.get(f"total:{WHOLE}")}}
-        self._file.append_stateful("counted", "", "", counted)
+    def _count_again(self, limits: tuple[Limit, ...], row: int) -> None:
+        """New limits have totals of their own: add up all charges once more.
+
+        The next opening holds totals against a row: this one knows the new limits.
+        """
+        self._store.forget("total:")
+        totals = {n: total.to_plain() for n, total in totals_of(self._store, limits).items()}
+        state = {**_named(totals), "charged": row}
+        self._store.append("counted", "", "", {"totals": {WHOLE: totals.get(WHOLE)}}, state=state)
 
     def reserve(
         self,
@@ -163,104 +174,91 @@ class Ledger:
         refuse: Refuse,
         payload: bytes = b"",
         block: int = 1,
-    ) -> Reason | None:
+    ) -> Reserved:
         """Check every budget and reserve the charge, in one exclusive transaction.
 
         Args:
             charge: what the release would cost.
             accountant: how losses add up.
-            refuse: gives the reason why a charge on top of what is spent is refused, or none.
+            refuse: gives the reason why a charge on top of what is spent is refused, or ``None``.
             payload: the query's public values, for the transcript.
             block: how many such charges to reserve at once, if they fit; later ones draw on them.
                 What is left of a block when the process ends counts as spent.
 
         Returns:
-            None if the charge is now durable, else the reason, which is recorded.
+            the head after it, not signed; and the reason where nothing was charged, which is
+            recorded. Without one the charge is now durable.
         """
-        with self._file.exclusive():
-            if self._file.charged(charge.principal, charge.request):
-                return Reason.INTERRUPTED
-            spent = self._spent_before(charge, accountant)
+        who = charge.principal, charge.request
+        with self._store.exclusive() as end:
+            if self._store.charged(*who):
+                return Reserved(Head(end.seq, end.hash), Reason.INTERRUPTED)
+            superseded, totals, spent = self._before(charge, accountant, end)
             key = block_key(charge, spent) if block > 1 or self._blocks else b""
-            reason = self._superseded(charge)
-            if reason is None and self._draw(charge, key, payload):
-                return None
-            reason = reason or refuse(spent)
-            if reason is not None:
-                body = {**charge.body(), "reason": reason}
-                self._file.append("refused", charge.principal, charge.request, body)
-                return reason
+            if superseded is None and self._draw(charge, key, payload):
+                return Reserved(spent.head)
+            refused = superseded or refuse(spent)
+            if refused is not None:
+                body = {**charge.body(), "reason": refused}
+                return Reserved(self._store.append("refused", *who, body), refused)
             cost = accountant.cost(charge.loss)
-            count = most(block, spent, cost, charge.kind, refuse)
-            self._charge(charge, accountant.name, cost, spent, count, payload)
+            count = 1 if block == 1 else most(block, spent, cost, charge.kind, refuse)
+            head = self._charge(charge, accountant.name, cost, totals, count, payload, end.seq + 1)
             if count > 1:
-                self._blocks[key] = (self._file.get("charged"), count)
+                self._blocks[key] = (head.seq, count)
                 self._draw(charge, key, payload)
-        return None
+            return Reserved(head)
 
     def would_refuse(self, charge: Charge, accountant: Accountant, refuse: Refuse) -> Reason | None:
         """What :meth:`reserve` would say, with nothing charged or recorded."""
-        with self._file.reading_lock():
-            return self._superseded(charge) or refuse(self._spent_before(charge, accountant))
+        with self._store.reading() as end:
+            superseded, _, spent = self._before(charge, accountant, end)
+            return superseded or refuse(spent)
 
-    def _superseded(self, charge: Charge) -> Reason | None:
-        in_force = self._file.get(f"policy:{charge.study}")
-        terms = self._file.get("terms")
-        stale = charge.policy and in_force not in (None, charge.policy)
-        stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
-        return Reason.SUPERSEDED if stale else None
-
-    def _spent_before(self, charge: Charge, accountant: Accountant) -> Spent:
-        self._check_accountant(charge, accountant)
-        time = self._file.now()
-        aspects = charge.aspects(time)
-        totals = {name: self._total(name) for name in tracked(aspects, self._limits())}
-        whole, kind = totals[WHOLE], totals[scope(COUNTED, aspects)]
-        within = {name: total.amount or accountant.nothing for name, total in totals.items()}
-        times = {charge.kind: kind.times}
-        return Spent(within[WHOLE], whole.unprotected, times, within, aspects, time)
-
-    def _check_accountant(self, charge: Charge, accountant: Accountant) -> None:
-        held = self._file.get("terms")
-        bound = self._file.get("accountant") or (held and held["terms"]["accountant"])
+    def _before(
+        self, charge: Charge, accountant: Accountant, end: Tip
+    ) -> tuple[Reason | None, dict[str, Total], Spent]:
+        """Whether the charge's policy was superseded, the totals that it adds to, and their sum."""
+        terms, counts_by, in_force = self._store.held(
+            "terms", "accountant", f"policy:{charge.study}"
+        )
+        bound = counts_by or (terms and terms["terms"]["accountant"])
         if bound not in (None, accountant.name) and charge.loss.counted:
             raise LedgerError(
-                f"{self._file}: adds up under the accountant {bound!r}, not {accountant.name!r}; "
+                f"{self._store}: adds up under the accountant {bound!r}, not {accountant.name!r}; "
                 "give each accounting a ledger of its own"
             )
-
-    def _total(self, name: str) -> Total:
-        return Total.of(self._file.get(f"total:{name}"))
-
-    def _limits(self) -> tuple[Limit, ...]:
-        held = self._file.get("terms")
-        return () if held is None else limits_of(encode_body(held["terms"].get("limit", [])))
+        stale = charge.policy and in_force not in (None, charge.policy)
+        stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
+        names = charge.scopes(end.time, terms and terms["terms"])
+        held = self._store.held(*map("total:{}".format, names))
+        totals = {name: Total.from_plain(x) for name, x in zip(names, held, strict=True)}
+        head = Head(end.seq, end.hash)
+        spent = Spent.before(charge, totals, accountant.nothing, end.time, head)
+        return Reason.SUPERSEDED if stale else None, totals, spent
 
     def _charge(
         self,
         charge: Charge,
         accountant: str,
         cost: Amount,
-        spent: Spent,
+        totals: Mapping[str, Total],
         count: int,
         payload: bytes,
-    ) -> None:
+        row: int,
+    ) -> Head:
         """Append a charge, or a block of equal ones, with the totals after it."""
         finite = charge.loss.finite
-        totals = {name: self._total(name).plus(cost, finite, count) for name in spent.within}
-        for name, total in totals.items():
-            self._file.put(f"total:{name}", total)
-        body = {**charge.body(), "amount": list(map(str, cost)), "totals": totals}
+        after = {n: total.plus(cost, finite, count).to_plain() for n, total in totals.items()}
+        body = {**charge.body(), "amount": list(map(str, cost)), "totals": after}
+        state = {**_named(after), "charged": row}
         if charge.loss.counted:
-            body["accountant"] = accountant
-            self._file.put("accountant", accountant)
-        self._file.put("charged", self._file.following)
+            body["accountant"] = state["accountant"] = accountant
         if count > 1:
             block = {**body, "count": count}
-            self._file.append_stateful("block", charge.principal, "", block, b"", spent.time)
-        else:
-            who = charge.principal, charge.request
-            self._file.append_stateful("reserved", *who, body, payload, spent.time)
+            return self._store.append("block", charge.principal, "", block, state=state)
+        who = charge.principal, charge.request
+        return self._store.append("reserved", *who, body, payload, state=state)
 
     def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:
         """Take one charge from what was reserved ahead; recorded with the reply's bytes."""
@@ -286,42 +284,41 @@ class Ledger:
 
     def _reply(self, event: str, charge: Charge, payload: bytes) -> Head:
         """Record a reply at the time of the row before: how long evaluating took tells of records."""
-        who = charge.principal, charge.request
-        with self._file.exclusive():
+        who, state = (charge.principal, charge.request), None
+        with self._store.exclusive():
             if who in self._drawn:
                 row, fields = self._drawn.pop(who)
-                self._file.append("drawn", *who, {**charge.body(), "block": row}, fields)
-            elif not self._file.charged(*who):
-                raise LedgerError(f"{self._file}: nothing is reserved for request {who[1]!r}")
-            body, time = {"query": charge.query}, self._file.last_time
+                self._store.append("drawn", *who, {**charge.body(), "block": row}, fields)
+            elif not self._store.charged(*who):
+                raise LedgerError(f"{self._store}: nothing is reserved for request {who[1]!r}")
             if event == "failed":
                 name = f"failed:{charge.kind}"
-                self._file.put(name, (self._file.get(name) or 0) + 1)
-                return self.sign(self._file.append_stateful(event, *who, body, payload, time))
-            return self.sign(self._file.append(event, *who, body, payload, time))
+                state = {name: (self._store.held(name)[0] or 0) + 1}
+            body = {"query": charge.query}
+            return self.sign(
+                self._store.append(event, *who, body, payload, state=state, same_time=True)
+            )
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
         """Record a refusal; nothing was charged."""
-        with self._file.exclusive():
+        with self._store.exclusive():
             refused = {**body, "reason": reason}
-            return self.sign(self._file.append("refused", principal, request, refused))
+            return self.sign(self._store.append("refused", principal, request, refused))
 
     def note(self, event: str, body: dict[str, Any]) -> Head:
         """Record a public fact, such as a study begun."""
         if event in OWN_EVENTS:
             raise LedgerError(f"an event {event!r} is the ledger's own; note it under another word")
-        with self._file.exclusive():
-            return self.sign(self._file.append(event, "", "", body))
+        with self._store.exclusive():
+            return self.sign(self._store.append(event, "", "", body))
 
     def failures(self, kind: str) -> int:
-        """How often charged questions of a kind came to nothing, in all processes."""
-        with self._file.reading_lock():
-            return int(self._file.get(f"failed:{kind}") or 0)
+        """How often charged queries of a kind came to nothing, in all processes."""
+        return int(self._store.look(f"failed:{kind}")[0] or 0)
 
     def find(self, principal: str, request: str) -> Entry | None:
-        """The latest entry of a request that was charged, or none."""
-        with self._file.reading_lock():
-            return next(self._file.select(BY_REQUEST, (principal, request)), None)
+        """The latest entry of a request that was charged, or ``None``."""
+        return self._store.find(principal, request)
 
     def sign(self, head: Head) -> Head:
         """The head with the owner's signature, if the ledger has a key."""
@@ -333,9 +330,8 @@ class Ledger:
 
     def passes(self, head: Head) -> bool:
         """Whether the chain passes through a head that was published earlier."""
-        with self._file.reading_lock():
-            found = next(self._file.select("WHERE seq = ?", (head.seq,)), None)
-        return found is not None and found.hash == head.hash
+        with self._store.reading():
+            return self._store.hash_at(head.seq) == head.hash
 
     # --- what reports read ---------------------------------------------------------------------
 
@@ -344,11 +340,11 @@ class Ledger:
 
         From the running totals; under another accountant than the ledger's own, from all entries.
         """
-        with self._file.reading_lock():
-            if self._file.get("accountant") in (None, accountant.name):
-                totals = stored_totals(self._file)
+        with self._store.reading():
+            if self._store.held("accountant")[0] in (None, accountant.name):
+                totals = stored_totals(self._store)
             else:
-                totals = totals_of(self._file, (), accountant)
+                totals = totals_of(self._store, (), accountant)
         whole = totals.get(WHOLE, Total(()))
         times: Counter[str] = Counter()  # of each kind, over all studies
         for name, total in totals.items():
@@ -360,21 +356,20 @@ class Ledger:
     @property
     def terms(self) -> dict[str, Any] | None:
         """What all policies over this data set share (budgets, unit, relation, accountant)."""
-        with self._file.reading_lock():
-            held = self._file.get("terms")
+        (held,) = self._store.look("terms")
         return None if held is None else dict(held["terms"])
 
     def policies(self) -> dict[str, Policy]:
         """The policy in force for each study, by the study's name."""
         return {
             str(entry.body["study"]): Policy.from_dict(entry.body["policy"])
-            for entry in self._file.select("WHERE event = 'policy' ORDER BY seq")
+            for entry in self.entries(events=("policy",))
         }
 
     def times(self, study: str) -> dict[str, int]:
         """How often each kind was charged in one study: what guards' ``times`` are held against."""
-        with self._file.reading_lock():
-            totals = stored_totals(self._file)
+        with self._store.reading():
+            totals = stored_totals(self._store)
         kinds = {kind for name in totals if (kind := kind_of(name))}
         counted = {k: totals.get(scope(COUNTED, {"study": study, "kind": k})) for k in kinds}
         return {kind: total.times for kind, total in counted.items() if total is not None}
@@ -386,12 +381,12 @@ class Ledger:
         A filter certifies the ceiling that it was given in advance; see
         :meth:`privfed.privacy.accountant.Accountant.stated`.
         """
-        with self._file.reading_lock():
-            return bool(self._file.get("amended"))
+        return bool(self._store.look("amended")[0])
 
-    def entries(self) -> Iterator[Entry]:
-        """All rows in order."""
-        return self._file.select()
+    def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:
+        """Rows in order: all of them, or those after a row's number and of some events."""
+        self._store.check_process()
+        return map(Entry.of, self._store.select(after=after, events=events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, Disclosed]]:
         """What left, in order, with its time: the transcript of this data owner.
@@ -414,7 +409,7 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The end of the chain."""
-        return self.sign(self._file.head)
+        return self.sign(self._store.head)
 
     def verify(
         self, heads: Head | Iterable[Head] | None = None, public: bytes | None = None
@@ -436,7 +431,7 @@ class Ledger:
         for head in published:
             if public is not None:
                 check_signature(head, self.dataset, public)
-        return verify(self._file, published)
+        return verify(self._store, published)
 
     def export(self, format: str = "jsonl") -> Iterator[str]:
         """All rows as text, line by line: ``jsonl`` (JSON lines) or ``csv``.
@@ -459,11 +454,15 @@ class Ledger:
         Raises:
             InputError: an unknown aspect.
         """
-        with self._file.snapshot():
-            return statement(
-                self.entries(), self.terms, by, amended=bool(self._file.get("amended"))
-            )
+        with self._store.snapshot():
+            amended = bool(self._store.held("amended")[0])
+            return statement(self.entries(), self.terms, by, amended=amended)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the store."""
+        self._store.close()
+
+
+def _named(totals: Mapping[str, Any]) -> dict[str, Any]:
+    """Totals by scope as values of the state."""
+    return {f"total:{name}": total for name, total in totals.items()}

@@ -15,8 +15,8 @@ from privfed import plugins
 from privfed.errors import InputError
 from privfed.exact import text
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
-from privfed.ledger.chain import Entry
-from privfed.ledger.total import Total
+from privfed.ledger.charge import Total
+from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.limit import ASPECTS, Limit
 

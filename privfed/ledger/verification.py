@@ -17,10 +17,17 @@ import msgspec
 from privfed import plugins
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
-from privfed.ledger.chain import FORMAT, GENESIS, encode_body, fits
-from privfed.ledger.storage import SCHEMA, ChainFile, digest_of
-from privfed.ledger.terms import raised
-from privfed.ledger.total import Total, tracked
+from privfed.ledger.charge import Total, tracked
+from privfed.ledger.policy_constraints import raised
+from privfed.ledger.store import (
+    FORMAT,
+    GENESIS,
+    STATEFUL,
+    Store,
+    digest_of,
+    encode_body,
+    fits,
+)
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, covers
@@ -103,7 +110,6 @@ class _Spoken(msgspec.Struct):
 _READ_CHARGE = msgspec.json.Decoder(_Charged)
 _READ_STATE = msgspec.json.Decoder(_Spoken)
 _READ_RELEASE = msgspec.msgpack.Decoder(_Release)
-_STATEFUL = frozenset(["reserved", "block", "counted", "policy", "failed"])
 #: Mechanisms whose every loss above 0 says by which law.
 _LAWFUL = frozenset(["laplace", "gaussian", "randomized_response"])
 #: How a law's noise is called in a release.
@@ -130,7 +136,7 @@ def _laws(loss: bytes) -> frozenset[tuple[str, float]] | None:
     return frozenset((_NOISES[law[0]], float(Fraction(law[told.get(law[0], 2)]))) for law in laws)
 
 
-def verify(file: ChainFile, published: Sequence[Head] = ()) -> Head:
+def verify(file: Store, published: Sequence[Head] = ()) -> Head:
     """Recompute the chain, the totals and the state of a ledger's file.
 
     Args:
@@ -145,9 +151,9 @@ def verify(file: ChainFile, published: Sequence[Head] = ()) -> Head:
     """
     try:
         with file.snapshot():
-            _check_database(file)
+            file.check_form()
             walk = _Walk(file, published)
-            for row in file.raw("ORDER BY seq"):
+            for row in file.select():
                 walk.step(row)
             return walk.finish()
     except (InputError, msgspec.MsgspecError, ArithmeticError, ValueError, TypeError) as error:
@@ -155,24 +161,11 @@ def verify(file: ChainFile, published: Sequence[Head] = ()) -> Head:
         raise LedgerError(f"{file}: an entry is not what a gate writes ({reason})") from None
 
 
-def _check_database(file: ChainFile) -> None:
-    """Tables and index as we make them, no trigger or view beside them, and a sound file."""
-    found = {sql for (sql,) in file.query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-    if found != set(SCHEMA):
-        raise LedgerError(f"{file}: its tables are not those of a ledger")
-    if file.query("PRAGMA integrity_check(1)") != [("ok",)]:
-        raise LedgerError(f"{file}: the file is damaged")
-
-
-def check_begun(file: ChainFile, dataset: str | None) -> str:
+def check_begun(file: Store, dataset: str | None) -> str:
     """Hold the first row against the format and the data set; give its data set."""
-    tables = file.query("SELECT name FROM sqlite_master WHERE type = 'table'")
-    if not {("entries",), ("state",)} <= set(tables):
-        raise LedgerError(f"{file}: is no ledger; give the file that a gate wrote")
-    first = file.query("SELECT body FROM entries WHERE seq = 1")
     try:
-        begun = msgspec.json.decode(first[0][0], type=dict[str, Any])
-    except (IndexError, TypeError, msgspec.MsgspecError):
+        begun = msgspec.json.decode(next(file.select(at=1))[5], type=dict[str, Any])
+    except (StopIteration, TypeError, msgspec.MsgspecError):
         raise LedgerError(f"{file}: its first entry cannot be read; it was rewritten") from None
     if begun.get("format") != FORMAT:
         raise LedgerError(f"{file}: is written in another format; use the privfed that wrote it")
@@ -187,7 +180,7 @@ def check_begun(file: ChainFile, dataset: str | None) -> str:
 class _Walk:
     """One pass over the rows, and what follows from them."""
 
-    def __init__(self, file: ChainFile, published: Sequence[Head]) -> None:
+    def __init__(self, file: Store, published: Sequence[Head]) -> None:
         self.file = file
         self.previous, self.seq, self.time = GENESIS, 0, ""
         self.awaited = {head.seq: head for head in published}
@@ -225,7 +218,7 @@ class _Walk:
             self._adopt(msgspec.json.decode(row[5], type=_Adopted))
         elif event == "counted":
             self.state["charged"] = self.seq
-        if event in _STATEFUL:
+        if event in STATEFUL:
             self.spoken = _READ_STATE.decode(row[5]).state
 
     def _charge(self, charge: _Charged, row: tuple[Any, ...]) -> None:
@@ -281,7 +274,7 @@ class _Walk:
             raise LedgerError(f"{self.file}: the published head {missing} is not on the chain")
         self.state["tip"] = [self.seq, self.previous]
         for name, total in _fold(self.charges, self.limits, None).items():
-            self.state[f"total:{name}"] = total
+            self.state[f"total:{name}"] = total.to_plain()
         expected = {name: encode_body(value) for name, value in self.state.items()}
         stored = self.file.state()
         if self.spoken != (digest_of(expected) if self.spoken else ""):
@@ -307,7 +300,7 @@ class _Walk:
 
 
 def totals_of(
-    file: ChainFile, limits: tuple[Limit, ...] = (), accountant: Accountant | None = None
+    file: Store, limits: tuple[Limit, ...] = (), accountant: Accountant | None = None
 ) -> dict[str, Total]:
     """Add up all charges anew, by scope.
 
@@ -317,17 +310,17 @@ def totals_of(
         accountant: how losses add up, if not as they were added.
     """
     charges: Counter[_Key] = Counter()
-    for row in file.raw("WHERE event IN ('reserved', 'block') ORDER BY seq"):
+    for row in file.select(events=_CHARGES):
         charge = _READ_CHARGE.decode(row[5])
         charges[charge.key(row[3], row[1])] += charge.count
     return _fold(charges, limits, accountant)
 
 
-def stored_totals(file: ChainFile) -> dict[str, Total]:
+def stored_totals(file: Store) -> dict[str, Total]:
     """The running totals as they are kept, by scope."""
     prefix = "total:"
     return {
-        name.removeprefix(prefix): Total.of(msgspec.json.decode(value))
+        name.removeprefix(prefix): Total.from_plain(msgspec.json.decode(value))
         for name, value in file.state().items()
         if name.startswith(prefix)
     }

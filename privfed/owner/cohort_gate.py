@@ -15,14 +15,10 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError, LedgerError, PolicyError, QueryError
-from privfed.exchange.messages import Envelope, Reason, Request
-from privfed.ledger import Charge, Entry, Ledger, Spent
-from privfed.ledger.allowances import (
-    UNITS,
-    Allowances,
-    ceiling_in_units,
-    in_units,
-)
+from privfed.exchange.messages import Head, Reason, Request
+from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
+from privfed.ledger.allowances import UNITS, Allowances, ceiling_in_units, in_units
+from privfed.ledger.charge import NOTHING
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
 from privfed.owner.secret import secret_beside
@@ -72,8 +68,8 @@ class CohortGate(Gate):
             )
         super().__init__(owner, records, policy, ledger, **settings)
         self._limit = None if self._ceiling is None else ceiling_in_units(self._ceiling)
-        self._seen = -1
-        self._synchronise()
+        self._seen, self._allowances = NOTHING, self._unspent()
+        self._catch_up(ledger.head)
 
     def allowances(self) -> np.ndarray:
         """What each individual has spent, shape (people, components), in the accountant's units."""
@@ -98,11 +94,6 @@ class CohortGate(Gate):
         self._asked = slice(None) if self._number == self.people else asked
         return super()._prepare(request)
 
-    def _answer(self, request: Request) -> Envelope:
-        envelope = super()._answer(request)
-        self._follow(envelope)
-        return envelope
-
     def _charge(self, request: Request, quote: Quote) -> Charge:
         """A charge that says, for the ledger, how many are asked and of how many."""
         charge = super()._charge(request, quote)
@@ -110,8 +101,7 @@ class CohortGate(Gate):
         return replace(charge, facts={**charge.facts, **asked})
 
     def _affordable(self, spent: Spent, charge: Charge) -> bool:
-        if self.ledger.head.seq != self._seen:
-            self._synchronise()
+        self._catch_up(spent.head)
         self._units = self._amount(charge.loss)
         if self._limit is None:
             return True
@@ -120,17 +110,14 @@ class CohortGate(Gate):
     def _amount(self, loss: Loss) -> np.ndarray:
         return in_units(self.accountant.cost(loss))
 
-    def _follow(self, envelope: Envelope) -> None:
-        """Keep step with the two rows of an answer (reserved, then released or failed)."""
-        head = envelope.head
-        if head is not None and head.seq == self._seen + 2:
+    def _reserved(self, charge: Charge, reserved: Reserved) -> None:
+        """Count what was reserved; its row follows the head that :meth:`_affordable` caught up with."""
+        if reserved.refused is None:
             self._allowances.charge(self._asked, self._units)
-            self._seen = head.seq
+            self._seen = reserved.head
 
     def _check_roster(self, entry: Entry) -> None:
         """Budgets are kept by place, so that each place must be the same individual's."""
-        if entry.event != "reserved":
-            return
         people, roster = entry.body.get("people"), entry.body.get("roster", "")
         if people != self.people or roster != self.roster:
             raise LedgerError(
@@ -139,13 +126,19 @@ class CohortGate(Gate):
                 "same order, or give other people a ledger of their own"
             )
 
-    def _synchronise(self) -> None:
-        """Read all budgets from the ledger's rows."""
-        self._allowances = Allowances(self.people, len(self.accountant.components))
-        for entry in self.ledger.entries():
+    def _unspent(self) -> Allowances:
+        return Allowances(self.people, len(self.accountant.components))
+
+    def _catch_up(self, head: Head) -> None:
+        """Read what was charged between the head that this gate knows and the ledger's."""
+        if head == self._seen:
+            return
+        if self._seen.seq and not self.ledger.passes(self._seen):  # what it counted was undone
+            self._seen, self._allowances = NOTHING, self._unspent()
+        for entry in self.ledger.entries(self._seen.seq, events=("reserved",)):
             self._check_roster(entry)
-            self._seen = entry.seq
             self._allowances.follow(entry, self.accountant, self._kinds)
+        self._seen = head
 
 
 def _keyed(roster: str, secret: bytes) -> str:

@@ -42,8 +42,8 @@ from privfed.exchange.messages import (
     Reply,
     Request,
 )
-from privfed.ledger import Charge, Entry, Ledger, Spent
-from privfed.ledger.terms import terms_digest
+from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
+from privfed.ledger.policy_constraints import terms_digest
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
 from privfed.owner.repeats import Repeats
@@ -236,21 +236,26 @@ class Gate:
 
     def _answer(self, request: Request) -> Envelope:
         query, quote, charge = self._prepare(request)
-        refused = self.ledger.reserve(
+        reserved = self.ledger.reserve(
             charge,
             self.accountant,
             lambda spent: self._over(spent, charge),
             request.fields,
             self.block,
         )
-        if refused is not None:
-            return Envelope.seal(Refusal(self.owner, request.id, refused), self.ledger.head)
+        self._reserved(charge, reserved)
+        if reserved.refused is not None:
+            refusal = Refusal(self.owner, request.id, reserved.refused)
+            return Envelope.seal(refusal, self.ledger.sign(reserved.head))
         again = self._repeats.again(charge, self.owner)
         sealed = self._evaluate(request, query, quote) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
         head = record(charge, sealed.body)
         self._repeats.keep(charge, sealed)
         return Envelope(sealed.status, sealed.body, head)
+
+    def _reserved(self, charge: Charge, reserved: Reserved) -> None:
+        """For a gate that keeps books of its own; called after every try to reserve."""
 
     # --- before the data are read --------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
 from privfed.exact import shown
 from privfed.exchange.heads import HeadBook
 from privfed.ledger import Ledger
+from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.statement import Line
-from privfed.ledger.terms import check_countable
 from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy

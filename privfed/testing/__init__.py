@@ -16,6 +16,7 @@ Kits, each a list of checks that must hold for every newcomer:
 - ``check_query``: declared sensitivities held against neighbours that are searched for, hostile fields,
   order, grid, sums (needs hypothesis: ``pip install privfed[test]``).
 - ``check_learner``: scikit-learn's manners, honest policies, a model that releases alone explain.
+- ``check_store``: a ledger's store is durable, exclusive, all or nothing, and tells of tampering.
 - ``check_sharing``: any function that shares something of a table: nothing raw, nothing of few.
 - ``conformance``: runs a kit, check by check, the skipped ones with a reason.
 

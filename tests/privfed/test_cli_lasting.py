@@ -17,7 +17,7 @@ import pytest
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.ledger import Ledger
-from privfed.ledger.storage import SCHEMA
+from privfed.ledger.sqlite_store import SCHEMA
 
 Written = Callable[..., Path]
 #: A study of the small table over lasting ledgers, with what changes from one to the next.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -168,6 +169,52 @@ def test_two_gates_on_one_ledger_share_the_budgets() -> None:
     one, other = _gate(ledger=ledger), _gate(ledger=ledger, seed=2)
     _ask(one, _question(0), "0.8", "one")
     assert isinstance(_ask(other, _question(1), "0.8", "two"), Refusal)
+
+
+def test_a_charge_of_another_gate_beside_a_refusal_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One gate reserves in the moment after the other's refusal; nobody is charged twice or missed."""
+    one, other = (_gate(ledger=Ledger(tmp_path / "l.db", "cohort"), seed=s) for s in (1, 2))
+    assert isinstance(_ask(one, _question(0, 0, 10), "1", "a"), Release)
+    reserved, done = threading.Event(), threading.Event()
+    late = threading.Thread(target=_ask, args=(other, _question(1, 10, 20), "1", "b"))
+    reserve, release = one.ledger.reserve, other.ledger.release
+
+    def reserving(*given: Any) -> Any:
+        said = reserve(*given)
+        late.start()
+        assert reserved.wait(20)
+        return said
+
+    def releasing(*given: Any) -> Any:
+        reserved.set()
+        assert done.wait(20)
+        return release(*given)
+
+    monkeypatch.setattr(one.ledger, "reserve", reserving)
+    monkeypatch.setattr(other.ledger, "release", releasing)
+    assert isinstance(_ask(one, _question(1, 0, 10), "1", "c"), Refusal)
+    monkeypatch.setattr(one.ledger, "reserve", reserve)
+    over = _ask(one, _question(2, 10, 20), "1", "d")
+    done.set()
+    late.join(20)
+    assert isinstance(over, Refusal) and over.reason is Reason.BUDGET
+    assert one.allowances()[:, 0].tolist() == [1.0] * 20 == other.allowances()[:, 0].tolist()
+    assert _gate(ledger=Ledger(tmp_path / "l.db", "cohort")).allowances()[:, 0].max() == 1.0
+
+
+def test_what_a_gate_counted_and_the_ledger_undid_is_forgotten(tmp_path: Path) -> None:
+    """A transaction that fails around a question leaves no trace in the budgets either."""
+    ledger = Ledger(tmp_path / "l.db", "cohort")
+    one, other = _gate(ledger=ledger), _gate(ledger=Ledger(tmp_path / "l.db", "cohort"), seed=2)
+    with pytest.raises(ValueError, match="undone"), ledger.together():
+        assert isinstance(_ask(one, _question(0, 0, 10), "1", "a"), Release)
+        raise ValueError("undone")
+    assert isinstance(_ask(other, _question(1, 10, 20), "1", "b"), Release)
+    assert isinstance(_ask(one, _question(2, 10, 20), "1", "c"), Refusal)
+    assert isinstance(_ask(one, _question(2, 0, 10), "1", "d"), Release)
+    assert one.allowances()[:, 0].tolist() == [1.0] * 20
 
 
 def test_a_request_sent_again_gets_the_same_bits() -> None:

@@ -107,7 +107,7 @@ def test_a_full_disk_refuses_before_data_are_read(
 def test_a_failing_reserve_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the disk while reserving is a typed refusal, and evaluate is not called."""
     gate = small_gate(Ledger(tmp_path / "ledger.db", "d"))
-    gate.ledger._file._db.execute("PRAGMA query_only = ON")
+    gate.ledger._store._db.execute("PRAGMA query_only = ON")  # type: ignore[attr-defined]
 
     def never(self: Histogram, view: Any) -> Any:
         raise AssertionError("data were read")

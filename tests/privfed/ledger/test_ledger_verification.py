@@ -17,7 +17,7 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head, Release, ReleasedPart
 from privfed.ledger import Charge, Ledger
-from privfed.ledger.chain import encode_body, fits, link
+from privfed.ledger.store import encode_body, fits, link
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
@@ -212,9 +212,9 @@ def test_heads_are_written_and_read() -> None:
 def test_draws_beyond_a_block_are_found(path: Path) -> None:
     """A drawn row must name a block that has a charge left, of the same loss."""
     ledger = Ledger(path, "d")
-    with ledger._file.exclusive():
+    with ledger._store.exclusive():
         drawn = {"block": 2, "kind": "k", "query": "q", "loss": {"epsilon": "0.1"}}
-        ledger._file.append("drawn", "s", "q", drawn)
+        ledger._store.append("drawn", "s", "q", drawn)
     with pytest.raises(LedgerError, match="draws what was not reserved"):
         ledger.verify()
 
@@ -223,8 +223,8 @@ def test_a_release_without_its_charge_is_found(path: Path) -> None:
     """Every reply answers one charge of the same question, once."""
     ledger = Ledger(path, "d")
     one = charge(901)
-    with ledger._file.exclusive():
-        ledger._file.append("released", "server", "r901", {"query": one.query}, reply(one))
+    with ledger._store.exclusive():
+        ledger._store.append("released", "server", "r901", {"query": one.query}, reply(one))
     with pytest.raises(LedgerError, match="answers what was not charged"):
         ledger.verify()
 
@@ -242,8 +242,8 @@ def test_a_release_that_is_not_what_was_charged_for_is_found(path: Path, salt: s
     said = reply(other)
     if salt == "noise":
         said = said.replace(wire.encode(10.0), wire.encode(1.0))
-    with ledger._file.exclusive():
-        ledger._file.append("released", "server", "r901", {"query": one.query}, said)
+    with ledger._store.exclusive():
+        ledger._store.append("released", "server", "r901", {"query": one.query}, said)
     with pytest.raises(LedgerError, match="is not what was charged for"):
         ledger.verify()
 

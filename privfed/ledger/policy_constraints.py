@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from privfed.errors import PolicyError
-from privfed.ledger.chain import encode_body
+from privfed.ledger.store import encode_body
 from privfed.privacy.policy import Policy
 from privfed.questions import wire
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import LedgerError
-from privfed.ledger import packing
-from privfed.ledger.packing import LEAST, pack, unpack
-from privfed.ledger.storage import ChainFile
+from privfed.ledger import sqlite_store
+from privfed.ledger.sqlite_store import LEAST, SqliteStore, pack, unpack
+from privfed.ledger.store import Entry
 
 
 @given(st.binary(max_size=300), st.integers(0, 40))
@@ -29,18 +29,18 @@ def test_what_was_packed_comes_back(payload: bytes, repeats: int) -> None:
 def test_large_payloads_are_smaller_in_the_file_and_whole_outside(tmp_path: Path) -> None:
     """The file is compressed; entries, hashes and a second opening see what was written."""
     path, payload = tmp_path / "ledger.db", b"seven times eight " * 50_000
-    file = ChainFile(path)
+    file = SqliteStore(path)
     with file.exclusive():
         head = file.append("noted", "", "", {}, payload)
     assert path.stat().st_size + (tmp_path / "ledger.db-wal").stat().st_size < len(payload) / 4
     file.close()
-    (entry,) = ChainFile(path, reading=True).select()
+    (entry,) = map(Entry.of, SqliteStore(path, reading=True).select())
     assert entry.payload == payload and entry.head == head
 
 
 def test_a_bomb_is_told_and_not_set_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes that claim to be more than any payload are refused; those just below are read."""
-    monkeypatch.setattr(packing, "MOST", 10_000)
+    monkeypatch.setattr(sqlite_store, "MOST", 10_000)
     pack.cache_clear()
     assert unpack(1, zstd.compress(bytes(10_000)), 1) == bytes(10_000)
     with pytest.raises(LedgerError, match="entry 7"):
@@ -66,7 +66,7 @@ def test_damage_is_told(stored: bytes, packed: int) -> None:
 def test_a_rewritten_flag_breaks_the_chain(tmp_path: Path) -> None:
     """The flag is in no hash, but the payload that it makes is."""
     path = tmp_path / "ledger.db"
-    file = ChainFile(path)
+    file = SqliteStore(path)
     with file.exclusive():
         file.append("noted", "", "", {}, b"x" * 5000)
     file.close()
@@ -75,4 +75,4 @@ def test_a_rewritten_flag_breaks_the_chain(tmp_path: Path) -> None:
     edited.commit()
     edited.close()
     with pytest.raises(LedgerError, match=r"does not fit the chain|its last entry"):
-        ChainFile(path).check_last()
+        SqliteStore(path).check_last()

@@ -1,0 +1,255 @@
+"""A ledger's rows and state in one SQLite file: the only place with SQL.
+
+Large payloads lie compressed (Zstandard at its quickest level); hashes, replays and exports are of
+what they were. A payload that was tampered with can claim any size: no more than :data:`MOST` bytes
+are ever made of one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from backports import zstd
+
+from privfed.errors import LedgerError
+from privfed.ledger.store import NO_ROWS, STATEFUL, Row, Store, Tip
+from privfed.questions import wire
+
+#: Payloads of fewer bytes are kept as they are.
+LEAST = 1024
+#: Most bytes of one payload: what the wire carries, and its envelope.
+MOST = wire.LIMIT + 2**20
+
+
+def _any_of(events: tuple[str, ...]) -> str:
+    return f"event IN ({', '.join(repr(event) for event in events)})"
+
+
+SCHEMA = (
+    """CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY, time TEXT NOT NULL, event TEXT NOT NULL, principal TEXT NOT NULL,
+    request TEXT NOT NULL, body BLOB NOT NULL, payload BLOB NOT NULL, hash TEXT NOT NULL,
+    packed INTEGER NOT NULL)""",
+    """CREATE UNIQUE INDEX once ON entries (principal, request, event)
+    WHERE request != '' AND event != 'refused'""",
+    f"""CREATE INDEX stateful ON entries (seq)
+    WHERE {_any_of(STATEFUL)}""",
+    "CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+)
+#: Rows of what was charged or answered for one request, by the index ``once``.
+_OF_REQUEST = "principal = ? AND request = ? AND request != '' AND event != 'refused'"
+_COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
+
+
+class SqliteStore(Store):
+    """An open file; see :class:`privfed.ledger.store.Store`.
+
+    Args:
+        path: the file; ``None`` for one in memory.
+        clock: gives the time written into rows.
+        reading: whether to open an existing file and never write.
+    """
+
+    faults = (OSError, sqlite3.Error)
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        clock: Callable[[], datetime] | None = None,
+        *,
+        reading: bool = False,
+    ) -> None:
+        super().__init__(path, clock)
+        self._reading = reading
+        self._db = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            db = sqlite3.connect(
+                self._address(),
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=60,
+                uri=self._reading,
+            )
+            if not self._reading:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.execute("PRAGMA synchronous=FULL")
+                self._create(db)
+            db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            return db
+        except sqlite3.Error as error:
+            wanted = "read" if self._reading else "written"
+            raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
+
+    def _address(self) -> str:
+        if self.path is None:
+            return ":memory:"
+        return f"{self.path.resolve().as_uri()}?mode=ro" if self._reading else str(self.path)
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        """Make the tables of a new file, once, whichever process comes first."""
+        db.execute("BEGIN IMMEDIATE")
+        found = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        if found and "entries" not in found:
+            raise LedgerError(f"{self}: is another kind of database; give a file of its own")
+        for statement in () if found else SCHEMA:
+            db.execute(statement)
+        db.execute("COMMIT")
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take SQLite's write lock."""
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def insert(self, row: Row, digest: str) -> None:
+        """Add a row; the index ``once`` sees to it that nothing is charged or answered twice."""
+        stored, packed = pack(row[6])
+        self._db.execute(
+            "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", (*row[:6], stored, digest, packed)
+        )
+
+    def commit(self, state: Mapping[str, bytes]) -> None:
+        """Write the state and synchronise the write-ahead log with the disk."""
+        if state:
+            self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
+        self._db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the transaction, if one is open."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove values of the state."""
+        self._db.executemany("DELETE FROM state WHERE name = ?", [(name,) for name in names])
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def last(self) -> Tip:
+        """The last row, by the primary key."""
+        found = self._query("SELECT seq, hash, time FROM entries ORDER BY seq DESC LIMIT 1")
+        return Tip(*found[0]) if found else NO_ROWS
+
+    def select(
+        self,
+        *,
+        at: int = 0,
+        after: int = 0,
+        events: tuple[str, ...] = (),
+        request: tuple[str, str] | None = None,
+        newest: int = 0,
+    ) -> Iterator[tuple[Any, ...]]:
+        """See :meth:`Store.select`; requests and :data:`STATEFUL` rows are found by an index."""
+        terms = [_any_of(events)] if events else []
+        if request is not None:
+            terms.append(_OF_REQUEST)
+        terms += [f"seq = {at:d}"] * (at > 0) + [f"seq > {after:d}"] * (after > 0)
+        order = f"DESC LIMIT {newest:d}" if newest else ""
+        where = f"WHERE {' AND '.join(terms)}" if terms else ""
+        sql = f"SELECT {_COLUMNS} FROM entries {where} ORDER BY seq {order}"
+        try:
+            cursor = self._db.execute(sql, request or ())
+            while rows := cursor.fetchmany(512):
+                for *columns, payload, digest, packed in rows:
+                    yield (*columns, unpack(columns[0], payload, packed), digest)
+        except sqlite3.Error as error:
+            raise self._fault(error) from None
+
+    def charged(self, principal: str, request: str) -> bool:
+        """Whether a request was charged or answered before, by the index alone."""
+        sql = f"SELECT 1 FROM entries WHERE {_OF_REQUEST} LIMIT 1"
+        return bool(self._query(sql, principal, request))
+
+    def stored(self, *names: str) -> dict[str, bytes]:
+        """Values of the state, one look for all."""
+        where = f" WHERE name IN ({', '.join('?' * len(names))})" if names else ""
+        return dict(self._query(f"SELECT name, value FROM state{where}", *names))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """A read transaction of SQLite."""
+        with self._lock:
+            self.check_process()
+            self._query("BEGIN")
+            try:
+                yield
+            finally:
+                self._query("ROLLBACK")
+
+    def _query(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._fault(error) from None
+
+    def _fault(self, error: sqlite3.Error) -> LedgerError:
+        if "no such table" in str(error):
+            return LedgerError(f"{self}: is no ledger; give the file that a gate wrote")
+        return LedgerError(f"{self}: {error}")
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no tables yet, or neither rows nor state."""
+        if not self._query("SELECT 1 FROM sqlite_master LIMIT 1"):
+            return True
+        return not (self._query("SELECT 1 FROM entries LIMIT 1") or self.stored())
+
+    def check_form(self) -> None:
+        """Tables and indices as we make them, no trigger or view beside them, and a sound file.
+
+        Raises:
+            LedgerError: something differs.
+        """
+        found = {
+            sql for (sql,) in self._query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        }
+        if found != set(SCHEMA):
+            raise LedgerError(f"{self}: its tables are not those of a ledger")
+        if self._query("PRAGMA integrity_check(1)") != [("ok",)]:
+            raise LedgerError(f"{self}: the file is damaged")
+
+    def close(self) -> None:
+        """Close the file; the last one to do so leaves a single plain file behind."""
+        if not self._reading and self.path is not None:
+            with suppress(sqlite3.Error):  # somebody else has it open, or it is gone
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
+        self._db.close()
+
+
+@lru_cache(maxsize=2)
+def pack(payload: bytes) -> tuple[bytes, int]:
+    """What is stored for a payload, and whether it is compressed (1) or as it was (0).
+
+    The last two are remembered: in one process the same query reaches every client's ledger.
+    """
+    if not LEAST <= len(payload) <= MOST:
+        return payload, 0
+    packed = zstd.compress(payload, 1)
+    return (packed, 1) if len(packed) < len(payload) else (payload, 0)
+
+
+def unpack(seq: int, stored: bytes, packed: int) -> bytes:
+    """The payload of entry ``seq``.
+
+    Raises:
+        LedgerError: it cannot be read, or would be larger than any that was written.
+    """
+    if packed == 0:
+        return stored
+    reader = zstd.ZstdDecompressor()
+    try:
+        payload = reader.decompress(stored, max_length=MOST)
+    except (zstd.ZstdError, TypeError):
+        payload = b""
+    if packed != 1 or not reader.eof or reader.unused_data:
+        raise LedgerError(f"entry {seq} of the ledger cannot be read: its payload was damaged")
+    return payload

@@ -1,0 +1,507 @@
+"""What a ledger needs of its store: chained rows, a state that follows from them, transactions.
+
+The hash of a row is SHA-256 over, in this order: the previous row's hash (32 bytes; zeros before the
+first), the row's number and the byte lengths of its six other columns (seven unsigned 64-bit
+integers, big-endian), and the columns themselves (time, event, principal, request, body, payload;
+text as UTF-8). Lengths come first, so that no two rows have one form. A body is JSON with its keys
+sorted and no white space.
+
+The *state* is a table of named values (running totals, the policy in force, the chain's tip), so
+that opening a ledger and checking a budget never read all rows. Verification computes it anew from
+the rows. A store knows nothing of charges. :mod:`privfed.testing.check_store` checks an
+implementation.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256, sha512
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from privfed.errors import LedgerError
+from privfed.exchange.messages import Head
+
+#: Number of the canonical form; a ledger written in another one is refused.
+FORMAT = 3
+GENESIS = "0" * 64
+#: Events of rows that only the ledger itself writes.
+OWN_EVENTS = frozenset(
+    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
+)
+#: Events of rows that hold the digest of the state after them.
+STATEFUL = ("reserved", "block", "counted", "policy", "failed")
+#: What of the state no row speaks for: the end of the chain.
+UNSPOKEN = frozenset(["tip"])
+#: The columns of a row in order, without its hash.
+COLUMNS = ("seq", "time", "event", "principal", "request", "body", "payload")
+Row = tuple[int, str, str, str, str, bytes, bytes]
+
+_LENGTHS = struct.Struct(">7Q")
+_TYPES = (int, str, str, str, str, bytes, bytes, str)
+
+#: Writes public facts in their canonical form.
+encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the ledger.
+
+    Args:
+        seq: its number, from 1.
+        time: when it was written, ISO 8601 in UTC; never before its predecessor's.
+        event: one of :data:`OWN_EVENTS`, or a note's own word.
+        principal: the server that asked.
+        request: the request's id.
+        body: public facts.
+        payload: the query's public values, or the bytes that left.
+        hash: SHA-256 of all this and of the row before.
+    """
+
+    seq: int
+    time: str
+    event: str
+    principal: str
+    request: str
+    body: dict[str, Any]
+    payload: bytes
+    hash: str
+
+    @property
+    def head(self) -> Head:
+        """The chain's head after this entry."""
+        return Head(self.seq, self.hash)
+
+    @classmethod
+    def of(cls, columns: tuple[Any, ...]) -> Entry:
+        """Read a stored row: its columns and its hash."""
+        seq, time, event, principal, request, body, payload, digest = columns
+        try:
+            facts = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise LedgerError(f"entry {seq} of the ledger cannot be read: {error}") from None
+        return cls(seq, time, event, principal, request, facts, payload, digest)
+
+
+class Tip(NamedTuple):
+    """The end of the chain: the last row's number, hash and time."""
+
+    seq: int
+    hash: str
+    time: str
+
+
+NO_ROWS = Tip(0, GENESIS, "")
+
+
+class Store(ABC):
+    """An open chain of rows and its state.
+
+    Used by one thread at a time (a lock sees to it) and by one process; other processes open it
+    themselves. An implementation keeps the bytes: the abstract methods, which are called under the
+    lock. Chaining, transactions that join, the state's digest and what is remembered between
+    transactions are here.
+
+    Args:
+        path: where it is kept; ``None`` in memory, for this object alone.
+        clock: gives the time written into rows.
+    """
+
+    #: Errors of the medium, which users meet as LedgerError.
+    faults: ClassVar[tuple[type[Exception], ...]] = (OSError,)
+
+    def __init__(
+        self, path: str | Path | None = None, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self._clock = clock or (lambda: datetime.now(UTC))
+        #: Called when a transaction was undone, for whoever remembers what it had written.
+        self.undone: Callable[[], None] = lambda: None
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._depth, self._broken = 0, False
+        self._last = self._durable = NO_ROWS
+        self._now = ""
+        self._state: dict[str, Any] = {}
+        self._changed: set[str] = set()
+        self._sum: int | None = None  # of the hashes of the state's values
+        self._hashes: dict[str, int] = {}
+        self._stale: set[str] = set()  # names whose hash is to be computed anew
+
+    def __str__(self) -> str:
+        return f"ledger {self.path or '(in memory)'}"
+
+    # --- what an implementation provides --------------------------------------------------------
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction that excludes all others, of every process."""
+
+    @abstractmethod
+    def insert(self, row: Row, digest: str) -> None:
+        """Add a row and its hash; a second one of an event and request that are charged fails."""
+
+    @abstractmethod
+    def commit(self, state: Mapping[str, bytes]) -> None:
+        """Set values of the state, and make all of the transaction durable before returning."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo the transaction, if one is open."""
+
+    @abstractmethod
+    def last(self) -> Tip:
+        """The last row; :data:`NO_ROWS` where there is none."""
+
+    @abstractmethod
+    def select(
+        self,
+        *,
+        at: int = 0,
+        after: int = 0,
+        events: tuple[str, ...] = (),
+        request: tuple[str, str] | None = None,
+        newest: int = 0,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Stored columns of rows with their hashes, a few hundred at a time.
+
+        Args:
+            at: only the row of this number.
+            after: only rows with a greater number.
+            events: only rows of these events.
+            request: only what was charged and answered for one principal's request.
+            newest: 0 for all rows in order; ``n`` for the last n, the last one first.
+        """
+
+    @abstractmethod
+    def charged(self, principal: str, request: str) -> bool:
+        """Whether a request was charged or answered before."""
+
+    @abstractmethod
+    def stored(self, *names: str) -> dict[str, bytes]:
+        """Stored values of the state by name, those that there are; all of them unless named."""
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove values of the state."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Read several things as of one moment, whatever other processes append."""
+
+    @abstractmethod
+    def check_form(self) -> None:
+        """Hold the medium to what this implementation writes; LedgerError where it differs."""
+
+    @property
+    @abstractmethod
+    def empty(self) -> bool:
+        """Whether nothing was ever written."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it."""
+
+    # --- transactions --------------------------------------------------------------------------
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Tip]:
+        """One exclusive transaction, durable when it ends; inner ones join the outermost.
+
+        If anything inside fails, nothing of it has happened, even where the outer code goes on.
+
+        Returns:
+            the end of the chain, and the time for what is written inside.
+
+        Raises:
+            LedgerError: the store cannot be written (full, read-only, gone), or was rolled back.
+        """
+        with self._lock:
+            self.check_process()
+            outermost = self._depth == 0
+            self._depth += 1
+            try:
+                if outermost:
+                    self._broken = False
+                    self.begin()
+                    self._catch_up()
+                self._now = self._time()
+                yield self._last._replace(time=self._now)
+                if outermost:
+                    self._commit()
+            except BaseException as error:
+                self._broken = True
+                if outermost:
+                    self._rollback()
+                if isinstance(error, self.faults):
+                    raise LedgerError(f"{self}: {error}") from None
+                raise
+            finally:
+                self._depth -= 1
+
+    def _time(self) -> str:
+        """The time for the next row: a clock that jumps back does not take the rows along."""
+        time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
+        return max(time, self._last.time)
+
+    def _catch_up(self) -> None:
+        """Forget what was remembered of the state where another process has appended.
+
+        In memory nobody else can have appended.
+        """
+        if self.path is None and self._last.seq:
+            return
+        last = self.last()
+        if last[:2] != self._last[:2]:
+            self._check_grown(last.seq)
+            self._state.clear()
+            self._forget_hashes()
+            self._last = last
+
+    def _check_grown(self, seq: int) -> None:
+        """Another process may have appended; entries that this one saw may not be gone."""
+        known = self._last
+        if known.seq and (seq < known.seq or self.hash_at(known.seq) != known.hash):
+            raise LedgerError(f"{self}: entries were removed or changed while it was open")
+
+    def _commit(self) -> None:
+        if self._broken:
+            raise LedgerError(f"{self}: a write inside this transaction failed; nothing was kept")
+        if self._changed:
+            self._put({"tip": list(self._last[:2])})
+        self.commit({name: encode_body(self._state[name]) for name in self._changed})
+        self._changed.clear()
+        self._durable = self._last
+
+    def _rollback(self) -> None:
+        self.undone()
+        self._state.clear()
+        self._forget_hashes()
+        self._changed.clear()
+        self._last = self._durable
+        self.rollback()
+
+    def check_process(self) -> None:
+        """Raise LedgerError in a child of the process that opened it."""
+        if os.getpid() != self._process:
+            raise LedgerError(f"{self}: was opened before a fork; open it again in this process")
+
+    # --- rows and state, inside a transaction --------------------------------------------------
+
+    def append(
+        self,
+        event: str,
+        principal: str,
+        request: str,
+        body: dict[str, Any],
+        payload: bytes = b"",
+        *,
+        state: Mapping[str, Any] | None = None,
+        same_time: bool = False,
+    ) -> Head:
+        """Chain one more row.
+
+        Args:
+            event: what it records; principal, request, body, payload: see :class:`Entry`.
+            state: values of the state that change with it; the row then holds the digest of the
+                whole state after it.
+            same_time: whether to write the time of the row before instead of now.
+        """
+        if state is not None:
+            self._put(state)
+            body = {**body, "state": self._digest()}
+        time = self._last.time if same_time else self._now
+        row: Row = (
+            self._last.seq + 1, time, event, principal, request, encode_body(body), payload
+        )  # fmt: skip
+        self._last = Tip(row[0], link(self._last.hash, row), time)
+        self.insert(row, self._last.hash)
+        self._changed.add("tip")
+        return Head(*self._last[:2])
+
+    def held(self, *names: str) -> list[Any]:
+        """Named values of the state, ``None`` where there is none."""
+        missing = [name for name in names if name not in self._state]
+        if missing:
+            found = self.stored(*missing)
+            for name in missing:
+                self._state[name] = self._decoded(name, found.get(name))
+        return [self._state[name] for name in names]
+
+    def _put(self, values: Mapping[str, Any]) -> None:
+        self._state.update(values)
+        self._changed.update(values)
+        self._stale.update(values.keys() - UNSPOKEN)
+
+    def forget(self, prefix: str) -> None:
+        """Remove the named values that begin so (they are about to be computed anew)."""
+        gone = {name for name in (*self.stored(), *self._state) if name.startswith(prefix)}
+        self.remove(gone)
+        self._state = {name: self._state[name] for name in self._state.keys() - gone}
+        self._changed -= gone
+        self._forget_hashes()
+
+    def _forget_hashes(self) -> None:
+        self._sum, self._hashes = None, {}
+        self._stale.clear()
+
+    def _digest(self) -> str:
+        """Digest of the state; each value's hash is kept, so that a change costs one and a sum."""
+        if self._sum is None:
+            self._hashes = {n: _hash(n, v) for n, v in self.state().items() if n not in UNSPOKEN}
+            self._sum = sum(self._hashes.values())
+            self._stale.clear()
+        for name in self._stale:
+            new = _hash(name, encode_body(self._state[name]))
+            self._sum += new - self._hashes.get(name, 0)
+            self._hashes[name] = new
+        self._stale.clear()
+        return _of_sum(self._sum)
+
+    def _decoded(self, name: str, value: bytes | None) -> Any:
+        try:
+            return None if value is None else msgspec.json.decode(value)
+        except (msgspec.MsgspecError, TypeError):
+            raise LedgerError(
+                f"{self}: its state {name!r} was damaged; verify the ledger"
+            ) from None
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def look(self, *names: str) -> list[Any]:
+        """:meth:`held` outside of transactions: what other processes have written included."""
+        with self._lock:
+            self._refresh()
+            return self.held(*names)
+
+    def find(self, principal: str, request: str) -> Entry | None:
+        """The latest entry of a request that was charged, or ``None``."""
+        with self._lock:
+            self._refresh()
+            for columns in self.select(request=(principal, request), newest=1):
+                return Entry.of(columns)
+        return None
+
+    def hash_at(self, seq: int) -> str | None:
+        """The hash of a row by its number, or ``None``."""
+        with self._lock:
+            for columns in self.select(at=seq):
+                return str(columns[7])
+        return None
+
+    def _refresh(self) -> None:
+        self.check_process()
+        if not self._depth:
+            try:
+                self._catch_up()
+            except self.faults as error:
+                raise LedgerError(f"{self}: {error}") from None
+
+    @contextmanager
+    def reading(self) -> Iterator[Tip]:
+        """Read while no other thread of this process writes, and what others have written.
+
+        Returns:
+            the end of the chain, and the time for what would be written now.
+        """
+        with self._lock:
+            self._refresh()
+            yield self._last._replace(time=self._time())
+
+    def state(self) -> dict[str, bytes]:
+        """The whole state as bytes, what this transaction has changed included."""
+        changed = {name: encode_body(self._state[name]) for name in self._changed - {"tip"}}
+        return {**self.stored(), **changed}
+
+    @property
+    def head(self) -> Head:
+        """The end of the chain."""
+        self.check_process()
+        last = self.last()
+        if not last.seq:
+            raise LedgerError(f"{self}: it is empty")
+        return Head(last.seq, last.hash)
+
+    # --- opening -------------------------------------------------------------------------------
+
+    def check_last(self) -> None:
+        """Check the last row against its predecessor and the stored tip: the same time always.
+
+        Raises:
+            LedgerError: it does not fit.
+        """
+        rows = list(self.select(newest=2))
+        if not rows:
+            raise LedgerError(f"{self}: it is empty; a ledger begins with its data set")
+        previous = rows[1][7] if len(rows) > 1 else GENESIS
+        sound = self.held("tip") == [[rows[0][0], rows[0][7]]] and len(str(previous)) == 64
+        if not (sound and fits(previous, rows[0][:8])):
+            raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
+
+    def check_state(self) -> None:
+        """Hold the stored state against the last row that it changed with: the same time always.
+
+        Raises:
+            LedgerError: something of it was removed, added or changed.
+        """
+        for columns in self.select(events=STATEFUL, newest=1):
+            sound = Entry.of(columns).body.get("state") == self._digest()
+            break
+        else:
+            sound = not set(self.state()) - UNSPOKEN
+        if not sound:
+            raise LedgerError(
+                f"{self}: what it keeps of its totals does not follow from its entries; verify it, "
+                "and put it back from a copy"
+            )
+
+
+def link(previous: str, row: Row) -> str:
+    """Give the hash of a row after the one whose hash is ``previous``."""
+    seq, *texts, body, payload = row
+    columns = [str(text).encode() for text in texts]
+    columns += [body, payload]
+    lengths = _LENGTHS.pack(seq, *map(len, columns))
+    return sha256(b"".join((bytes.fromhex(previous), lengths, *columns))).hexdigest()
+
+
+def fits(previous: str, stored: tuple[Any, ...]) -> bool:
+    """Whether a stored row (columns and hash) follows the one whose hash is ``previous``.
+
+    Types are held to exactly: text that became a blob of the same bytes is another row.
+    """
+    if tuple(map(type, stored)) != _TYPES or stored[0] < 0:
+        return False
+    try:
+        return bool(link(previous, stored[:7]) == stored[7])
+    except ValueError:  # the hash before is none, or a text has no form in bytes
+        return False
+
+
+def digest_of(state: Mapping[str, bytes]) -> str:
+    """Digest of a state, but for what no row speaks for, hexadecimal.
+
+    SHA-256 of the sum of its values' own hashes, so that it can be kept up to date value by value.
+    """
+    return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
+
+
+def _of_sum(total: int) -> str:
+    return sha256((total % 2**512).to_bytes(64, "big")).hexdigest()
+
+
+def _hash(name: str, value: bytes) -> int:
+    """A value of the state with its name, as a number of 512 bits."""
+    own = name.encode()
+    told = value if isinstance(value, bytes) else repr(value).encode()  # an editor's text, say
+    return int.from_bytes(sha512(len(own).to_bytes(8, "big") + own + told).digest(), "big")
