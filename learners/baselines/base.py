@@ -1,4 +1,4 @@
-"""What the baselines share: binary targets, open policies, no private way."""
+"""What the baselines share: open policies, no private mode, one form for classes and numbers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from scipy.special import expit
 
 from privfed.errors import PolicyError
 from privfed.exact import Number
-from privfed.learners.base import FederatedClassifier, FederatedLearner, Planned
+from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor, Planned
+from privfed.learners.forest.columns import class_count
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
+#: Rows to predict: a table, or an array of shape (rows, features).
+Rows = pd.DataFrame | np.ndarray
+
 
 class Baseline(FederatedLearner):
-    """A learner that only serves as a yardstick: everything it asks for leaves as it is."""
+    """A learner to compare with: its queries are answered without protection."""
 
     baseline: ClassVar[bool] = True
+    #: Whether it predicts classes.
+    _classifies: ClassVar[bool] = True
 
     def published(self) -> Policy:
-        """All of its questions, unprotected."""
+        """All of its queries, unprotected."""
         guards: dict[str, tuple[Guard, ...]] = {
             query.kind: (Guard.of("open"),) for query in self.queries
         }
@@ -42,35 +48,67 @@ class Baseline(FederatedLearner):
             f"{type(self).__name__} is a baseline without a private way; write published()"
         )
 
+    def _n_classes(self, schema: Schema) -> int:
+        """How many classes it predicts; 0 for numbers."""
+        return class_count(schema) if self._classifies else 0
 
-class BinaryBaseline(FederatedClassifier, Baseline):
-    """A baseline for a binary outcome."""
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+        """Class probabilities or numbers, for the two classes below; shape (rows, classes or 1)."""
+        raise NotImplementedError
+
+    def _described(self, model: str, **more: Any) -> dict[str, Any]:
+        """What people read of a fitted model: its name, its target, and more."""
+        assert self.schema_.target is not None
+        return {"model": model, "target": self.schema_.target.name, **more}
+
+
+class BaselineClassifier(Baseline, FederatedClassifier):
+    """A baseline that predicts classes."""
+
+    def predict_proba(self, x: Rows, *, client: Any = None) -> np.ndarray:
+        """Probabilities of the classes, shape (rows, classes).
+
+        Args:
+            x: the rows.
+            client: whose model predicts, where each client has one; ``Local...`` also take a name
+                for each row.
+        """
+        return self._predicted(x, client)
+
+
+class BaselineRegressor(Baseline, FederatedRegressor):
+    """A baseline that predicts a number."""
+
+    _classifies: ClassVar[bool] = False
+
+    def predict(self, x: Rows, *, client: Any = None) -> np.ndarray:
+        """Predictions, shape (rows,); arguments as for :meth:`BaselineClassifier.predict_proba`."""
+        return self._predicted(x, client)[:, 0]
+
+
+class BinaryBaseline(BaselineClassifier):
+    """A baseline for a binary target."""
 
     binary: ClassVar[bool] = True
 
-    def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
-        """Probabilities of both classes, shape (rows, 2)."""
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
         second = self._second(self._encode(x, client))
         return np.column_stack([1 - second, second])
 
     @abstractmethod
     def _second(self, x: np.ndarray) -> np.ndarray:
-        """Probability of the second class for encoded rows."""
+        """Probability of the second class for encoded rows, shape (rows,)."""
 
 
 class LinearBaseline(BinaryBaseline):
-    """A logistic regression on the encoded covariates."""
+    """A logistic regression on the encoded features."""
 
     #: What the model is called where people read it.
     called: ClassVar[str]
-    #: Intercept, then a coefficient for each covariate; set by ``fit``.
+    #: Intercept, then a coefficient for each feature; set by ``fit``.
     weights_: np.ndarray
 
-    def decision_function(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
+    def decision_function(self, x: Rows, *, client: str | None = None) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""
         return self._log_odds(self._encode(x, client))
 
@@ -82,17 +120,11 @@ class LinearBaseline(BinaryBaseline):
 
     def readable(self) -> dict[str, Any]:
         """Intercept and coefficients."""
-        schema = self.schema_
-        assert schema.target is not None
-        return {
-            "model": self.called,
-            "target": schema.target.name,
-            "link": "logit",
-            "intercept": float(self.weights_[0]),
-            "linear": dict(zip(schema.names, self.weights_[1:].tolist(), strict=True)),
-        }
+        linear = dict(zip(self.schema_.names, self.weights_[1:].tolist(), strict=True))
+        intercept = float(self.weights_[0])
+        return self._described(self.called, link="logit", intercept=intercept, linear=linear)
 
 
 def once(*queries: Query) -> Sequence[Planned]:
-    """A plan that asks each question once."""
+    """A plan that asks each query once."""
     return [Planned(query, 1) for query in queries]

@@ -1,7 +1,6 @@
 """Bayesian Federated Inference for logistic regression (Jonker, Pazira, Coolen 2024).
 
-Each client fits its own posterior and sends its mode and curvature once; the server joins them as
-Gaussians.
+Each client sends mode and curvature of its own posterior; the server joins them as Gaussians.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
 #: Greatest precision, and the inverse of the least, with which curvatures can be inverted.
-LARGEST = 1e9
+MAX_PRECISION = 1e9
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Posterior(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``mode`` by term, the intercept first, and ``curvature`` by pair of terms."""
-        if schema.target is None or not 1 / LARGEST <= self.precision <= LARGEST:
+        if schema.target is None or not 1 / MAX_PRECISION <= self.precision <= MAX_PRECISION:
             raise QueryError("malformed", "a posterior needs a target and a positive precision")
         terms = 1 + len(schema.features)
         return {
@@ -52,8 +51,8 @@ class Posterior(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Newton's method with halved steps until the posterior rises no more."""
-        design = np.column_stack([np.ones(len(view.table)), view.table.x])
         assert view.schema.target is not None
+        design = np.column_stack([np.ones(len(view.table)), view.table.x])
         low, high = view.schema.target.bounds
         mode = posterior_mode(design, (view.table.target - low) / (high - low), self.precision)
         return {"mode": mode, "curvature": _curvature(design, mode, self.precision)}
@@ -62,27 +61,27 @@ class Posterior(Query):
 def posterior_mode(design: np.ndarray, target: np.ndarray, precision: float) -> np.ndarray:
     """The maximum of log-likelihood minus precision times half the squared norm."""
 
-    def height(weights: np.ndarray) -> float:
+    def log_posterior(weights: np.ndarray) -> float:
         scores = design @ weights
         fit = target @ scores - np.logaddexp(0, scores).sum()
         return float(fit - precision / 2 * weights @ weights)
 
     mode = np.zeros(design.shape[1])
     for _ in range(100):
-        slope = design.T @ (target - expit(design @ mode)) - precision * mode
-        step = np.linalg.solve(_curvature(design, mode, precision), slope)
-        share = 1.0
-        while height(mode + share * step) < height(mode) and share > 1e-6:
-            share /= 2
-        mode = mode + share * step
-        if np.abs(share * step).max() < 1e-9:
+        gradient = design.T @ (target - expit(design @ mode)) - precision * mode
+        step = np.linalg.solve(_curvature(design, mode, precision), gradient)
+        fraction = 1.0
+        while log_posterior(mode + fraction * step) < log_posterior(mode) and fraction > 1e-6:
+            fraction /= 2
+        mode = mode + fraction * step
+        if np.abs(fraction * step).max() < 1e-9:
             break
     return mode
 
 
 def _curvature(design: np.ndarray, mode: np.ndarray, precision: float) -> np.ndarray:
-    chance = expit(design @ mode)
-    weighted = design * (chance * (1 - chance))[:, None]
+    probability = expit(design @ mode)
+    weighted = design * (probability * (1 - probability))[:, None]
     return np.asarray(design.T @ weighted + precision * np.eye(design.shape[1]))
 
 
@@ -90,13 +89,13 @@ class BayesianInference(LinearBaseline):
     """Joins the clients' posteriors: A = sum A_m - (M - 1) Gamma, mode A^-1 sum A_m mode_m.
 
     Args:
-        precision: of the prior on every coefficient (the covariates in their own units).
+        precision: of the prior on every coefficient (the features in their own units).
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Posterior,)
     called: ClassVar[str] = "Bayesian federated logistic regression"
     _parameter_constraints: ClassVar[Constraints] = {
-        "precision": [Real(at_least=1 / LARGEST, at_most=LARGEST)]
+        "precision": [Real(at_least=1 / MAX_PRECISION, at_most=MAX_PRECISION)]
     }
 
     def __init__(self, precision: float = 0.01) -> None:
@@ -112,7 +111,7 @@ class BayesianInference(LinearBaseline):
         self._start(federation)
         answers = federation.ask(Posterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]
-        curvatures = [np.asarray(own) for own in answers.each("curvature").values()]
+        curvatures = [np.asarray(curvature) for curvature in answers.each("curvature").values()]
         prior = self.precision * np.eye(len(modes[0]))
         joint = np.sum(curvatures, axis=0) - (len(modes) - 1) * prior
         moment = np.sum([a @ mode for a, mode in zip(curvatures, modes, strict=True)], axis=0)
@@ -126,5 +125,5 @@ class BayesianInference(LinearBaseline):
         return np.asarray(size / max(size.max(), 1e-300))
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One question."""
+        """One query."""
         return once(Posterior(float(self.precision)))

@@ -25,13 +25,13 @@ from privfed.tables.schema import Schema
 class FedAvgLogistic(LinearBaseline):
     """Local gradient steps on every client, averaged by the clients' numbers of records.
 
-    Without a penalty, dual averaging *is* federated averaging (dual and primal weights are the
-    same), so the questions are those of RuleFit with linear terms alone.
+    Without a penalty, dual averaging is federated averaging (dual and primal weights are the same),
+    so the queries are those of RuleFit with linear terms alone.
 
     Args:
         rounds: rounds of averaging.
         local_steps: full-batch gradient steps of each client in a round.
-        step: size of a step, for covariates scaled to [-2, 2] by their public bounds.
+        step: size of a step, for features scaled to [-2, 2] by their public bounds.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Supports, Increment, Objective)
@@ -67,11 +67,11 @@ class FedAvgLogistic(LinearBaseline):
             local_steps=self.local_steps,
         )
         pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
-        found = averaging.run(federation, terms, pooled)
-        slopes = found.weights[1:] * 0.4 / terms.cutoffs.scale
+        result = averaging.run(federation, terms, pooled)
+        slopes = result.weights[1:] * 0.4 / terms.cutoffs.scale
         middle = (federation.schema.lower + federation.schema.upper) / 2
-        self.rounds_ = found.rounds
-        self.weights_ = np.concatenate([[found.weights[0] - slopes @ middle], slopes])
+        self.rounds_ = result.rounds
+        self.weights_ = np.concatenate([[result.weights[0] - slopes @ middle], slopes])
         return self
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:

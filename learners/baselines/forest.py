@@ -13,6 +13,7 @@ from privfed.errors import QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BinaryBaseline, once
+from privfed.learners.baselines.scikit_forest import forest_of
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Policy
 from privfed.questions import tree
@@ -20,8 +21,8 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Most records that a leaf can be asked to have.
-LARGEST_LEAF = 10**9
+#: Most trees of a client, and most records that a leaf can be asked to have.
+MAX_TREES, MAX_LEAF = 10_000, 10**9
 #: Columns of a node's row.
 NODE = ("tree", "feature", "threshold", "left", "right", "value")
 
@@ -43,7 +44,7 @@ class Forest(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``nodes``: a row for each node with the columns :data:`NODE`."""
-        sane = 1 <= self.trees <= 10_000 and 1 <= self.min_leaf <= LARGEST_LEAF
+        sane = 1 <= self.trees <= MAX_TREES and 1 <= self.min_leaf <= MAX_LEAF
         if schema.target is None or not sane:
             raise QueryError("malformed", "a forest needs a target, trees and leaves")
         return {"nodes": Part(PartType.ARTIFACT, ("node", "column"), (-1, len(NODE)))}
@@ -53,22 +54,17 @@ class Forest(Query):
         table = view.table
         if not len(table):
             return {"nodes": np.zeros((0, len(NODE)))}
+        assert view.schema.target is not None
+        low, high = view.schema.target.bounds
         seed = int(view.rng(f"baselines.forest {self.digest}").integers(2**31))
         forest = RandomForestClassifier(
             self.trees, min_samples_leaf=self.min_leaf, random_state=seed
-        ).fit(table.x, _unit_target(view))
+        ).fit(table.x, ((table.target - low) / (high - low)).round())
         rows = [
             _rows(number, one.tree_, forest.classes_)
             for number, one in enumerate(forest.estimators_)
         ]
         return {"nodes": np.concatenate(rows)}
-
-
-def _unit_target(view: View) -> np.ndarray:
-    assert view.schema.target is not None
-    low, high = view.schema.target.bounds
-    unit: np.ndarray = (view.table.target - low) / (high - low)
-    return unit.round()
 
 
 def _rows(number: int, one: Any, classes: np.ndarray) -> np.ndarray:
@@ -88,8 +84,8 @@ class LocalForests(BinaryBaseline):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Forest,)
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Whole(at_least=1, at_most=10_000)],
-        "min_leaf": [Whole(at_least=1, at_most=LARGEST_LEAF)],
+        "trees": [Whole(at_least=1, at_most=MAX_TREES)],
+        "min_leaf": [Whole(at_least=1, at_most=MAX_LEAF)],
     }
 
     def __init__(self, trees: int = 100, min_leaf: int = 1) -> None:
@@ -117,18 +113,13 @@ class LocalForests(BinaryBaseline):
         return np.asarray(np.mean(each, axis=0))
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One question."""
+        """One query."""
         return once(Forest(self.trees, self.min_leaf))
 
     def readable(self) -> dict[str, Any]:
         """What the columns of every node in the state's forests are."""
-        assert self.schema_.target is not None
-        return {
-            "model": "local-ensemble random forest",
-            "target": self.schema_.target.name,
-            "columns": list(NODE),
-            "features": list(self.schema_.names),
-        }
+        names = {"columns": list(NODE), "features": list(self.schema_.names)}
+        return self._described("local-ensemble random forest", **names)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base; every way through a saved tree ends."""
@@ -138,11 +129,6 @@ class LocalForests(BinaryBaseline):
 
 
 def _grown(nodes: np.ndarray) -> tree.Forest:
-    """A client's forest, checked to be one."""
+    """A client's forest from its rows."""
     starts = np.flatnonzero(np.diff(nodes[:, 0], prepend=-1))
-    return tree.Forest.of(
-        [
-            tree.Tree.binary(own[:, 1], tree.cuts_of_thresholds(own[:, 2]), own[:, 3], own[:, 4])
-            for own in np.split(nodes, starts[1:])
-        ]
-    )
+    return forest_of([tuple(own[:, 1:5].T) for own in np.split(nodes, starts[1:])])

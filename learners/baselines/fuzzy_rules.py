@@ -1,8 +1,7 @@
-"""Federated Takagi-Sugeno-Kang fuzzy rules, learned in one shot and put side by side.
+"""Federated Takagi-Sugeno-Kang fuzzy rules, learned in one shot and merged.
 
-J. L. Corcuera Barcena, P. Ducange, A. Ercolani, F. Marcelloni, A. Renda: An approach to federated
-learning of explainable fuzzy regression models. FUZZ-IEEE 2022. The baseline of the federated fuzzy
-regression tree's paper (its reference 48 is the same learner).
+J. L. Corcuera Barcena et al., "An approach to federated learning of explainable fuzzy regression
+models", FUZZ-IEEE 2022: the baseline of the federated fuzzy regression tree's paper (reference 48).
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 
 from privfed.errors import QueryError
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import FederatedRegressor, Planned
-from privfed.learners.baselines.base import Baseline
+from privfed.learners.base import Planned
+from privfed.learners.baselines.base import BaselineRegressor, Rows
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds
 from privfed.learners.fuzzy_tree.queries import Scaling
@@ -34,10 +32,9 @@ _BINS = 32
 
 @dataclass(frozen=True, eq=False)
 class FuzzyRules(Query):
-    """A client's own rules: an antecedent for each cell that holds a record, and a linear model each.
+    """A client's rules: an antecedent for each cell that holds a record, and a linear model each.
 
-    Sensitivity: none is finite; a rule says that some record lies there, and its model may pass
-    through it.
+    Sensitivity: none is finite; a rule says that a record lies there, and its model may interpolate it.
 
     Args:
         sets: uniform triangular fuzzy sets of each feature.
@@ -103,12 +100,11 @@ def strength(unit: np.ndarray, antecedents: np.ndarray, sets: int) -> np.ndarray
     return result
 
 
-class FuzzyRulesRegressor(FederatedRegressor, Baseline):
-    """Every client learns rules alone; the server puts them together and merges conflicts.
+class FuzzyRulesRegressor(BaselineRegressor):
+    """Every client learns rules alone; the server merges those of one antecedent.
 
-    Rules of several clients with one antecedent are merged: their models are averaged by their
-    summed activation. A row is predicted by its strongest rule, or where none is active by the one
-    whose sets' peaks are nearest.
+    Their models are averaged by their summed activation. A row is predicted by its strongest rule,
+    or if none is active by the one whose sets' peaks are nearest.
 
     Args:
         sets: uniform triangular fuzzy sets of each feature.
@@ -131,50 +127,43 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
         self.sets = sets
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask for histograms to scale by, then for rules, and merge them.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is no number.
-            NobodyAnswered: no client answered.
-        """
+        """Ask for histograms to scale by, then for rules, and merge them; errors as for the base."""
         self._start(federation)
         schema = federation.schema
         assert schema.target is not None
         bottom, top = schema.target.bounds
         bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
-        edges, asked = np.linspace(*bounds, _BINS + 1, axis=1), Scaling(_BINS)
+        edges, query = np.linspace(*bounds, _BINS + 1, axis=1), Scaling(_BINS)
         for _ in range(rounds(_BINS)):
-            answer = federation.ask(asked).only
-            told = Histograms.of(answer, edges)
-            edges = told.refined()
-            asked = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
-        self.lower_, self.upper_ = (end[:-1] for end in told.percentiles())
+            histograms = Histograms.of(federation.ask(query).only, edges)
+            edges = histograms.refined()
+            query = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
+        self.lower_, self.upper_ = (end[:-1] for end in histograms.percentiles())
         rules = FuzzyRules(self.sets, self.lower_, self.upper_)
         self._merge(federation.ask(rules).only)
         return self
 
     def _merge(self, answer: Answer) -> None:
-        each = [
+        antecedents, consequents, weights = (
             np.concatenate([np.asarray(part) for part in answer.each(name).values()])
             for name in ("antecedents", "consequents", "weights")
-        ]
-        antecedents, consequents, weights = each
-        self.antecedents_, place = np.unique(antecedents, axis=0, return_inverse=True)
-        place = place.reshape(-1)
-        self.weights_ = np.bincount(place, weights, len(self.antecedents_))
+        )
+        self.antecedents_, rows = np.unique(antecedents, axis=0, return_inverse=True)
+        rows = rows.reshape(-1)
+        self.weights_ = np.bincount(rows, weights, len(self.antecedents_))
         merged = np.zeros((len(self.antecedents_), consequents.shape[1]))
-        np.add.at(merged, place, weights[:, None] * consequents)
+        np.add.at(merged, rows, weights[:, None] * consequents)
         self.consequents_ = merged / self.weights_[:, None]
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
         """The strongest rule's model, within the target's public bounds."""
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         chosen = self._match(unit)
-        told = np.clip((design * self.consequents_[chosen]).sum(axis=1), -0.5, 0.5)
-        return np.asarray(low + (told + 0.5) * (high - low))
+        unit_target = np.clip((design * self.consequents_[chosen]).sum(axis=1), -0.5, 0.5)
+        return np.asarray(low + (unit_target[:, None] + 0.5) * (high - low))
 
     def _match(self, unit: np.ndarray) -> np.ndarray:
         """The rule of each row."""
@@ -204,9 +193,5 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
 
     def readable(self) -> dict[str, Any]:
         """What the state's arrays are of."""
-        assert self.schema_.target is not None
-        return {
-            "model": "Takagi-Sugeno-Kang fuzzy rules, maximum matching",
-            "target": self.schema_.target.name,
-            "rules": self.n_rules_,
-        }
+        name = "Takagi-Sugeno-Kang fuzzy rules, maximum matching"
+        return self._described(name, rules=self.n_rules_)

@@ -8,14 +8,18 @@ from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from scipy.special import softmax
 
 from privfed.errors import NobodyAnswered, QueryError
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import FederatedClassifier, FederatedRegressor, Planned
-from privfed.learners.baselines.base import Baseline, once
-from privfed.learners.forest.columns import class_count, encoded_target
+from privfed.learners.base import Planned
+from privfed.learners.baselines.base import (
+    Baseline,
+    BaselineClassifier,
+    BaselineRegressor,
+    Rows,
+)
+from privfed.learners.forest.columns import encoded_target
 from privfed.learners.parameters import Allowed, Constraints, Real, Whole
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, PartType
@@ -24,7 +28,7 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 #: Most weights of a network, and passes over a client's records in one round.
-MOST_WEIGHTS, MOST_PASSES = 10_000_000, 1_000
+MAX_WEIGHTS, MAX_PASSES = 10_000_000, 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +61,10 @@ class NetworkStep(Query):
         if schema.target is None or not self.hidden or min(self.hidden) < 1:
             raise QueryError("malformed", "a network needs a target and hidden units")
         size = sum((a + 1) * b for a, b in _layers(schema, self.hidden, self.classes))
-        if (
-            self.weights.shape != (size,)
-            or size > MOST_WEIGHTS
-            or not np.isfinite(self.weights).all()
-        ):
+        sane = self.weights.shape == (size,) and size <= MAX_WEIGHTS
+        if not sane or not np.isfinite(self.weights).all():
             raise QueryError("malformed", "a network needs its weights, finite numbers")
-        if not (1 <= self.passes <= MOST_PASSES and self.batch >= 1 and 0 < self.step <= 1):
+        if not (1 <= self.passes <= MAX_PASSES and self.batch >= 1 and 0 < self.step <= 1):
             raise QueryError("malformed", "passes, batch or step make no sense")
         return {
             "weights": Part(PartType.VALUES, ("weight",), (size,)),
@@ -71,18 +72,18 @@ class NetworkStep(Query):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Take the steps; a client without records gives the weights back."""
+        """Take Adam's steps (Kingma and Ba 2015); a client without records gives the weights back."""
         records = len(view.table)
         x, y = inputs(view.table.x, view.schema), _target(view.table, self.classes)
         rng = view.rng(f"baselines.network {self.round}")
         layers = _layers(view.schema, self.hidden, self.classes)
         weights, moments = self.weights.astype(float), np.zeros((2, len(self.weights)))
         for number, rows in enumerate(_batches(records, self.passes, self.batch, rng), start=1):
-            slope = _slope(weights, layers, x[rows], y[rows], self.classes)
-            moments[0] += 0.1 * (slope - moments[0])
-            moments[1] += 0.001 * (slope**2 - moments[1])
-            mean, spread = moments[0] / (1 - 0.9**number), moments[1] / (1 - 0.999**number)
-            weights -= self.step * mean / (np.sqrt(spread) + 1e-8)
+            gradient = _gradient(weights, layers, x[rows], y[rows], self.classes)
+            moments[0] += 0.1 * (gradient - moments[0])
+            moments[1] += 0.001 * (gradient**2 - moments[1])
+            mean, square = moments[0] / (1 - 0.9**number), moments[1] / (1 - 0.999**number)
+            weights -= self.step * mean / (np.sqrt(square) + 1e-8)
         return {"weights": weights.astype(np.float32), "size": np.array([float(records)])}
 
 
@@ -144,23 +145,22 @@ def forward(
     return outputs
 
 
-def _slope(
+def _gradient(
     weights: np.ndarray,
     layers: Sequence[tuple[int, int]],
     x: np.ndarray,
     y: np.ndarray,
     classes: int,
 ) -> np.ndarray:
-    """Gradient of the mean loss: cross-entropy of classes, half the squared error of numbers."""
+    """Of the mean loss: cross-entropy of classes, half the squared error of numbers."""
     outputs, matrices = forward(weights, layers, x), _matrices(weights, layers)
     error = (softmax(outputs[-1], axis=1) if classes else outputs[-1]) - y
-    slopes = []
+    gradients = []
     for matrix, below in zip(reversed(matrices), reversed(outputs[:-1]), strict=True):
-        slopes.append(
-            np.concatenate([below.T @ error, error.sum(axis=0)[None]]).reshape(-1) / len(x)
-        )
+        gradient = np.concatenate([below.T @ error, error.sum(axis=0)[None]])
+        gradients.append(gradient.reshape(-1) / len(x))
         error = (error @ matrix[:-1].T) * (below > 0)
-    return np.concatenate(slopes[::-1])
+    return np.concatenate(gradients[::-1])
 
 
 class Units(Allowed):
@@ -171,23 +171,18 @@ class Units(Allowed):
 
     def holds(self, value: Any) -> bool:
         """See the base."""
-        return (
-            isinstance(value, tuple)
-            and bool(value)
-            and all(Whole(at_least=1).holds(u) for u in value)
-        )
+        sizes = value if isinstance(value, tuple) else ()
+        return bool(sizes) and all(Whole(at_least=1).holds(size) for size in sizes)
 
 
 class _FedAvgNetwork(Baseline):
     """Averages the clients' networks round by round, weighted by their records."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (NetworkStep,)
-    _predicts_classes: ClassVar[bool]
-
     _parameter_constraints: ClassVar[Constraints] = {
         "hidden": [Units()],
         "rounds": [Whole(at_least=1)],
-        "passes": [Whole(at_least=1, at_most=MOST_PASSES)],
+        "passes": [Whole(at_least=1, at_most=MAX_PASSES)],
         "batch": [Whole(at_least=1)],
         "step": [Real(above=0, at_most=1)],
         "random_state": [Whole(at_least=0), None],
@@ -213,70 +208,63 @@ class _FedAvgNetwork(Baseline):
         self.step = step
         self.random_state = random_state
 
-    def _outputs(self, schema: Schema) -> int:
-        return class_count(schema) if self._predicts_classes else 0
+    def _shape(self, schema: Schema) -> list[tuple[int, int]]:
+        return _layers(schema, self.hidden, self._n_classes(schema))
 
-    def _step(self, schema: Schema, weights: np.ndarray, number: int) -> NetworkStep:
-        classes = self._outputs(schema)
+    def _query(self, schema: Schema, weights: np.ndarray, number: int) -> NetworkStep:
         settings = (self.passes, self.batch, float(self.step), number)
-        return NetworkStep(weights, tuple(self.hidden), classes, *settings)
+        return NetworkStep(weights, tuple(self.hidden), self._n_classes(schema), *settings)
 
     def _first(self, schema: Schema) -> np.ndarray:
         """Drawn weights (He et al. 2015), offsets zero."""
         rng = np.random.default_rng(self.random_state)
         parts = []
-        for inside, outside in _layers(schema, self.hidden, self._outputs(schema)):
+        for inside, outside in self._shape(schema):
             drawn = rng.normal(0, np.sqrt(2 / inside), (inside, outside))
             parts.append(np.concatenate([drawn, np.zeros((1, outside))]).reshape(-1))
         return np.concatenate(parts).astype(np.float32)
 
     def fit(self, federation: Disclosure) -> Self:
-        """Average until the rounds are over or nobody answers.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is of another kind.
-            NobodyAnswered: no client answered the first question.
-        """
+        """Average until the rounds are over or nobody answers; errors as for the base."""
         self._start(federation)
         weights = self._first(self.schema_)
         for number in range(self.rounds):
             try:
-                answers = federation.ask(self._step(self.schema_, weights, number))
+                answers = federation.ask(self._query(self.schema_, weights, number))
             except NobodyAnswered:
                 if number == 0:
                     raise
                 break
             sizes = {client: float(size[0]) for client, size in answers.each("size").items()}
-            told = answers.each("weights")
-            whole = sum(sizes[client] for client in told)
-            if whole:
-                mean = sum(np.asarray(own) * (sizes[c] / whole) for c, own in told.items())
+            replies = answers.each("weights")
+            total = sum(sizes[client] for client in replies)
+            if total:
+                mean = sum(np.asarray(own) * (sizes[c] / total) for c, own in replies.items())
                 weights = np.asarray(mean, dtype=np.float32)
         self.weights_ = weights
         return self
 
-    def _outcome(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
-        layers = _layers(self.schema_, self.hidden, self._outputs(self.schema_))
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+        """Class probabilities, or the target within its public bounds; shape (rows, classes or 1)."""
         rows = inputs(self._encode(x, client), self.schema_)
-        return forward(self.weights_.astype(float), layers, rows)[-1]
+        outputs = forward(self.weights_.astype(float), self._shape(self.schema_), rows)[-1]
+        if self._classifies:
+            return np.asarray(softmax(outputs, axis=1))
+        assert self.schema_.target is not None
+        low, high = self.schema_.target.bounds
+        return np.asarray((np.clip(outputs, -0.5, 0.5) + 0.5) * (high - low) + low)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """A question a round."""
-        (first,) = once(self._step(schema, self._first(schema), 0))
-        return [Planned(first.query, self.rounds)]
+        """One query a round."""
+        return [Planned(self._query(schema, self._first(schema), 0), self.rounds)]
 
     def readable(self) -> dict[str, Any]:
         """What the state's weights are of."""
-        layers = _layers(self.schema_, self.hidden, self._outputs(self.schema_))
-        assert self.schema_.target is not None
-        return {
-            "model": "neural network by federated averaging",
-            "target": self.schema_.target.name,
-            "layers": [{"inputs": inside, "outputs": outside} for inside, outside in layers],
-        }
+        layers = [{"inputs": inside, "outputs": out} for inside, out in self._shape(self.schema_)]
+        return self._described("neural network by federated averaging", layers=layers)
 
 
-class FedAvgNetworkClassifier(_FedAvgNetwork, FederatedClassifier):
+class FedAvgNetworkClassifier(_FedAvgNetwork, BaselineClassifier):
     """A network for classes by federated averaging.
 
     Args:
@@ -288,27 +276,6 @@ class FedAvgNetworkClassifier(_FedAvgNetwork, FederatedClassifier):
         random_state: seed of the first weights.
     """
 
-    _predicts_classes: ClassVar[bool] = True
 
-    def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
-        """Class probabilities, shape (rows, classes)."""
-        return np.asarray(softmax(self._outcome(x, client), axis=1))
-
-
-class FedAvgNetworkRegressor(_FedAvgNetwork, FederatedRegressor):
-    """A network for numbers by federated averaging.
-
-    Args:
-        hidden, rounds, passes, batch, step, random_state: as for the classifier.
-    """
-
-    _predicts_classes: ClassVar[bool] = False
-
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """The predicted target of each row, within its public bounds."""
-        assert self.schema_.target is not None
-        low, high = self.schema_.target.bounds
-        unit = np.clip(self._outcome(x, client)[:, 0], -0.5, 0.5)
-        return np.asarray((unit + 0.5) * (high - low) + low)
+class FedAvgNetworkRegressor(_FedAvgNetwork, BaselineRegressor):
+    """A network for numbers; parameters as :class:`FedAvgNetworkClassifier`."""

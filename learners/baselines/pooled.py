@@ -1,22 +1,26 @@
-"""Centralized and local learning, as the two ends that federated learning is compared with.
-
-Centralized learning is what it is: every record leaves, and the ledger says so.
-"""
+"""Centralized and local learning: every record leaves, and the ledger says so."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
+from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor, Planned
-from privfed.learners.baselines.base import Baseline, once
+from privfed.learners.base import FederatedLearner, Planned
+from privfed.learners.baselines.base import (
+    Baseline,
+    BaselineClassifier,
+    BaselineRegressor,
+    Rows,
+    once,
+)
 from privfed.learners.parameters import Constraints, Learner
 from privfed.learners.rulefit import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.saved import built, from_dict, settings
@@ -26,10 +30,13 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
+#: What the one model of all records is called among ``models_``.
+POOLED = "pooled"
+
 
 @dataclass(frozen=True)
 class RawRecords(Query):
-    """All records, as they are: what centralized learning asks for.
+    """All records, unmodified: what centralized learning asks for.
 
     Sensitivity: none is finite.
     """
@@ -47,67 +54,105 @@ class RawRecords(Query):
         return {"records": np.column_stack([table.x, table.target])}
 
 
-class _Raw(Baseline):
-    """Asks for all records, then learns on them without gates.
-
-    Args:
-        learner: the learner to run; none for RuleFit with its defaults.
-    """
+class RawBaseline(Baseline):
+    """Asks for all records, then learns on them: on all together, or on each client's alone."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (RawRecords,)
-    _parameter_constraints: ClassVar[Constraints] = {"learner": [Learner(FederatedLearner), None]}
-    _default: ClassVar[type[FederatedLearner]]
+    #: Whether the records of all clients are put together.
+    _pools: ClassVar[bool]
+    #: The fitted models by client, or one called ``pooled``.
+    models_: dict[str, Any]
 
-    def __init__(self, learner: FederatedLearner | None = None) -> None:
-        self.learner = learner
+    def fit(self, federation: Disclosure) -> Self:
+        """Ask for the records and learn; sets ``models_``; a client without records has no model.
 
-    def _own(self) -> FederatedLearner:
-        return self._default() if self.learner is None else clone(self.learner)
-
-    def _records(self, federation: Disclosure) -> dict[str, Records]:
+        Raises:
+            InputError: a parameter or the target makes no sense, or nobody has a record.
+            NobodyAnswered: no client answered.
+        """
         self._start(federation)
-        tables = federation.ask(RawRecords()).each("records")
-        return {
-            client: Records(self.schema_, np.asarray(table)[:, :-1], np.asarray(table)[:, -1])
-            for client, table in tables.items()
+        replies = federation.ask(RawRecords()).each("records")
+        tables = {client: np.asarray(table) for client, table in replies.items() if len(table)}
+        if not tables:
+            raise InputError("no client has a record to learn from")
+        if self._pools:
+            tables = {POOLED: np.concatenate(list(tables.values()))}
+        self.models_ = {
+            name: self._learned(name, Records(self.schema_, table[:, :-1], table[:, -1]))
+            for name, table in tables.items()
         }
+        return self
 
-    def _models(self) -> Mapping[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _learned(self, name: str, records: Records) -> Any:
+        """A model of a client's records, or of all."""
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict each row: the model's own prediction, or the mean of several regressions."""
-        self._check_client(client)
-        models = list(self._models().values())
-        if len(models) == 1 or not hasattr(models[0], "predict_proba"):
-            return np.asarray(models[0].predict(x) if len(models) == 1 else self._mean(x))
-        likelier: np.ndarray = models[0].classes_[(self._mean(x)[:, 1] > 0.5).astype(int)]
-        return likelier
-
-    def _mean(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        models = self._models().values()
-        each = [m.predict_proba(x) if hasattr(m, "predict_proba") else m.predict(x) for m in models]
-        return np.asarray(np.mean(each, axis=0))
-
-    def check(self, schema: Schema) -> None:
-        """Whatever the learner inside checks."""
-        super().check(schema)
-        self._own().check(schema)
+    @abstractmethod
+    def _read(self, data: Mapping[str, Any]) -> Any:
+        """A model from what its ``to_dict`` gave, checked against the schema."""
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One question, for everything."""
+        """One query, for everything."""
         return once(RawRecords())
 
     def state(self) -> dict[str, Any]:
         """The models as plain data, by client (or ``pooled``)."""
-        return {"models": {name: model.to_dict() for name, model in self._models().items()}}
+        return {"models": {name: model.to_dict() for name, model in self.models_.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base."""
-        self._set({name: from_dict(model) for name, model in state["models"].items()})
+        self.models_ = {name: self._read(model) for name, model in state["models"].items()}
+        if not self.models_:
+            raise ValueError("no model")
 
-    def _set(self, models: dict[str, FederatedLearner]) -> None:
-        raise NotImplementedError
+
+class _RawRuleFit(RawBaseline):
+    """Runs a federated learner on raw records; the mean of several models' predictions.
+
+    To score each client's model alone, as the paper does, use ``models_``.
+
+    Args:
+        learner: the learner to run; None for RuleFit with its defaults.
+    """
+
+    _parameter_constraints: ClassVar[Constraints] = {"learner": [Learner(FederatedLearner), None]}
+
+    def __init__(self, learner: FederatedLearner | None = None) -> None:
+        self.learner = learner
+
+    def _unfitted(self) -> FederatedLearner:
+        if self.learner is None:
+            return RuleFitClassifier() if self._classifies else RuleFitRegressor()
+        copy: FederatedLearner = clone(self.learner)
+        return copy
+
+    def _learned(self, name: str, records: Records) -> FederatedLearner:
+        return self._unfitted().fit(UngatedDisclosure({name: records}))
+
+    def predict(self, x: Rows, *, client: str | None = None) -> np.ndarray:
+        """Predict each row: the model's own prediction, or by the mean of several, shape (rows,)."""
+        first, *others = self.models_.values()
+        self._check_client(client)
+        if not others:
+            return np.asarray(first.predict(x))
+        mean = self._predicted(x, client)
+        return np.asarray(first.classes_[mean.argmax(axis=1)] if self._classifies else mean[:, 0])
+
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+        self._check_client(client)
+        each = [
+            model.predict_proba(x) if self._classifies else model.predict(x)[:, None]
+            for model in self.models_.values()
+        ]
+        return np.asarray(np.mean(each, axis=0))
+
+    def check(self, schema: Schema) -> None:
+        """Also whatever the learner inside checks."""
+        super().check(schema)
+        self._unfitted().check(schema)
+
+    def _read(self, data: Mapping[str, Any]) -> FederatedLearner:
+        return from_dict(data)
 
     def saved_parameters(self) -> dict[str, Any]:
         """The learner inside and its own parameters."""
@@ -119,94 +164,29 @@ class _Raw(Baseline):
         return {"learner": None if data["learner"] is None else built(data["learner"])}
 
 
-class _Central(_Raw):
-    """Learns on the pooled records of all clients."""
+class CentralRuleFitClassifier(_RawRuleFit, BaselineClassifier):
+    """RuleFit on pooled records; parameters as :class:`LocalRuleFitClassifier`."""
 
-    def fit(self, federation: Disclosure) -> Self:
-        """Ask for the records, pool them, learn; sets ``model_``."""
-        tables = self._records(federation).values()
-        x = np.concatenate([table.x for table in tables])
-        y = np.concatenate([table.target for table in tables])
-        self.model_ = self._own().fit(UngatedDisclosure({"pooled": Records(self.schema_, x, y)}))
-        return self
-
-    def _models(self) -> Mapping[str, Any]:
-        return {"pooled": self.model_}
-
-    def _set(self, models: dict[str, FederatedLearner]) -> None:
-        self.model_ = models["pooled"]
+    _pools: ClassVar[bool] = True
 
 
-class _Local(_Raw):
-    """Learns on each client's records alone; ``models_`` holds a model for each client.
-
-    The paper scores each client's model on its own and averages the scores: use ``models_``.
-    ``predict`` averages the models' predictions instead, which is an ensemble.
-    """
-
-    def fit(self, federation: Disclosure) -> Self:
-        """Ask for the records, learn client by client; sets ``models_``."""
-        self.models_ = {
-            client: self._own().fit(UngatedDisclosure({client: table}))
-            for client, table in self._records(federation).items()
-        }
-        return self
-
-    def _models(self) -> Mapping[str, Any]:
-        return self.models_
-
-    def _set(self, models: dict[str, FederatedLearner]) -> None:
-        if not models:
-            raise ValueError("no client's model")
-        self.models_ = models
-
-
-class _Classifier(FederatedClassifier, _Raw):
-    """What both classifiers add."""
-
-    def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
-        """Probabilities of the classes, shape (rows, classes); the mean of several models'."""
-        self._check_client(client)
-        return self._mean(x)
-
-
-class CentralRuleFitClassifier(_Classifier, _Central):
-    """RuleFit on pooled records, binary outcome.
+class LocalRuleFitClassifier(_RawRuleFit, BaselineClassifier):
+    """RuleFit on each client alone.
 
     Args:
-        learner: the learner to run; none for RuleFit with its defaults.
+        learner: the learner to run; None for RuleFit with its defaults.
     """
 
-    _default: ClassVar[type[FederatedLearner]] = RuleFitClassifier
+    _pools: ClassVar[bool] = False
 
 
-class LocalRuleFitClassifier(_Classifier, _Local):
-    """RuleFit on each client alone, binary outcome.
+class CentralRuleFitRegressor(_RawRuleFit, BaselineRegressor):
+    """RuleFit on pooled records, squared loss; parameters as :class:`LocalRuleFitClassifier`."""
 
-    Args:
-        learner: the learner to run; none for RuleFit with its defaults.
-    """
-
-    _default: ClassVar[type[FederatedLearner]] = RuleFitClassifier
+    _pools: ClassVar[bool] = True
 
 
-class CentralRuleFitRegressor(FederatedRegressor, _Central):
-    """RuleFit on pooled records, squared loss.
+class LocalRuleFitRegressor(_RawRuleFit, BaselineRegressor):
+    """RuleFit on each client alone, squared loss; parameters as :class:`LocalRuleFitClassifier`."""
 
-    Args:
-        learner: the learner to run; none for RuleFit with its defaults.
-    """
-
-    _default: ClassVar[type[FederatedLearner]] = RuleFitRegressor
-
-
-class LocalRuleFitRegressor(FederatedRegressor, _Local):
-    """RuleFit on each client alone, squared loss.
-
-    Args:
-        learner: the learner to run; none for RuleFit with its defaults.
-    """
-
-    _default: ClassVar[type[FederatedLearner]] = RuleFitRegressor
+    _pools: ClassVar[bool] = False

@@ -1,18 +1,23 @@
-"""Trees that each client grows alone, and the tree of all records together: two ends to compare with."""
+"""Trees that each client grows alone, and one tree on all records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner, Planned
-from privfed.learners.baselines.base import Baseline
-from privfed.learners.baselines.pooled import RawRecords
+from privfed.learners.base import PersonalLearner, Planned
+from privfed.learners.baselines.base import (
+    Baseline,
+    BaselineClassifier,
+    BaselineRegressor,
+    Rows,
+    once,
+)
+from privfed.learners.baselines.pooled import POOLED, RawBaseline
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.personal import PersonalTree
@@ -27,7 +32,13 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class KeepOwn(LocalEffect):
-    """Grow a tree alone, its depth by cross-validation, and keep it; nothing leaves."""
+    """Grow a tree on the client's records, its depth by cross-validation, and keep it there.
+
+    Args:
+        scoring: how depths are compared.
+        lowest: the least depth tried.
+        deepest: the greatest.
+    """
 
     scoring: Scoring
     lowest: int
@@ -48,16 +59,14 @@ class KeepOwn(LocalEffect):
 def grown(view: View, scoring: Scoring, lowest: int, deepest: int) -> PersonalTree:
     """A CART tree of the depth that cross-validation prefers, on all records of a view."""
     client = Client.of(view, scoring.classify)
-    depths = range(lowest, deepest + 1)
-    depth = client.own_depth(scoring.folds, depths)
+    depth = client.own_depth(scoring.folds, range(lowest, deepest + 1))
     nodes = local.cart(client.x, client.y, client.classes, depth)
     return PersonalTree.of_nodes(nodes, "own")
 
 
 class _Trees(Baseline):
-    """What both ends share: depths and folds."""
+    """Depths and folds."""
 
-    _classify: ClassVar[bool]
     _parameter_constraints: ClassVar[Constraints] = {
         "lowest": [Whole(1, DEEPEST)],
         "deepest": [Whole(1, DEEPEST)],
@@ -71,19 +80,23 @@ class _Trees(Baseline):
 
     @property
     def _scoring(self) -> Scoring:
-        return Scoring(self._classify, folds=self.folds)
+        return Scoring(self._classifies, folds=self.folds)
 
 
 class _LocalTree(_Trees, PersonalLearner):
-    """Each client grows a tree alone; nothing is asked for that leaves."""
+    """Each client grows a tree alone; nothing leaves."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (KeepOwn,)
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask every client to keep a tree of its own."""
         self._start(federation)
-        federation.ask(KeepOwn(self._scoring, self.lowest, self.deepest))
+        federation.ask(self._keep)
         return self
+
+    @property
+    def _keep(self) -> KeepOwn:
+        return KeepOwn(self._scoring, self.lowest, self.deepest)
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
         """A client's tree, off its shelf.
@@ -92,10 +105,10 @@ class _LocalTree(_Trees, PersonalLearner):
             KeyError: it keeps none.
             InputError: it keeps a tree over another schema, or a damaged one.
         """
-        outputs = classes(self.schema_) if self._scoring.classify else 1
+        outputs = classes(self.schema_) if self._classifies else 1
         return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, outputs)
 
-    def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
         encoded = self._encode(x, client)
         tree: PersonalTree = self.at_home(client)
         return tree.predict(encoded)
@@ -105,8 +118,8 @@ class _LocalTree(_Trees, PersonalLearner):
         return Policy({KeepOwn.kind: ()}, name="published")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One question, of which nothing leaves."""
-        return [Planned(KeepOwn(self._scoring, self.lowest, self.deepest), 1)]
+        """One query, of which nothing leaves."""
+        return once(self._keep)
 
     def state(self) -> dict[str, Any]:
         """Nothing: the trees are the clients'."""
@@ -116,73 +129,26 @@ class _LocalTree(_Trees, PersonalLearner):
         """Nothing."""
 
 
-class _CentralTree(_Trees):
-    """All records leave, and one tree is grown on them."""
+class _CentralTree(_Trees, RawBaseline):
+    """One tree on all records."""
 
-    queries: ClassVar[tuple[type[Query], ...]] = (RawRecords,)
-    #: The tree, set by ``fit``.
-    tree_: PersonalTree
+    _pools: ClassVar[bool] = True
 
-    def fit(self, federation: Disclosure) -> Self:
-        """Ask for the records, pool them, grow; sets ``tree_``."""
-        self._start(federation)
-        tables = [
-            np.asarray(each) for each in federation.ask(RawRecords()).each("records").values()
-        ]
-        pooled = np.concatenate(tables)
-        records = Records(self.schema_, pooled[:, :-1], pooled[:, -1])
-        view = View(records, self.schema_, b"pooled")
-        self.tree_ = grown(view, self._scoring, self.lowest, self.deepest)
-        return self
+    def _learned(self, name: str, records: Records) -> PersonalTree:
+        view = View(records, self.schema_, name.encode())
+        return grown(view, self._scoring, self.lowest, self.deepest)
 
-    def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
-        return self.tree_.predict(self._encode(x, client))
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+        tree: PersonalTree = self.models_[POOLED]
+        return tree.predict(self._encode(x, client))
 
-    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One question, for everything."""
-        return [Planned(RawRecords(), 1)]
-
-    def state(self) -> dict[str, Any]:
-        """The tree."""
-        return self.tree_.to_dict()
-
-    def restore(self, state: Any) -> None:
-        """Read the tree."""
-        self.tree_ = PersonalTree.from_dict(state)
-        self.tree_.tree.check(self.schema_)
+    def _read(self, data: Mapping[str, Any]) -> PersonalTree:
+        tree = PersonalTree.from_dict(data)
+        tree.tree.check(self.schema_)
+        return tree
 
 
-class _Classes(FederatedClassifier):
-    """What classifiers share."""
-
-    _classify: ClassVar[bool] = True
-
-    def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
-        """Shares of the classes in each row's leaf, shape (rows, classes)."""
-        return self._said(x, client)
-
-    if TYPE_CHECKING:
-
-        def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray: ...
-
-
-class _Numbers(FederatedRegressor):
-    """What regressors share."""
-
-    _classify: ClassVar[bool] = False
-
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """The mean of each row's leaf, shape (rows,)."""
-        return self._said(x, client)[:, 0]
-
-    if TYPE_CHECKING:
-
-        def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray: ...
-
-
-class LocalTreeClassifier(_Classes, _LocalTree):
+class LocalTreeClassifier(BaselineClassifier, _LocalTree):
     """A tree at each client, grown alone.
 
     Args:
@@ -192,13 +158,13 @@ class LocalTreeClassifier(_Classes, _LocalTree):
     """
 
 
-class LocalTreeRegressor(_Numbers, _LocalTree):
+class LocalTreeRegressor(BaselineRegressor, _LocalTree):
     """A regression tree at each client, grown alone; parameters as :class:`LocalTreeClassifier`."""
 
 
-class CentralTreeClassifier(_Classes, _CentralTree):
+class CentralTreeClassifier(_CentralTree, BaselineClassifier):
     """One tree on all records; parameters as :class:`LocalTreeClassifier`."""
 
 
-class CentralTreeRegressor(_Numbers, _CentralTree):
+class CentralTreeRegressor(_CentralTree, BaselineRegressor):
     """One regression tree on all records; parameters as :class:`LocalTreeClassifier`."""

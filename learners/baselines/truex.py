@@ -11,13 +11,12 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError
 from privfed.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import FederatedClassifier, Planned
-from privfed.learners.baselines.base import Baseline
+from privfed.learners.base import Planned
+from privfed.learners.baselines.base import BaselineClassifier, Rows
 from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.counts import NodeCounts
 from privfed.learners.genetic_tree.personal import PersonalTree
@@ -37,13 +36,12 @@ class Counts(NodeCounts):
     kind: ClassVar[str] = "baselines.truex"
 
 
-class TruexTreeClassifier(Baseline, FederatedClassifier):
-    """A tree of noisy class counts, level by level; no node knows that its counts are noisy.
+class TruexTreeClassifier(BaselineClassifier):
+    """A tree of noisy class counts, level by level; a node is split wherever they gain, as in CART.
 
-    Each of the d levels and the leaves' labels spend an equal share of epsilon, all features of a
+    Each of the d levels and the leaves' labels spend an equal part of epsilon, all features of a
     level together (the paper divides by 2 (d + 1) and by the features, for it asks for totals and
-    class counts apart; the sums over bins say the former). A node is split wherever the noisy counts
-    gain, as CART does.
+    class counts apart; sums over bins give the totals).
 
     Args:
         depth: d; the FedGA-Tree paper finds 6 best.
@@ -71,14 +69,14 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.depth):
-            asked = Counts(growth.tree, np.array(open_), features, edges, None)
+            query = Counts(growth.tree, np.array(open_), features, edges, None)
             try:
-                told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
+                counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
             except NobodyAnswered:
                 if not level:
                     raise
                 break
-            open_ = growth.level(open_, told, features, edges, 0.0, Rule(least=0.0, doubt=0.0))
+            open_ = growth.level(open_, counts, features, edges, 0.0, Rule(least=0.0, doubt=0.0))
             if not open_:
                 break
         self._label(federation, growth, edges)
@@ -86,15 +84,15 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
         return self
 
     def _label(self, federation: Disclosure, growth: Growth, edges: np.ndarray) -> None:
-        """Ask for the leaves' class counts anew; what the splits told of them stands otherwise."""
+        """Ask for the leaves' class counts anew; without an answer the splits' counts stand."""
         leaves = growth.tree.leaves
-        asked = Counts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
+        query = Counts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
         try:
-            told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
+            counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
         except NobodyAnswered:
             return
-        for node, counts in zip(leaves.tolist(), told[:, 0].sum(axis=1), strict=True):
-            growth.nodes[node].counts = counts
+        for node, of_node in zip(leaves.tolist(), counts[:, 0].sum(axis=1), strict=True):
+            growth.nodes[node].counts = of_node
 
     def _edges(self, schema: Schema) -> np.ndarray:
         """Between all values of columns that have few, else in equal steps; public."""
@@ -107,10 +105,8 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
             rows.append(between if few else np.linspace(low, high, self.bins + 1)[1:-1])
         return padded(rows, max(map(len, rows)))
 
-    def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
-    ) -> np.ndarray:
-        """Noisy shares of the classes in each row's leaf, shape (rows, classes)."""
+    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+        """Noisy class probabilities of each row's leaf, shape (rows, classes)."""
         reached = self.shared_.tree.reach(self._encode(x, client))
         shares: np.ndarray = self.shared_.values[reached]
         return shares
@@ -126,10 +122,9 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
 
         Args:
             epsilon: of the total.
-            parties: t, honest parties behind a secure sum: each then adds noise of a variance t - 1
-                times smaller, so that the *sum* is as noisy as one party's would have to be. The
-                ledger counts what each party's own release is worth without the encryption, which
-                is sqrt(t - 1) times as much.
+            parties: t, honest parties behind a secure sum: each adds noise of a variance t - 1 times
+                smaller, so that the *sum* is as noisy as one party's would have to be. The ledger
+                counts each party's release without the encryption, sqrt(t - 1) times as much.
 
         Raises:
             PolicyError: no number of parties.

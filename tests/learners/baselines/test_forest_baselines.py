@@ -24,7 +24,7 @@ from privfed.learners.baselines import (
     LocalForestClassifier,
     LocalForestRegressor,
 )
-from privfed.learners.baselines.network import NetworkStep, _slope, forward
+from privfed.learners.baselines.network import NetworkStep, _gradient, forward
 from privfed.learners.forest.mixture import equal_steps
 
 FEATURES = (
@@ -139,7 +139,7 @@ def test_network_slopes_against_differences(outputs: int) -> None:
             return float(((out - y) ** 2).sum() / 12)
         return float((np.logaddexp.reduce(out, axis=1) - (out * y).sum(axis=1)).mean())
 
-    slope = _slope(weights, layers, x, y, outputs)
+    slope = _gradient(weights, layers, x, y, outputs)
     for place in range(0, len(weights), 5):
         step = np.zeros(len(weights))
         step[place] = 1e-6

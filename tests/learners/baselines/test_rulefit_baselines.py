@@ -14,7 +14,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, PolicyError
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.federation.local import published
-from privfed.learners import RuleFitClassifier
+from privfed.learners import FedForestClassifier, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import (
     BayesianInference,
@@ -28,6 +28,7 @@ from privfed.learners.baselines import (
 from privfed.learners.baselines.bayesian import posterior_mode
 from privfed.learners.baselines.forest import _grown, _rows
 from privfed.learners.rulefit import RuleFitRegressor
+from privfed.tables.records import Records
 
 SCHEMA = Schema(
     tuple(Column(name, "number", -5, 5) for name in ("a", "b", "c")), Column("y", "integer", 0, 1)
@@ -155,6 +156,27 @@ def test_regressions_have_both_ends_too() -> None:
     for learner in (CentralRuleFitRegressor(quick), LocalRuleFitRegressor(quick)):
         predicted = learner.fit(federation).predict(table)
         assert np.corrcoef(predicted, table["y"])[0, 1] > 0.9
+
+
+def test_local_models_of_three_classes_predict_all_three() -> None:
+    """By the mean of the models' probabilities, whatever learner is inside."""
+    table = frame().assign(y=lambda f: np.select([f["a"] < -0.5, f["a"] < 0.5], ["u", "v"], "w"))
+    target = Column("y", "category", categories=("u", "v", "w"))
+    federation = UngatedDisclosure.from_frame(table, Schema(SCHEMA.features, target), "client")
+    forest = FedForestClassifier(trees=5, random_state=0)
+    local = LocalRuleFitClassifier(forest).fit(federation)
+    assert np.mean(local.predict(table) == table["y"]) > 0.9
+
+
+def test_a_client_without_records_has_no_model() -> None:
+    """And where nobody has a record there is nothing to learn from."""
+    records = bare(frame())._views
+    empty = {name: view.table for name, view in records.items()}
+    empty["A"] = Records(SCHEMA, np.zeros((0, 3)), np.zeros(0))
+    local = LocalRuleFitClassifier(QUICK).fit(UngatedDisclosure(empty))
+    assert set(local.models_) == {"B", "C"}
+    with pytest.raises(InputError, match="no client has a record"):
+        CentralRuleFitClassifier(QUICK).fit(UngatedDisclosure({"A": empty["A"]}))
 
 
 @pytest.mark.parametrize(
