@@ -17,7 +17,7 @@ from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
-from privfed.learners.private.outcome import MOST_CLASSES
+from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

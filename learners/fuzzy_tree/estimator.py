@@ -28,15 +28,15 @@ from privfed.learners.fuzzy_tree.fuzzy import (
     sets_of,
     to_unit,
 )
-from privfed.learners.fuzzy_tree.growth import Node, Stop, ToldSums, drop_empty, split_level
+from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, Rounds
-from privfed.learners.fuzzy_tree.rules import Rule, rules
-from privfed.learners.fuzzy_tree.scaling import Ends
+from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, ModelRounds
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
+from privfed.learners.fuzzy_tree.scaling import ScalingBounds
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
@@ -163,14 +163,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _scale(self, federation: Disclosure) -> None:
         """Find where each feature's [0, 1] begins and ends, and the target's interval."""
-        ends = Ends(federation.schema)
+        ends = ScalingBounds(federation.schema)
         if self.scaling == "released":
             ends.learn(lambda query: self._ask(federation, query).only, self.bins)
         self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
         self._usual = ends.usual
 
-    def _grow(self, federation: Disclosure) -> Node:
-        root = Node(())
+    def _grow(self, federation: Disclosure) -> FuzzyNode:
+        root = FuzzyNode(())
         stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
@@ -192,7 +192,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 self._count, self._target = Target.of(answers.only, self._usual)
             if "weights" not in answers:
                 break
-            sums = ToldSums.of(answers.only, whole)
+            sums = LevelSums.of(answers.only, whole)
             if opened[0] is root:
                 whole, stop = float(sums.nodes[0].sum()), stop.beside(sums)
             opened = split_level(opened, query, sums, stop)
@@ -257,7 +257,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _set_models(self, models: LeafModels, columns: tuple[int, ...]) -> None:
         self.models_ = models.among(columns, len(self.schema_.features) + 1)
 
-    def _set_above(self, inner: list[Node], models: np.ndarray, columns: tuple[int, ...]) -> None:
+    def _set_above(
+        self, inner: list[FuzzyNode], models: np.ndarray, columns: tuple[int, ...]
+    ) -> None:
         for node, model in zip(inner, models, strict=True):
             node.model = np.zeros(len(self.schema_.features) + 1)
             node.model[list(columns)] = model
@@ -280,7 +282,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             query = Residuals(tuple(nodes), *scale, coordinates, model, clip, **fuzzy)
             return _told(self._ask(federation, query).only, "residuals")
 
-        learning = Rounds(moments, residuals, features, self._count, self._target)
+        learning = ModelRounds(moments, residuals, features, self._count, self._target)
         away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
         if learning.blank:
             equations, _ = self._equations(federation, ((),))
@@ -292,13 +294,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self._set_departures(learning, away, (0, *(feature + 1 for feature in features)))
 
     def _set_departures(
-        self, learning: Rounds, away: np.ndarray | None, columns: tuple[int, ...]
+        self, learning: ModelRounds, away: np.ndarray | None, columns: tuple[int, ...]
     ) -> None:
         """Keep the tree where its leaves depart from the model of all; else one rule for all."""
         constant = away is None and learning.constant
         model, inner = learning.plain, []
         if away is None:
-            self.root_ = Node((), mean=self.root_.mean, weight=self.root_.weight)
+            self.root_ = FuzzyNode((), mean=self.root_.mean, weight=self.root_.weight)
             self.leaves_, away = [self.root_], np.zeros((1, len(model)))
         else:
             inner = [node for node in self._nodes() if not node.leaf]
@@ -380,7 +382,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- the model as people read it -----------------------------------------------------------
 
-    def _nodes(self) -> list[Node]:
+    def _nodes(self) -> list[FuzzyNode]:
         found, waiting = [], [self.root_]
         while waiting:
             node = waiting.pop(0)
@@ -416,7 +418,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
 
     @property
-    def rules_(self) -> list[Rule]:
+    def rules_(self) -> list[FuzzyRule]:
         """The rules, one for each leaf (paper, Eq. 20)."""
         return rules(self)
 
@@ -467,7 +469,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base."""
         super().restore({name: state[name] for name in _KEPT})
-        self.root_ = Node.from_dict(state["tree"])
+        self.root_ = FuzzyNode.from_dict(state["tree"])
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         coefficients, constant = restored(state["coefficients"]), restored(state["constant"])
         borrowed = restored(state["borrowed"])
@@ -544,7 +546,7 @@ def _told(answer: Answer, part: str) -> Answer | None:
     return answer if part in answer else None
 
 
-def _known(nodes: Sequence[Node]) -> Known:
+def _known(nodes: Sequence[FuzzyNode]) -> Known:
     return Known(
         [node.path for node in nodes],
         np.array([node.mean for node in nodes]),

@@ -19,7 +19,7 @@ _LEAST_VARIANCE = 0.006
 
 
 @dataclass(eq=False)
-class Node:
+class FuzzyNode:
     """A node of the grown tree.
 
     Args:
@@ -35,7 +35,7 @@ class Node:
     mean: float = 0.0
     weight: float = 0.0
     feature: int | None = None
-    children: dict[int, Node] = field(default_factory=dict)
+    children: dict[int, FuzzyNode] = field(default_factory=dict)
     model: np.ndarray | None = None
 
     @property
@@ -54,7 +54,7 @@ class Node:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> Node:
+    def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> FuzzyNode:
         """Make the node again that :meth:`to_dict` gave, at a path of its own."""
         feature, below = data["feature"], data["children"]
         children = {
@@ -73,7 +73,7 @@ class Stop:
         gain: least partition fuzzy gain, for a target scaled to a unit interval.
         share: a node must hold more than this share of the records.
         depth: most splits on a path; none for no limit.
-        gains: ``"told"`` or ``"literal"``, see :meth:`ToldSums.gains`.
+        gains: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`.
     """
 
     gain: float
@@ -81,7 +81,7 @@ class Stop:
     depth: int | None = None
     gains: str = "told"
 
-    def beside(self, root: ToldSums) -> Stop:
+    def beside(self, root: LevelSums) -> Stop:
         """The same, with a lesser gain where the target varies less than targets do in their interval.
 
         So bounds of the target that are too wide hide no gain. Noisy sums have an interval of their own.
@@ -100,7 +100,7 @@ def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray)
     return positive
 
 
-class Sums(NamedTuple):
+class FuzzySums(NamedTuple):
     """WS, WLS and WSS of the same cells or nodes."""
 
     weights: np.ndarray
@@ -109,7 +109,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ToldSums:
+class LevelSums:
     """The summed statistics of a level, by (node, feature, set) and by node.
 
     Args:
@@ -121,25 +121,27 @@ class ToldSums:
         noise: standard deviations of the noise in WS and WLS cells; zero where exact.
     """
 
-    cells: Sums
-    nodes: Sums
+    cells: FuzzySums
+    nodes: FuzzySums
     present: np.ndarray
     share: np.ndarray
     hidden: np.ndarray
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, answer: Answer, whole: float) -> ToldSums:
+    def of(cls, answer: Answer, whole: float) -> LevelSums:
         """Read an answer; what is withheld is worked out from the noisy cells.
 
         Args:
             answer: the clients' sums.
             whole: summed weight of all records, for the nodes' shares where counts are withheld.
         """
-        cells = Sums(*(answer.total(n) for n in ("weights", "linear", "squares")))
+        cells = FuzzySums(*(answer.total(n) for n in ("weights", "linear", "squares")))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:
-            nodes = Sums(*(answer.total(f"node_{n}") for n in ("weights", "linear", "squares")))
+            nodes = FuzzySums(
+                *(answer.total(f"node_{n}") for n in ("weights", "linear", "squares"))
+            )
             share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
             present = answer.total("counts") > 0
             floored = 2 * float(GRID) * answer.total("node_counts")
@@ -147,7 +149,7 @@ class ToldSums:
             hidden = _withheld(answer) & untold[:, :, None] & ~present
         else:
             open_ = _open_features(answer)
-            nodes = Sums(*(_over_features(each, open_) for each in cells))
+            nodes = FuzzySums(*(_over_features(each, open_) for each in cells))
             share = nodes.weights / (whole or max(float(nodes.weights.sum()), 1.0))
             present = cells.weights > 2 * noise[0]
             hidden = np.zeros_like(present)
@@ -214,14 +216,16 @@ def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
     return total
 
 
-def split_level(nodes: list[Node], query: Level, sums: ToldSums, stop: Stop) -> list[Node]:
+def split_level(
+    nodes: list[FuzzyNode], query: Level, sums: LevelSums, stop: Stop
+) -> list[FuzzyNode]:
     """Decide each open node of a level; the children to ask about next are returned.
 
     Children whose features are all used up are leaves at once (Algorithm 1, line 18). A branch that
     is withheld is grown like any other: only what turns out to be empty is dropped.
     """
     gains = sums.gains(stop.gains)
-    opened: list[Node] = []
+    opened: list[FuzzyNode] = []
     for number, node in enumerate(nodes):
         _place(
             node, sums.nodes.weights[number], sums.nodes.linear[number], node.mean, sums.noise[1]
@@ -237,16 +241,16 @@ def split_level(nodes: list[Node], query: Level, sums: ToldSums, stop: Stop) -> 
     return opened
 
 
-def _stops(node: Node, gain: float, share: float, stop: Stop) -> bool:
+def _stops(node: FuzzyNode, gain: float, share: float, stop: Stop) -> bool:
     deep = stop.depth is not None and len(node.path) >= stop.depth
     return deep or share <= stop.share or not gain >= stop.gain
 
 
-def _branch(node: Node, feature: int, sums: ToldSums, cell: tuple[int, int]) -> None:
+def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
     """Give a node a child for each branch that holds records, or may hold withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
     for branch in np.flatnonzero(present | hidden):
-        child = Node((*node.path, (feature, int(branch))))
+        child = FuzzyNode((*node.path, (feature, int(branch))))
         if present[branch]:
             told = sums.cells.weights[cell][branch], sums.cells.linear[cell][branch]
         else:
@@ -256,7 +260,7 @@ def _branch(node: Node, feature: int, sums: ToldSums, cell: tuple[int, int]) -> 
     node.feature = feature if node.children else None
 
 
-def _place(node: Node, weight: float, linear: float, prior: float, noise: float) -> None:
+def _place(node: FuzzyNode, weight: float, linear: float, prior: float, noise: float) -> None:
     """Set a node's weight and its mean, which noise draws towards the prior."""
     node.weight = float(weight)
     if weight > 0:
@@ -264,7 +268,7 @@ def _place(node: Node, weight: float, linear: float, prior: float, noise: float)
         node.mean = float(shrunken_mean(*sums, noise))
 
 
-def drop_empty(node: Node, empty: Collection[Path]) -> bool:
+def drop_empty(node: FuzzyNode, empty: Collection[Path]) -> bool:
     """Take leaves that hold no record off a tree; say whether nothing is left of a node."""
     if node.leaf:
         return node.path in empty

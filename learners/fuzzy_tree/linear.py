@@ -12,7 +12,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.coordinates import LARGEST, Coordinates
-from privfed.learners.fuzzy_tree.queries import Fuzzy
+from privfed.learners.fuzzy_tree.queries import FuzzyQuery
 from privfed.questions.part import GRID, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import View
 from privfed.tables.schema import Schema
@@ -23,7 +23,7 @@ _HALF = Fraction(1, math.isqrt(_UNIT))
 
 
 @dataclass(frozen=True, eq=False)
-class Moments(Fuzzy):
+class Moments(FuzzyQuery):
     """Second moments of all records in given coordinates, sum z z'.
 
     Sensitivity: z is held to the unit ball, and cutting its numbers towards zero shortens it, so a
@@ -63,7 +63,7 @@ class Moments(Fuzzy):
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals(Fuzzy):
+class Residuals(FuzzyQuery):
     """What a linear model leaves unexplained, along each coordinate in each node: sum w r z.
 
     r is the residual y - b'z, cut to [-clip, clip], and shrunk with its record where that lies outside

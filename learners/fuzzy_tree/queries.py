@@ -14,8 +14,13 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
-from privfed.learners.fuzzy_tree.silence import Silence, few, revealing, silence
 from privfed.learners.fuzzy_tree.sums import Fuzzified, cell_sums, equations, node_sums
+from privfed.learners.fuzzy_tree.suppression import (
+    ComplementarySuppression,
+    few,
+    revealing,
+    silence,
+)
 from privfed.learners.fuzzy_tree.terms import cell_terms, equation_terms, node_terms
 from privfed.questions.cells import Path, check_paths
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
@@ -116,7 +121,7 @@ def _binned(axes: tuple[str, ...], shape: tuple[int, ...], columns: int) -> Part
 
 
 @dataclass(frozen=True, eq=False)
-class Fuzzy(Query):
+class FuzzyQuery(Query):
     """What the tree's queries share: the nodes they are about, and the public scaling.
 
     Args:
@@ -170,12 +175,12 @@ class Fuzzy(Query):
         prepared: Fuzzified = view.cache["fuzzy_tree"]
         return prepared
 
-    def _silence(self, view: View) -> Silence:
+    def _silence(self, view: View) -> ComplementarySuppression:
         return silence(self._prepare(view).memberships, self.nodes, self.sets)
 
 
 @dataclass(frozen=True, eq=False)
-class Level(Fuzzy):
+class Level(FuzzyQuery):
     """Sums by fuzzy set for the open nodes of one level (paper, Table 1 and Eqs. 9-11, 15-17).
 
     With w the activation of a node, mu the membership in a set and y the target in [-1/2, 1/2]:
@@ -258,7 +263,7 @@ class Level(Fuzzy):
 
 
 @dataclass(frozen=True, eq=False)
-class Leaves(Fuzzy):
+class Leaves(FuzzyQuery):
     """Weighted normal equations of every leaf (paper, Algorithm 2, with proper weights).
 
     ``gram`` = sum w x x' and ``moment`` = sum w y x, where x has a leading 1 and the features scaled
@@ -330,7 +335,7 @@ class Leaves(Fuzzy):
 
 
 @dataclass(frozen=True, eq=False)
-class Activations(Fuzzy):
+class Activations(FuzzyQuery):
     """Summed activation and number of activating records of every leaf (paper, Eq. 22).
 
     Sensitivity: ``weights`` L1 1 (activations sum to at most 1 over the leaves), ``counts`` 2^d for

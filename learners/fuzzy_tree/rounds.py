@@ -17,12 +17,12 @@ from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
-    Design,
-    Shape,
+    DesignEstimate,
+    ResidualSums,
+    SecondMoments,
     Target,
-    Told,
     departures,
-    leaf_departures,
+    leaf_random_effects,
 )
 from privfed.questions.cells import Path
 
@@ -46,7 +46,7 @@ _LIKELY = 0.5
 
 
 @dataclass(eq=False)
-class Rounds:
+class ModelRounds:
     """What is known between rounds; models are departures from the mean target.
 
     Args:
@@ -68,8 +68,8 @@ class Rounds:
     def __post_init__(self) -> None:
         self.coordinates = Coordinates.public(self.features)
         self.model = self._constant
-        self._design: Design | None = None
-        self._told: list[Told] = []
+        self._design: SecondMoments | None = None
+        self._told: list[ResidualSums] = []
         self._departure: float | None = None
         self._noise = math.inf
 
@@ -112,7 +112,7 @@ class Rounds:
             if answer is None:
                 break
             noise, lead = answer.deviation("moments"), self.coordinates.lead
-            self._see(Design.of(answer.total("moments"), noise, self.count, lead))
+            self._see(SecondMoments.of(answer.total("moments"), noise, self.count, lead))
             self._step()
         if self._design is None:
             return None
@@ -125,7 +125,7 @@ class Rounds:
 
     # --- the design --------------------------------------------------------------------------------
 
-    def _see(self, told: Design) -> None:
+    def _see(self, told: SecondMoments) -> None:
         """Join moments; where records now count for less or more, so do earlier residuals."""
         ratio = told.count.records / self.count.records
         self._told = [
@@ -135,9 +135,9 @@ class Rounds:
         self._design = told if self._design is None else self._design.joined(told)
 
     @property
-    def _shape(self) -> Shape:
+    def _shape(self) -> DesignEstimate:
         assert self._design is not None
-        return Shape.of(self._design, self.coordinates.lead)
+        return DesignEstimate.of(self._design, self.coordinates.lead)
 
     def _look_closer(self) -> None:
         """Coordinates about the means in which features are about as wide as they matter."""
@@ -154,7 +154,7 @@ class Rounds:
         )
         self._move(former, former.into(self.coordinates))
 
-    def _variances(self, shape: Shape) -> np.ndarray:
+    def _variances(self, shape: DesignEstimate) -> np.ndarray:
         """Each feature's, drawn towards their mean as far as noise may feign that they differ."""
         assert self._design is not None
         told = np.diag(self._design.moments)[1:] - shape.means**2
@@ -187,7 +187,7 @@ class Rounds:
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
         self.model = self._constant
-        self._see(Design.of(gram, noise[0], self.count, 1.0))
+        self._see(SecondMoments.of(gram, noise[0], self.count, 1.0))
         self._learn(moment - self._shape.gram @ self.model, noise[1])
 
     # --- the model ---------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Rounds:
     def _learn(self, residuals: np.ndarray, noise: float) -> None:
         shape = self._shape
         sums = residuals + shape.gram @ (self.model - self._constant)
-        self._told.append(Told(sums, noise**2 * np.eye(len(sums)), self._departure))
+        self._told.append(ResidualSums(sums, noise**2 * np.eye(len(sums)), self._departure))
         away, self._departure = departures(shape, self._told, self.target, self._left)
         self.model = self._constant + away
 
@@ -241,5 +241,5 @@ class Rounds:
         own = told * self._shape.count / told.sum()
         noise = answer.deviation("residuals") ** 2
         left = replace(self.target, variance=self._left)
-        away, likely = leaf_departures(self._shape, answer.total("residuals"), own, noise, left)
+        away, likely = leaf_random_effects(self._shape, answer.total("residuals"), own, noise, left)
         return self.coordinates.plain(away) if likely > _LIKELY else None

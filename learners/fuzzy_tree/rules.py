@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rule:
+class FuzzyRule:
     """One rule, in the data's own units.
 
     Args:
@@ -53,7 +53,7 @@ class Rule:
         }
 
 
-def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
+def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     """One rule for each leaf, coefficients turned back from centred to the data's own units.
 
     With u = (x - l) / (h - l) - 1/2 and t = (y - a) / (b - a) - 1/2, a model t = c0 + sum c u is
@@ -72,7 +72,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[Rule]:
         slopes = np.where(width > 0, np.array(rest) / safe, 0.0)
         offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
         found.append(
-            Rule(
+            FuzzyRule(
                 tuple((names[feature], terms[feature][branch]) for feature, branch in leaf.path),
                 tree.schema_.target.name,
                 float(low + (high - low) * (0.5 + first - offset.sum())),

@@ -26,7 +26,7 @@ from privfed.tables.schema import Schema
 
 
 @dataclass(eq=False)
-class Ends:
+class ScalingBounds:
     """The public bounds, until something narrower is released.
 
     Args:

@@ -68,7 +68,7 @@ class Count:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class SecondMoments:
     """Second moments of a record's coordinates, on average, with their noise.
 
     Args:
@@ -82,7 +82,7 @@ class Design:
     count: Count
 
     @classmethod
-    def of(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> Design:
+    def of(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
         """From released sums in which every cell has noise of its own, both triangles.
 
         Args:
@@ -96,18 +96,18 @@ class Design:
         variances[np.diag_indices_from(variances)] *= 2
         return cls((told + told.T) / 2 / count.records, variances / count.records**2, count)
 
-    def moved(self, matrix: np.ndarray) -> Design:
+    def moved(self, matrix: np.ndarray) -> SecondMoments:
         """In other coordinates, ``matrix`` times these."""
         moments = matrix @ self.moments @ matrix.T
-        return Design(moments, matrix**2 @ self.variances @ (matrix**2).T, self.count)
+        return SecondMoments(moments, matrix**2 @ self.variances @ (matrix**2).T, self.count)
 
-    def joined(self, other: Design) -> Design:
+    def joined(self, other: SecondMoments) -> SecondMoments:
         """Both by their precision, cell by cell; the count is the other's."""
         if not self.variances.all():
             return self
         share = self.variances / (self.variances + other.variances)
         moments = self.moments + share * (other.moments - self.moments)
-        return Design(moments, share * other.variances, other.count)
+        return SecondMoments(moments, share * other.variances, other.count)
 
     def means(self, lead: float) -> np.ndarray:
         """Of the features, drawn to the middle as far as noise may feign them (James and Stein 1961)."""
@@ -117,7 +117,7 @@ class Design:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class DesignEstimate:
     """What is made of a design: means and covariance that there can be.
 
     Args:
@@ -135,7 +135,7 @@ class Shape:
     noise: float
 
     @classmethod
-    def of(cls, design: Design, lead: float) -> Shape:
+    def of(cls, design: SecondMoments, lead: float) -> DesignEstimate:
         """Eigenvalues that noise could feign are one; those that stand out are taken less its share.
 
         A symmetric matrix of noise of variance v has eigenvalues up to r = 2 sqrt(v F); one that
@@ -246,7 +246,7 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ResidualSums:
     """What one round says of the departures.
 
     Args:
@@ -261,7 +261,7 @@ class Told:
 
 
 def departures(
-    shape: Shape, told: Sequence[Told], target: Target, sampling: float
+    shape: DesignEstimate, told: Sequence[ResidualSums], target: Target, sampling: float
 ) -> tuple[np.ndarray, float]:
     """The posterior mean of the departures, and E |error|^2 of the slopes.
 
@@ -294,8 +294,8 @@ def departures(
     return np.asarray(weights @ np.array(found)), float(weights @ errors)
 
 
-def leaf_departures(
-    shape: Shape, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
+def leaf_random_effects(
+    shape: DesignEstimate, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
 ) -> tuple[np.ndarray, float]:
     """How leaves depart from the model of all, and how likely it is that they do.
 

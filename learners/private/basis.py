@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.private.grid import MOST_CUTS, Grid
+from privfed.learners.private.grid import MOST_CUTS, BinEdges
 from privfed.tables.schema import Schema
 
 #: Deepest tree: leaves fit a byte.
@@ -78,7 +78,7 @@ class Trees:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class BasisIndices:
     """Where a block of records stands in a basis.
 
     Args:
@@ -106,7 +106,7 @@ class Basis:
         trees: random trees, by depth.
     """
 
-    grid: Grid
+    grid: BinEdges
     values: np.ndarray
     bins: np.ndarray
     linear: np.ndarray
@@ -197,15 +197,15 @@ class Basis:
         rows = max(1, BLOCK // (len(self.widths) + self.columns))
         return (slice(k, min(k + rows, records)) for k in range(0, records, rows))
 
-    def cells(self, codes: np.ndarray) -> Cells:
+    def cells(self, codes: np.ndarray) -> BasisIndices:
         """Find a block's places and linear terms; ``codes`` has shape (columns, records)."""
         columns = np.arange(self.columns)[:, None]
         leaves = [own.reached(codes) for own in self.trees]
         places = np.concatenate([self.bins[columns, codes], *leaves])
         lines = self.values[columns, codes] * self.linear[:, None]
-        return Cells(places + self.starts[:, None], lines)
+        return BasisIndices(places + self.starts[:, None], lines)
 
-    def scores(self, cells: Cells, weights: np.ndarray) -> np.ndarray:
+    def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of a block's functions, each record's from that record alone.
 
         Functions are added in one order, whoever else is in the table: where they cancel, a matrix
@@ -229,7 +229,7 @@ class Basis:
                 each += own[place]
         return total
 
-    def sums(self, cells: Cells, factors: np.ndarray, unit: float) -> np.ndarray:
+    def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
         """Sums over a block's records of functions times factors, in whole units.
 
         Each record's contribution to each function is cut towards zero before it is added.
@@ -251,7 +251,7 @@ class Basis:
             total[: self.columns, output] = np.trunc(cells.lines * units).sum(axis=1)
         return total
 
-    def each(self, cells: Cells, factors: np.ndarray, unit: float) -> np.ndarray:
+    def each(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
         """What :meth:`sums` adds up, record by record, shape (records, functions, outputs)."""
         records, outputs = factors.shape
         found = np.zeros((records, self.size, outputs))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from privfed.learners.private.outcome import Outcome
 from privfed.learners.private.scores import COUNT
+from privfed.learners.private.target_link import Outcome
 
 #: Bins of a score.
 BINS = 8
@@ -25,7 +25,7 @@ MOST_FACTOR, LEAST_SPREAD = 2.0, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class PlattScaling:
     """What made-up records expect of each bin.
 
     Args:
@@ -45,7 +45,7 @@ class Calibration:
     @classmethod
     def of(
         cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
-    ) -> Calibration | None:
+    ) -> PlattScaling | None:
         """Cut-offs between bins of about as many made-up records; none where scores are all alike."""
         scores = start + added
         low, high = scores.min(axis=0), scores.max(axis=0)

@@ -19,7 +19,7 @@ SWEEPS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class MarginalLikelihood:
     """The marginal likelihood of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output.
 
     Args:
@@ -34,9 +34,9 @@ class Evidence:
     rest: Sequence[np.ndarray]
     share: float = 1.0
 
-    def halved(self, other: Evidence) -> Evidence:
+    def halved(self, other: MarginalLikelihood) -> MarginalLikelihood:
         """Half of this and half of another, on the same scales by the same sums."""
-        return Evidence(
+        return MarginalLikelihood(
             [*self.values, *other.values],
             [*self.moved, *other.moved],
             [*self.rest, *other.rest],

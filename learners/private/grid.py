@@ -43,7 +43,7 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class BinEdges:
     """The shared cut-offs.
 
     Args:
@@ -53,7 +53,7 @@ class Grid:
     cuts: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, inner: list[np.ndarray]) -> Grid:
+    def of(cls, inner: list[np.ndarray]) -> BinEdges:
         """From arrays."""
         return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
 

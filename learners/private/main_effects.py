@@ -9,7 +9,7 @@ import numpy as np
 
 from privfed.learners.private.basis import Basis
 from privfed.learners.private.marginals import Marginals
-from privfed.learners.private.posterior import Sums
+from privfed.learners.private.posterior import NoisyMoments
 
 #: Share of the budget that later rounds have together, about.
 LATER = 0.6
@@ -26,7 +26,7 @@ class MainEffects:
     """
 
     basis: Basis
-    told: Sums
+    told: NoisyMoments
     share: float
 
     @classmethod
@@ -43,7 +43,9 @@ class MainEffects:
         asked = scales > 0
         scales = np.where(asked, scales, 1.0)
         values = np.where(asked[:, None], sums / scales[:, None], 0.0)
-        return cls(basis, Sums(values, np.where(asked, (noise / scales) ** 2, np.inf)), share)
+        return cls(
+            basis, NoisyMoments(values, np.where(asked, (noise / scales) ** 2, np.inf)), share
+        )
 
     def energies(self, marginals: Marginals, variance: float) -> np.ndarray:
         """What each column explains beyond noise and sampling: by its trend, or by its bins.
@@ -102,7 +104,7 @@ class MainEffects:
         lengths[: self.basis.size][own > 0] = np.sqrt(1 + self.share / LATER * ratio**2)
         return lengths
 
-    def sums(self, basis: Basis, lengths: np.ndarray) -> Sums:
+    def sums(self, basis: Basis, lengths: np.ndarray) -> NoisyMoments:
         """The same as sums of a basis' functions, each so much longer."""
         scales = basis.multipliers[: self.basis.size] * lengths[: self.basis.size]
         values = np.zeros((basis.size, self.told.values.shape[1]))
@@ -110,4 +112,4 @@ class MainEffects:
         values[: self.basis.size] = self.told.values * scales[:, None]
         known = np.flatnonzero(np.isfinite(self.told.variance) & (scales > 0))
         variance[known] = self.told.variance[known] * scales[known] ** 2
-        return Sums(values, variance)
+        return NoisyMoments(values, variance)

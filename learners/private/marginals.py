@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.private.grid import Grid, first_cuts, one_bin_each, settled
-from privfed.learners.private.intervals import Beliefs
+from privfed.learners.private.grid import BinEdges, first_cuts, one_bin_each, settled
+from privfed.learners.private.support_posterior import SupportPosterior
 from privfed.tables.schema import Column
 
 #: Bins of the first round, over the public bounds.
@@ -29,7 +29,7 @@ HALVINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
+class ColumnEstimate:
     """One column's estimated counts.
 
     Args:
@@ -45,19 +45,23 @@ class Marginal:
     cuts: np.ndarray
     counts: np.ndarray
     variances: np.ndarray | None = None
-    beliefs: Beliefs | None = None
+    beliefs: SupportPosterior | None = None
 
     @classmethod
-    def blank(cls, column: Column) -> Marginal:
+    def blank(cls, column: Column) -> ColumnEstimate:
         """Before anything is known."""
         cuts = first_cuts(column, FIRST_BINS)
         return cls(column, cuts, np.zeros(len(cuts) + 1))
 
     @classmethod
-    def in_an_interval(cls, column: Column) -> Marginal:
+    def in_an_interval(cls, column: Column) -> ColumnEstimate:
         """The same, but intervals of the bounds say where the mass may be."""
         own = cls.blank(column)
-        return own if one_bin_each(column) else replace(own, beliefs=Beliefs.blank(own.places))
+        return (
+            own
+            if one_bin_each(column)
+            else replace(own, beliefs=SupportPosterior.blank(own.places))
+        )
 
     @property
     def edges(self) -> np.ndarray:
@@ -89,13 +93,13 @@ class Marginal:
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
-    def vaguer(self, share: float) -> Marginal:
+    def vaguer(self, share: float) -> ColumnEstimate:
         """The same, but a share of it spread evenly over the public bounds."""
         share = float(np.clip(share, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
         return replace(self, counts=(1 - share) * self.shares + share * widths)
 
-    def closer(self, bins: int) -> Marginal:
+    def closer(self, bins: int) -> ColumnEstimate:
         """The same, over a grid of bins that are expected to hold equal shares.
 
         A last bin that reaches far beyond its neighbour is halved towards it, again and again: the
@@ -119,7 +123,7 @@ class Marginal:
             return replace(finer, counts=expected * self.counts.sum())
         return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
-    def updated(self, noisy: np.ndarray, variance: float, records: float) -> Marginal:
+    def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
         """Join noisy counts with what was expected, each by how well it is known.
 
         Intervals of the bounds say what is expected (:mod:`.intervals`), but where values have a bin
@@ -148,7 +152,7 @@ class Marginal:
         counts = held(expected + trust * (noisy - expected), records)
         return replace(self, counts=counts, variances=trust * variance)
 
-    def believed(self, beliefs: Beliefs, records: float) -> Marginal:
+    def believed(self, beliefs: SupportPosterior, records: float) -> ColumnEstimate:
         """The counts that go with beliefs over this grid."""
         counts = held(records * (beliefs.chances @ beliefs.shares), records)
         return replace(self, counts=counts, beliefs=beliefs)
@@ -227,15 +231,15 @@ class Marginals:
             for different numbers of columns.
     """
 
-    features: tuple[Marginal, ...]
-    target: Marginal
+    features: tuple[ColumnEstimate, ...]
+    target: ColumnEstimate
     records: float
     signal: float
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> BinEdges:
         """Cut-offs of the features."""
-        return Grid.of([own.cuts for own in self.features])
+        return BinEdges.of([own.cuts for own in self.features])
 
     def shares(self) -> np.ndarray:
         """Shares by column and code, padded with zeros, shape (columns, codes)."""

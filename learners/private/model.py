@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from privfed.learners.private.basis import Basis
-from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.target_link import Outcome
 from privfed.tables.schema import Schema
 
 

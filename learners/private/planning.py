@@ -11,18 +11,18 @@ from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.calibration import BINS
-from privfed.learners.private.grid import Grid, first_cuts
+from privfed.learners.private.grid import BinEdges, first_cuts
 from privfed.learners.private.marginals import FIRST_BINS
-from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.queries import (
+    BasisLeafCounts,
     Correlations,
     FeatureHistogram,
     Gradient,
-    Masses,
     TargetHistogram,
 )
-from privfed.learners.private.scores import Scores
+from privfed.learners.private.scores import CalibrationSums
 from privfed.learners.private.settings import MOST_ROUNDS
+from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
@@ -44,9 +44,9 @@ QUERIES: tuple[type[Query], ...] = (
     FeatureHistogram,
     TargetHistogram,
     Correlations,
-    Masses,
+    BasisLeafCounts,
     Gradient,
-    Scores,
+    CalibrationSums,
 )
 
 
@@ -86,8 +86,8 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
             ),
         ),
         Correlations.kind: (Guard.of("gaussian", spend=rho * CORRELATION_SHARE, times=1),),
-        Masses.kind: (Guard.of("gaussian", spend=rho * MASS_SHARE, times=1),),
-        Scores.kind: (Guard.of("gaussian", spend=rho * SCORE_SHARE, times=1),),
+        BasisLeafCounts.kind: (Guard.of("gaussian", spend=rho * MASS_SHARE, times=1),),
+        CalibrationSums.kind: (Guard.of("gaussian", spend=rho * SCORE_SHARE, times=1),),
         Gradient.kind: (
             Guard.of(
                 "gaussian",
@@ -99,7 +99,7 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
     }
 
 
-class Purse:
+class RemainingBudget:
     """What is left after the first histogram, read off what that cost.
 
     Args:
@@ -136,27 +136,27 @@ class Purse:
 def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     """Every question as often as it may be asked, before anything is known of the data."""
     features, columns = schema.features, schema.columns
-    every = Grid.of([first_cuts(column, FIRST_BINS) for column in columns])
-    grid = Grid(every.cuts[: len(features)])
+    every = BinEdges.of([first_cuts(column, FIRST_BINS) for column in columns])
+    grid = BinEdges(every.cuts[: len(features)])
     basis = placeholder(grid)
-    window = Window(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)
+    window = ResidualBounds(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)
     if outcome.kind == "number":
-        window = Window(np.array([-0.5]), np.array([0.5]), 1.0)
+        window = ResidualBounds(np.array([-0.5]), np.array([0.5]), 1.0)
     weights = np.zeros((basis.size, outcome.classes))
     start = np.zeros(outcome.classes)
-    target = TargetHistogram(Grid(every.cuts[len(features) :]))
+    target = TargetHistogram(BinEdges(every.cuts[len(features) :]))
     found = [Planned(FeatureHistogram(every), HISTOGRAMS), Planned(target, HISTOGRAMS)]
     if len(features) > 1:
         ranks = np.zeros((len(features), int(grid.sizes.max())))
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))
-    found.append(Planned(Masses(basis), 1))
+    found.append(Planned(BasisLeafCounts(basis), 1))
     found.append(Planned(Gradient(basis, outcome, window, weights, start), MOST_ROUNDS))
     cuts = np.tile(np.arange(1.0, BINS), (outcome.classes, 1))
-    found.append(Planned(Scores(basis, outcome, window, weights, start, cuts), 1))
+    found.append(Planned(CalibrationSums(basis, outcome, window, weights, start, cuts), 1))
     return found
 
 
-def placeholder(grid: Grid) -> Basis:
+def placeholder(grid: BinEdges) -> Basis:
     """A basis of the right shape over some grid."""
     columns, width = len(grid.cuts), int(grid.sizes.max())
     stump = Trees(np.zeros((1, 1), np.int64), np.ones((1, 1), np.uint8), 1.0)

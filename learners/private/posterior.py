@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_solve, qr, solve_triangular
 
-from privfed.learners.private.evidence import Evidence, factor
-from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.evidence import MarginalLikelihood, factor
+from privfed.learners.private.target_link import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
 POWERS = 3
@@ -29,7 +29,7 @@ SMALLER, NEVER = (1.0, 0.5, 0.25, 0.1, 0.02), 0.03
 
 
 @dataclass(frozen=True, eq=False)
-class Leading:
+class Subspace:
     """The functions' leading directions, as made-up records have them.
 
     Args:
@@ -43,7 +43,7 @@ class Leading:
     functions: np.ndarray
 
     @classmethod
-    def of(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Leading:
+    def of(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
         """About the directions of the largest second moments, by powers of a random subspace.
 
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
@@ -64,7 +64,7 @@ class Leading:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class NoisyMoments:
     """The target of the sums after some rounds.
 
     Args:
@@ -75,17 +75,17 @@ class Sums:
     values: np.ndarray
     variance: np.ndarray
 
-    def longer(self, lengths: np.ndarray) -> Sums:
+    def longer(self, lengths: np.ndarray) -> NoisyMoments:
         """Of functions that are so much longer."""
-        return Sums(self.values * lengths[:, None], self.variance * lengths**2)
+        return NoisyMoments(self.values * lengths[:, None], self.variance * lengths**2)
 
-    def along(self, axes: np.ndarray) -> Told:
+    def along(self, axes: np.ndarray) -> ProjectedMoments:
         """In the leading directions, the columns of ``axes``."""
-        return Told(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
+        return ProjectedMoments(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ProjectedMoments:
     """Sums in the leading directions.
 
     Args:
@@ -150,7 +150,7 @@ class Prior:
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class Linearization:
     """What made-up records have at some weights.
 
     Args:
@@ -167,7 +167,7 @@ class Local:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class WeightPosterior:
     """The map from sums to weights.
 
     Args:
@@ -180,7 +180,7 @@ class Posterior:
         prior: of the weights.
     """
 
-    leading: Leading
+    leading: Subspace
     shares: np.ndarray
     outcome: Outcome
     start: np.ndarray
@@ -192,12 +192,12 @@ class Posterior:
         """Of the made-up records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
-    def at(self, weights: np.ndarray) -> Local:
+    def at(self, weights: np.ndarray) -> Linearization:
         """What the link and the made-up records make of some weights."""
         predictions = self.predictions(weights)
         steepness = self.outcome.variances(predictions)
         curvatures = tuple(self.curvature(own) for own in steepness.T)
-        return Local(weights, predictions, self.told(predictions), curvatures)
+        return Linearization(weights, predictions, self.told(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
         """N E[phi (prediction - mean)], shape (functions, outputs)."""
@@ -220,7 +220,9 @@ class Posterior:
         own = self.leading.features * np.sqrt(self.shares * steepness)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
-    def weights(self, sums: Told, local: Local, sampling: float, steps: int = 2) -> np.ndarray:
+    def weights(
+        self, sums: ProjectedMoments, local: Linearization, sampling: float, steps: int = 2
+    ) -> np.ndarray:
         """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), each as far as it helps.
 
         H is the made-up records' curvature, and G = H - dt/dw what rounds make of it.
@@ -245,7 +247,9 @@ class Posterior:
                 now = self.at(weights)
         return weights
 
-    def _wanted(self, sums: Told, start: Local, now: Local, sampling: float) -> np.ndarray:
+    def _wanted(
+        self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
+    ) -> np.ndarray:
         """Where a whole step leads."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
@@ -255,7 +259,12 @@ class Posterior:
         return wanted
 
     def _as_far_as_it_helps(
-        self, sums: Told, start: Local, now: Local, wanted: np.ndarray, sampling: float
+        self,
+        sums: ProjectedMoments,
+        start: Linearization,
+        now: Linearization,
+        wanted: np.ndarray,
+        sampling: float,
     ) -> np.ndarray:
         """The best of a whole step, its half, and so on, or none."""
         least_noise = 1e-9 * float(np.trace(now.curvatures[0])) * np.eye(len(wanted))
@@ -287,7 +296,9 @@ class Posterior:
         solved = cho_solve((root, True), wanted, check_finite=False)
         return np.asarray(covariance @ (bent.T @ solved))
 
-    def evidence(self, sums: Told, local: Local, sampling: float) -> Evidence:
+    def evidence(
+        self, sums: ProjectedMoments, local: Linearization, sampling: float
+    ) -> MarginalLikelihood:
         """What the sums say of the prior's scales.
 
         Args:
@@ -297,7 +308,7 @@ class Posterior:
         """
         right = sums.values - local.told
         bent = [sums.bent(own, output) for output, own in enumerate(local.curvatures)]
-        return Evidence(
+        return MarginalLikelihood(
             [own + g @ w for own, g, w in zip(right.T, bent, local.weights.T, strict=True)],
             [[g @ own @ g.T for own in self.prior.groups] for g in bent],
             [
@@ -306,11 +317,11 @@ class Posterior:
             ],
         )
 
-    def scaled(self, scales: np.ndarray) -> Posterior:
+    def scaled(self, scales: np.ndarray) -> WeightPosterior:
         """The same with another prior."""
         return replace(self, prior=replace(self.prior, scales=scales))
 
-    def smaller(self, evidence: Evidence) -> list[tuple[float, Posterior]]:
+    def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
         """The same with priors up to this one, and how likely each is: where little is told, small ones."""
         logs = [
             evidence.likelihood(share * self.prior.scales) + math.log(share) for share in SMALLER
@@ -325,8 +336,11 @@ class Posterior:
 
 
 def mixed(
-    priors: Sequence[tuple[float, Posterior]], sums: Told, local: Local, sampling: float
+    priors: Sequence[tuple[float, WeightPosterior]],
+    sums: ProjectedMoments,
+    local: Linearization,
+    sampling: float,
 ) -> np.ndarray:
-    """The mean of :meth:`.Posterior.weights` over priors, each with its chance."""
+    """The mean of :meth:`.WeightPosterior.weights` over priors, each with its chance."""
     own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
     return np.asarray(sum(own))

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.private.basis import BLOCK, Basis, Cells
-from privfed.learners.private.grid import Grid
-from privfed.learners.private.outcome import Outcome, Window
+from privfed.learners.private.basis import BLOCK, Basis, BasisIndices
+from privfed.learners.private.grid import BinEdges
+from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
@@ -40,7 +40,7 @@ class FeatureHistogram(Query):
         grid: cut-offs of every column of the schema, the target's last.
     """
 
-    grid: Grid
+    grid: BinEdges
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -83,7 +83,7 @@ class TargetHistogram(Query):
         grid: cut-offs of the target, one column.
     """
 
-    grid: Grid
+    grid: BinEdges
     kind: ClassVar[str] = "private.target"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -113,7 +113,7 @@ class TargetHistogram(Query):
 class _Coded(Query):
     """A question about codes of the features."""
 
-    def _codes(self, view: View, grid: Grid) -> np.ndarray | None:
+    def _codes(self, view: View, grid: BinEdges) -> np.ndarray | None:
         """All records' codes, kept for the next question, or none where they are too many."""
         x = view.table.x
         if x.size > KEPT:
@@ -126,7 +126,7 @@ class _Coded(Query):
         return codes
 
     def _blocks(
-        self, view: View, grid: Grid, slices: Iterator[slice]
+        self, view: View, grid: BinEdges, slices: Iterator[slice]
     ) -> Iterator[tuple[slice, np.ndarray]]:
         kept = self._codes(view, grid)
         for chosen in slices:
@@ -151,7 +151,7 @@ class Correlations(_Coded):
         clip: c.
     """
 
-    grid: Grid
+    grid: BinEdges
     ranks: np.ndarray
     clip: float
     kind: ClassVar[str] = "private.correlations"
@@ -206,7 +206,7 @@ class Correlations(_Coded):
 
 
 @dataclass(frozen=True, eq=False)
-class Masses(_Coded):
+class BasisLeafCounts(_Coded):
     """How many records reach each leaf of each tree.
 
     Sensitivity: a record reaches exactly one leaf of each of the T trees: L1 = T and squared L2 = T;
@@ -244,7 +244,7 @@ class Gradient(_Coded):
     residuals; each product is cut towards zero to whole units, which makes no norm longer.
 
     Sensitivity: sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
-    :meth:`.Window.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
+    :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
     :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A share of 2^-30 more covers rounding in
     these figures.) Replacing a record moves the sums by twice as much.
 
@@ -258,7 +258,7 @@ class Gradient(_Coded):
 
     basis: Basis
     outcome: Outcome
-    window: Window
+    window: ResidualBounds
     weights: np.ndarray
     start: np.ndarray
     kind: ClassVar[str] = "private.gradient"
@@ -296,7 +296,7 @@ class Gradient(_Coded):
         rest = self._residuals(cells, view.table.target)
         return {"sums": self.basis.each(cells, rest, float(UNIT)).astype(np.int64)}
 
-    def _residuals(self, cells: Cells, y: np.ndarray) -> np.ndarray:
+    def _residuals(self, cells: BasisIndices, y: np.ndarray) -> np.ndarray:
         scores = self.start + self.basis.scores(cells, self.weights)
         targets = self.outcome.targets(y)
         return self.window.residuals(targets, self.outcome.predictions(scores))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.learners.private.posterior import Local, Posterior, Sums
+from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior
 
 #: What made-up records' second moments have wrong, as a share of them, before rounds are compared; how far
 #: its square's logarithm strays; and the factors of the square that are tried.
@@ -30,7 +30,7 @@ LEAST_NOISE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
-class Curvature:
+class SyntheticHessian:
     """What made-up records have of the loss's curvature at some weights.
 
     Args:
@@ -44,7 +44,7 @@ class Curvature:
     records: float
 
     @classmethod
-    def at(cls, posterior: Posterior, local: Local) -> Curvature:
+    def at(cls, posterior: WeightPosterior, local: Linearization) -> SyntheticHessian:
         """Of the posterior's made-up records, the mean over outputs."""
         own = posterior.curvatures(local.predictions)
         return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
@@ -67,7 +67,7 @@ class Curvature:
 
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
+class GradientRounds:
     """Sums as rounds told them.
 
     Args:
@@ -75,14 +75,14 @@ class Rounds:
         weights: at which, shape (directions, outputs) each.
     """
 
-    sums: tuple[Sums, ...] = ()
+    sums: tuple[NoisyMoments, ...] = ()
     weights: tuple[np.ndarray, ...] = ()
 
-    def joined(self, sums: Sums, weights: np.ndarray) -> Rounds:
+    def joined(self, sums: NoisyMoments, weights: np.ndarray) -> GradientRounds:
         """These and one more."""
-        return Rounds((*self.sums, sums), (*self.weights, weights))
+        return GradientRounds((*self.sums, sums), (*self.weights, weights))
 
-    def at(self, weights: np.ndarray, curvature: Curvature, mismatch: float) -> Sums:
+    def at(self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float) -> NoisyMoments:
         """The best linear unbiased estimate of the sums at some weights, and its variance.
 
         Args:
@@ -91,10 +91,10 @@ class Rounds:
             mismatch: m.
         """
         white = self._white(weights, curvature, mismatch)
-        return Sums(white.means, (1 / white.precision).mean(axis=1))
+        return NoisyMoments(white.means, (1 / white.precision).mean(axis=1))
 
     def slopes(
-        self, weights: np.ndarray, curvature: Curvature, mismatch: float, axes: np.ndarray
+        self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float, axes: np.ndarray
     ) -> np.ndarray:
         """How the sums change with the weights, along the leading directions ``axes``: the estimate of N E.
 
@@ -108,7 +108,7 @@ class Rounds:
         along = np.einsum("id,iok->odk", axes, shares)
         return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
 
-    def mismatch(self, curvature: Curvature) -> float:
+    def mismatch(self, curvature: SyntheticHessian) -> float:
         """The likeliest m by what differs between rounds: restricted likelihood, log-normal beforehand."""
         usual = usual_mismatch(curvature.records)
 
@@ -126,7 +126,7 @@ class Rounds:
         """Where each round was told, from some weights; shape (rounds, directions, outputs)."""
         return np.asarray(np.array(self.weights) - weights)
 
-    def _white(self, weights: np.ndarray, curvature: Curvature, mismatch: float) -> _White:
+    def _white(self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float) -> _White:
         """The rounds' sums times the root of their precision; what a round told nothing of is zero."""
         noise = np.array([own.variance for own in self.sums]).T
         known = np.isfinite(noise)[:, None, :]

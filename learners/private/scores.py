@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.private.basis import Cells
+from privfed.learners.private.basis import BasisIndices
 from privfed.learners.private.queries import UNIT, Gradient
 from privfed.questions.part import Part, PartType, Sensitivity
 from privfed.questions.query import View
@@ -24,14 +24,14 @@ MOST_CUTS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Scores(Gradient):
+class CalibrationSums(Gradient):
     """Sums of residuals, and of records, by bin of each output's score.
 
     A record has one bin for each output o: there it adds its residual r_o and the constant
     c = :data:`COUNT`. Residuals are cut towards zero to whole units, which makes none longer; c is a whole
     number of units.
 
-    Sensitivity: |r| is at most D = :meth:`.Window.norm`, so squared L2 is at most D^2 + outputs c^2, and
+    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most D^2 + outputs c^2, and
     L1 at most sqrt(outputs) D + outputs c. (A share of 2^-30 more covers rounding in D.) Replacing
     a record moves the sums by twice as much.
 
@@ -80,7 +80,7 @@ class Scores(Gradient):
         own = np.stack([here * units[..., None], here * float(COUNT / UNIT)], axis=1)
         return {"sums": own.astype(np.int64)}
 
-    def _placed(self, cells: Cells, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each record's bin and residual in whole units, by output; both of shape (records, outputs)."""
         scores = self.start + self.basis.scores(cells, self.weights)
         rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Settings:
+class ModelSize:
     """One row of the table.
 
     Args:
@@ -71,11 +71,11 @@ class Settings:
     calibrated: bool
     prior: float
     spread: float
-    made_up: int
+    synthetic_records: int
     directions: int
 
     @classmethod
-    def for_signal(cls, signal: float, *, number: bool = False) -> Settings:
+    def for_signal(cls, signal: float, *, number: bool = False) -> ModelSize:
         """The row for N sqrt(2 rho / K) sqrt(10 / p); see :func:`.signal_of`.
 
         Args:
@@ -87,35 +87,35 @@ class Settings:
             return _HARDLY
         return next(row for most, row in _ROWS if signal < most)
 
-    def with_linear(self, wanted: bool) -> Settings:
+    def with_linear(self, wanted: bool) -> ModelSize:
         """The same, or without linear terms: their share goes to the bins."""
         return self if wanted else replace(self, linear=0.0, binned=self.binned + self.linear)
 
 
-_HARDLY = Settings(
+_HARDLY = ModelSize(
     linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, resolution=6,
-    rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, made_up=2_000, directions=200,
+    rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_FEW = Settings(
+_FEW = ModelSize(
     linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=12, rounds=2,
-    first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, made_up=2_000, directions=200,
+    first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _BARELY = replace(_FEW, target=0.1)
-_SOME = Settings(
+_SOME = ModelSize(
     linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, resolution=16, rounds=3,
-    first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, made_up=2_000, directions=200,
+    first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_MANY = Settings(
+_MANY = ModelSize(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
     resolution=32, rounds=5, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
-    made_up=2_500, directions=250,
+    synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_MOST = Settings(
+_MOST = ModelSize(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
     resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
-    made_up=2_500, directions=250,
+    synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_ROWS: tuple[tuple[float, Settings], ...] = (
+_ROWS: tuple[tuple[float, ModelSize], ...] = (
     (60.0, _BARELY),
     (180.0, _FEW),
     (500.0, _SOME),

@@ -20,7 +20,7 @@ from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
-from privfed.learners.fuzzy_tree.silence import silence
+from privfed.learners.fuzzy_tree.suppression import silence
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 

@@ -15,7 +15,7 @@ import pytest
 from privfed.attacks.finding import Finding
 from privfed.audits.trainings import audit_learner, roomy_schema, scores_of
 from privfed.learners import FedForestClassifier
-from privfed.learners.private.queries import Gradient, Masses
+from privfed.learners.private.queries import BasisLeafCounts, Gradient
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
@@ -86,7 +86,7 @@ class HalvedGradient(Gradient):
         return {name: halved(part) for name, part in super().parts(schema).items()}
 
 
-class HalvedMasses(Masses):
+class HalvedLeafCounts(BasisLeafCounts):
     """Believes that a record reaches the leaves of a quarter of the trees."""
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -94,7 +94,7 @@ class HalvedMasses(Masses):
         return {name: halved(part) for name, part in super().parts(schema).items()}
 
 
-@pytest.mark.parametrize("faulty", [HalvedGradient, HalvedMasses])
+@pytest.mark.parametrize("faulty", [HalvedGradient, HalvedLeafCounts])
 def test_half_a_sensitivity_is_convicted(faulty: type[Query]) -> None:
     """By a canary that moves the answer further than was charged for."""
 

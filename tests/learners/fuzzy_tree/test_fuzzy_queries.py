@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privfed import Column, Schema
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.silence import revealing
+from privfed.learners.fuzzy_tree.suppression import revealing
 from privfed.questions.part import GRID
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records

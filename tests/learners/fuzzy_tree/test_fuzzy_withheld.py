@@ -11,7 +11,7 @@ import pytest
 from privfed import Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
-from privfed.learners.fuzzy_tree.growth import Sums, ToldSums
+from privfed.learners.fuzzy_tree.growth import FuzzySums, LevelSums
 from privfed.learners.fuzzy_tree.leaves import Known, solve
 from privfed.learners.fuzzy_tree.queries import Leaves, Level
 
@@ -81,12 +81,12 @@ def test_a_row_beside_all_leaves_stands_by_the_equations_above() -> None:
     assert model.predict(between) == pytest.approx([-5, 5], abs=1)
 
 
-def sums(told: np.ndarray, node: np.ndarray) -> ToldSums:
+def sums(told: np.ndarray, node: np.ndarray) -> LevelSums:
     """One node, one feature of three sets, rows of (WS, WLS, WSS)."""
-    cells = Sums(*told.T[:, None, None, :])
+    cells = FuzzySums(*told.T[:, None, None, :])
     shape = cells.weights.shape
-    nodes = Sums(*node[:, None])
-    return ToldSums(cells, nodes, cells.weights > 0, np.ones(1), np.zeros(shape, bool))
+    nodes = FuzzySums(*node[:, None])
+    return LevelSums(cells, nodes, cells.weights > 0, np.ones(1), np.zeros(shape, bool))
 
 
 def test_withheld_cells_explain_nothing() -> None:

@@ -21,7 +21,7 @@ from privfed.learners.genetic_tree.counts import (
     TargetCells,
 )
 from privfed.learners.genetic_tree.queries import Size
-from privfed.learners.private.outcome import Outcome
+from privfed.learners.private.target_link import Outcome
 from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
 from privfed.questions.tree import Forest, Tree

@@ -8,20 +8,20 @@ from scipy.stats import multivariate_normal
 
 from privfed import Column
 from privfed.learners.private.basis import Basis
-from privfed.learners.private.evidence import ALIKE, Evidence
-from privfed.learners.private.grid import Grid
+from privfed.learners.private.evidence import ALIKE, MarginalLikelihood
+from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.main_effects import MainEffects
-from privfed.learners.private.marginals import Marginal, Marginals, Shares
-from privfed.learners.private.outcome import Outcome
-from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
+from privfed.learners.private.marginals import ColumnEstimate, Marginals, Shares
+from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
+from privfed.learners.private.target_link import Outcome
 
 
-def evidence(scales: tuple[float, float], seed: int, size: int = 40) -> Evidence:
+def evidence(scales: tuple[float, float], seed: int, size: int = 40) -> MarginalLikelihood:
     """Sums drawn from two groups of functions of known scales, and noise of deviation 1."""
     rng = np.random.default_rng(seed)
     moved = [np.diag(np.repeat([1.0, 0.0], size)), np.diag(np.repeat([0.0, 1.0], size))]
     deviations = np.sqrt(np.repeat(np.square(scales), size) + 1)
-    return Evidence([rng.normal(0, deviations)], [moved], [np.eye(2 * size)])
+    return MarginalLikelihood([rng.normal(0, deviations)], [moved], [np.eye(2 * size)])
 
 
 def test_likelihood_is_the_gaussian_density() -> None:
@@ -60,14 +60,16 @@ def test_the_likeliest_scales_are_no_worse_than_any_common_one() -> None:
     assert found.likelihood(best) > min(ends)
 
 
-def posterior(functions: np.ndarray, scale: float = 1.0, free: float = 0.1) -> Posterior:
+def posterior(functions: np.ndarray, scale: float = 1.0, free: float = 0.1) -> WeightPosterior:
     """Over made-up records whose leading directions are their functions themselves."""
     size = functions.shape[1]
     axes = np.eye(size)
     prior = Prior(np.array([np.eye(size)]), np.array([scale]), np.full(size, 0.1), free)
-    leading = Leading(axes, functions @ axes, functions.astype(np.float32))
+    leading = Subspace(axes, functions @ axes, functions.astype(np.float32))
     even, outcome = np.ones(len(functions)), Outcome("number")
-    return Posterior(leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior)
+    return WeightPosterior(
+        leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior
+    )
 
 
 def test_weights_are_the_posterior_mean_of_a_linear_model() -> None:
@@ -75,7 +77,7 @@ def test_weights_are_the_posterior_mean_of_a_linear_model() -> None:
     rng = np.random.default_rng(3)
     own = posterior(rng.normal(size=(300, 4)), scale=0.8)
     moments = own.leading.features.T @ own.leading.features
-    sums = Sums(rng.normal(0, 50, (4, 1)), np.array([9.0, 9.0, 4.0, 1.0]))
+    sums = NoisyMoments(rng.normal(0, 50, (4, 1)), np.array([9.0, 9.0, 4.0, 1.0]))
     told = sums.along(np.eye(4))
     found = own.weights(told, own.at(np.zeros((4, 1))), 1.0)
     noise = np.linalg.inv(moments + np.diag(sums.variance))
@@ -90,8 +92,8 @@ def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
     functions = rng.normal(size=(200, 30))
     own = posterior(functions)
     moments = functions.T @ functions
-    silent = Sums(rng.normal(0, 100, (30, 1)), np.full(30, 1e4)).along(np.eye(30))
-    loud = Sums(moments @ rng.normal(0, 1, (30, 1)), np.full(30, 1.0)).along(np.eye(30))
+    silent = NoisyMoments(rng.normal(0, 100, (30, 1)), np.full(30, 1e4)).along(np.eye(30))
+    loud = NoisyMoments(moments @ rng.normal(0, 1, (30, 1)), np.full(30, 1.0)).along(np.eye(30))
     mean = {}
     for name, told in (("silent", silent), ("loud", loud)):
         chances = own.smaller(own.evidence(told, own.at(np.zeros((30, 1))), 1.0))
@@ -153,11 +155,11 @@ def main_effects(
     """Of two ordered columns of four bins; the first one's sums rise."""
     column = Column("a", "number", 0, 4)
     cuts, counts = np.array([1.0, 2.0, 3.0]), np.full(4, 250.0)
-    own = Marginal(column, cuts, counts)
+    own = ColumnEstimate(column, cuts, counts)
     marginals = Marginals((own, own), own, 1000.0, 300.0)
     values = np.tile(np.array([-0.75, -0.25, 0.25, 0.75]), (2, 1))
     bins = np.tile(np.arange(4, dtype=np.uint8), (2, 1))
-    grid = Grid((tuple(cuts), tuple(cuts)))
+    grid = BinEdges((tuple(cuts), tuple(cuts)))
     basis = Basis(grid, values, bins, np.full(2, np.sqrt(0.2)), np.full(2, np.sqrt(0.3)), ())
     rising = slope * 250 * values[0]
     lines = np.array([slope * 250 * float(values[0] @ values[0]), 0.0])
@@ -178,7 +180,7 @@ def test_a_column_that_explains_more_has_more_energy() -> None:
 def test_a_line_is_told_better_by_its_own_sum() -> None:
     """The same noise: a trend that bins alone would lose is found."""
     told, marginals = main_effects(20.0, slope=0.25)
-    alone = Sums(told.told.values.copy(), told.told.variance.copy())
+    alone = NoisyMoments(told.told.values.copy(), told.told.variance.copy())
     alone.variance[:2] = np.inf
     blind = MainEffects(told.basis, alone, told.share)
     assert told.energies(marginals, 0.25)[0] > blind.energies(marginals, 0.25)[0]

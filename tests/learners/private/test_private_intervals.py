@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.learners.private.intervals import Beliefs, shared
-from privfed.learners.private.marginals import Marginal
+from privfed.learners.private.marginals import ColumnEstimate
+from privfed.learners.private.support_posterior import SupportPosterior, shared
 from privfed.tables.schema import Column
 
 EDGES = np.linspace(0, 1, 17)
 WIDE = Column("x", "number", -500, 600)
 
 
-def told(values: np.ndarray, noise: float, rng: np.random.Generator) -> Marginal:
+def told(values: np.ndarray, noise: float, rng: np.random.Generator) -> ColumnEstimate:
     """Three looks at values in bounds from -500 to 600."""
-    own = Marginal.in_an_interval(WIDE)
+    own = ColumnEstimate.in_an_interval(WIDE)
     for look in range(3):
         own = own.closer(12) if look else own
         bins = len(own.cuts) + 1
@@ -31,7 +31,7 @@ def test_shares_below_rise_from_none_to_all(seed: int, bins: int) -> None:
     """Over any edges, under every interval, before and after noisy counts."""
     rng = np.random.default_rng(seed)
     edges = np.concatenate([[0.0], np.sort(rng.uniform(0.01, 0.99, bins - 1)), [1.0]])
-    blank = Beliefs.blank(EDGES)
+    blank = SupportPosterior.blank(EDGES)
     joined = blank.updated(rng.normal(0, 1, 16), 0.1)
     for own in (blank, joined):
         finer = own.over(edges)
@@ -42,7 +42,7 @@ def test_shares_below_rise_from_none_to_all(seed: int, bins: int) -> None:
 
 def test_counts_are_joined_as_gaussians_are() -> None:
     """Under each interval: prior N(m, max(m, 1/16)^2), noise v, and the marginal likelihood of both."""
-    blank, variance = Beliefs.blank(EDGES), 0.3
+    blank, variance = SupportPosterior.blank(EDGES), 0.3
     noisy = np.random.default_rng(0).normal(0, 1, 16)
     found = blank.updated(noisy, variance)
     for k in (0, 5, 200):
@@ -82,8 +82,8 @@ def test_columns_tell_each_other_how_wide_bounds_are() -> None:
     """Where nine columns lie in an eighth of their bounds, a tenth of which little is told does likelier."""
     clear = np.zeros(16)
     clear[6:8] = 0.5
-    known = [Beliefs.blank(EDGES).updated(clear, 0.01) for _ in range(9)]
-    vague = Beliefs.blank(EDGES).updated(clear, 4.0)
+    known = [SupportPosterior.blank(EDGES).updated(clear, 0.01) for _ in range(9)]
+    vague = SupportPosterior.blank(EDGES).updated(clear, 4.0)
     together = shared([*known, vague])[-1]
     assert vague.narrow < 0.7 < together.narrow
     assert shared([vague])[0].narrow == pytest.approx(vague.narrow)

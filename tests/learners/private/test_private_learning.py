@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.private.learning import _unsure
+from privfed.learners.private.training import _unsure
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.privacy.conversion import largest_rho
 from privfed.study.price import price

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.learners.private.marginals import Marginal, held, total_of
+from privfed.learners.private.marginals import ColumnEstimate, held, total_of
 from privfed.tables.schema import Column
 
 WIDE = Column("y", "number", 0, 1000)
@@ -37,7 +37,7 @@ def test_a_mass_in_one_bin_is_not_spread_by_noise() -> None:
     for _ in range(20):
         noisy = rng.normal(0, 100, 16)
         noisy[0] += 2400
-        shares = Marginal.blank(WIDE).updated(noisy, 100.0**2, 2400).shares
+        shares = ColumnEstimate.blank(WIDE).updated(noisy, 100.0**2, 2400).shares
         means.append(float(shares @ (np.arange(16) + 0.5)))
     assert np.mean(means) < 2.0  # of 16 bins; cut at zero alone, the noise makes it 3.2 and more
 
@@ -47,7 +47,7 @@ def test_even_columns_come_out_evener_than_their_noise() -> None:
     rng, left = np.random.default_rng(1), []
     for _ in range(20):
         noisy = 150 + rng.normal(0, 100, 16)
-        counts = Marginal.blank(WIDE).updated(noisy, 100.0**2, 2400).counts
+        counts = ColumnEstimate.blank(WIDE).updated(noisy, 100.0**2, 2400).counts
         left.append(((counts - 150) ** 2).sum() / ((noisy - 150) ** 2).sum())
     assert np.mean(left) < 0.5
 
@@ -55,7 +55,7 @@ def test_even_columns_come_out_evener_than_their_noise() -> None:
 def test_three_looks_find_the_tail_of_a_heavy_column() -> None:
     """The 99 % quantile of log-normal values is found within a factor of two, not the bound."""
     values = np.exp(np.random.default_rng(2).normal(0, 1.5, 5000)).clip(0, 1000)
-    own = Marginal.blank(WIDE)
+    own = ColumnEstimate.blank(WIDE)
     for _ in range(3):
         counts = np.bincount(np.searchsorted(own.cuts, values, side="right"))
         padded = np.pad(counts, (0, len(own.cuts) + 1 - len(counts)))
@@ -66,7 +66,7 @@ def test_three_looks_find_the_tail_of_a_heavy_column() -> None:
 
 def test_vaguer_shares_lie_between_the_counts_and_the_bounds() -> None:
     """All of it even over the bounds at 1, and unchanged at 0."""
-    own = Marginal.blank(WIDE).updated(np.r_[2400.0, np.zeros(15)], 1.0, 2400)
+    own = ColumnEstimate.blank(WIDE).updated(np.r_[2400.0, np.zeros(15)], 1.0, 2400)
     assert own.vaguer(-1).shares == pytest.approx(own.shares)
     assert own.vaguer(2).shares == pytest.approx(np.full(16, 1 / 16))
 
@@ -82,7 +82,7 @@ def test_the_total_weighs_columns_by_their_noise() -> None:
 def test_counts_without_any_noise_are_taken_as_they_are() -> None:
     """Twice over the same grid: certain counts leave nothing to be weighed, and divide nothing by nothing."""
     counts = np.r_[30.0, np.zeros(14), 10.0]
-    own = Marginal.blank(WIDE)
+    own = ColumnEstimate.blank(WIDE)
     with np.errstate(all="raise"):
         for _ in range(3):
             own = own.updated(counts, 0.0, 40)

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.grid import Grid
-from privfed.learners.private.outcome import Outcome, Window
+from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.queries import (
+    BasisLeafCounts,
     Correlations,
     FeatureHistogram,
     Gradient,
-    Masses,
     TargetHistogram,
 )
-from privfed.learners.private.scores import Scores
+from privfed.learners.private.scores import CalibrationSums
+from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -39,7 +39,7 @@ BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
 NUMERIC = Schema(FEATURES, Column("y", "number", -3, 7))
 CLASSES = Schema(FEATURES, Column("y", "category", categories=("u", "v", "w")))
 CUTS = ((0.2, 0.5), (0.0, 500.0), (5.0,), (1.0, 2.0))
-GRID = Grid(CUTS)
+GRID = BinEdges(CUTS)
 TREES = (
     Trees(np.array([[0, 1], [2, 2]]), np.array([[1, 2], [1, 1]], np.uint8), 0.7),
     Trees(np.array([[3]]), np.array([[1]], np.uint8), 0.25),
@@ -78,11 +78,11 @@ def outcome(schema: Schema) -> Outcome:
     return replace(found, lower=-1.0, upper=2.0) if schema is NUMERIC else found
 
 
-def window(schema: Schema, low: float, high: float, clip: float) -> Window:
+def window(schema: Schema, low: float, high: float, clip: float) -> ResidualBounds:
     """The same limits for all outputs; a number's lie half a unit lower."""
     least = 0.5 if schema is NUMERIC else 0.0
     size = outcome(schema).classes
-    return Window(np.full(size, low - least), np.full(size, high - least), clip)
+    return ResidualBounds(np.full(size, low - least), np.full(size, high - least), clip)
 
 
 def gradient(
@@ -100,10 +100,12 @@ def gradient(
     )
 
 
-def scores(query: Gradient, *cuts: float) -> Scores:
+def scores(query: Gradient, *cuts: float) -> CalibrationSums:
     """The same model and limits, asked about by score, all outputs' cut-offs alike."""
     every = np.tile(np.array(cuts, float), (query.outcome.classes, 1))
-    return Scores(query.basis, query.outcome, query.window, query.weights, query.start, every)
+    return CalibrationSums(
+        query.basis, query.outcome, query.window, query.weights, query.start, every
+    )
 
 
 def units(query: Query, rows: list[Row], schema: Schema) -> dict[str, np.ndarray]:
@@ -141,16 +143,16 @@ def keeps(query: Query, base: list[Row], rows: list[Row], schema: Schema) -> boo
 
 
 RANKS = np.array([[-1.0, 0, 1], [1, 0.3, -1], [-1, 1, 0], [1, 1, -1]])
-EVERY = Grid((*CUTS, (0.5,)))
+EVERY = BinEdges((*CUTS, (0.5,)))
 QUESTIONS: dict[str, tuple[Query, Schema]] = {
     "histogram": (FeatureHistogram(EVERY), BINARY),
-    "histogram of one bin": (FeatureHistogram(Grid(((),) * 5)), NUMERIC),
-    "target": (TargetHistogram(Grid(((0.5, 2.0),))), CLASSES),
-    "target in one bin": (TargetHistogram(Grid(((),))), NUMERIC),
+    "histogram of one bin": (FeatureHistogram(BinEdges(((),) * 5)), NUMERIC),
+    "target": (TargetHistogram(BinEdges(((0.5, 2.0),))), CLASSES),
+    "target in one bin": (TargetHistogram(BinEdges(((),))), NUMERIC),
     "correlations, unclipped": (Correlations(GRID, RANKS, float(P)), BINARY),
     "correlations, clipped": (Correlations(GRID, RANKS, 0.7), BINARY),
     "correlations, the least clip": (Correlations(GRID, RANKS, 2.0**-10), NUMERIC),
-    "masses": (Masses(BASIS), CLASSES),
+    "masses": (BasisLeafCounts(BASIS), CLASSES),
     **{
         f"gradient {name} {weights} {limits}": (gradient(schema, weights, limits), schema)
         for name, schema in (("binary", BINARY), ("number", NUMERIC), ("classes", CLASSES))
@@ -207,8 +209,13 @@ def test_any_rows_keep_to_the_other_bounds(
     base: list[Row], rows: tuple[Row, Row], clip: float
 ) -> None:
     """Histograms, leaves, and products of ranks of any length."""
-    target = TargetHistogram(Grid(((0.5,),)))
-    for query in (FeatureHistogram(EVERY), target, Masses(BASIS), Correlations(GRID, RANKS, clip)):
+    target = TargetHistogram(BinEdges(((0.5,),)))
+    for query in (
+        FeatureHistogram(EVERY),
+        target,
+        BasisLeafCounts(BASIS),
+        Correlations(GRID, RANKS, clip),
+    ):
         assert keeps(query, base, list(rows), BINARY)
 
 
@@ -246,7 +253,7 @@ def test_the_bounds_of_scores_are_nearly_attained() -> None:
     assert declared.l1 * 0.999 < change.l1 <= declared.l1
 
 
-class _Uncounted(Scores):
+class _Uncounted(CalibrationSums):
     """A planted fault: the bound leaves out that a record is counted beside its residual."""
 
     def parts(self, schema: Schema) -> dict[str, Part]:

@@ -16,16 +16,16 @@ from privfed.errors import QueryError
 from privfed.learners.private import basis as basis_module
 from privfed.learners.private import queries as queries_module
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.grid import Grid
-from privfed.learners.private.outcome import Outcome, Window
+from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.queries import (
+    BasisLeafCounts,
     Correlations,
     FeatureHistogram,
     Gradient,
-    Masses,
     TargetHistogram,
 )
-from privfed.learners.private.scores import Scores
+from privfed.learners.private.scores import CalibrationSums
+from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions import wire
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -41,7 +41,7 @@ SCHEMAS = {"binary": BINARY, "number": NUMERIC, "classes": CLASSES}
 def basis_of(rng: np.random.Generator) -> Basis:
     """A random basis over three columns."""
     cuts = tuple(tuple(np.sort(rng.random(int(rng.integers(0, 6)))).tolist()) for _ in range(3))
-    grid = Grid(cuts)
+    grid = BinEdges(cuts)
     shape = (3, int(grid.sizes.max()))
     trees = tuple(
         Trees(
@@ -65,23 +65,23 @@ def question(kind: type[Query], rng: np.random.Generator, schema: Schema) -> Que
     """A random question of a kind."""
     basis = basis_of(rng)
     if kind is FeatureHistogram:
-        return FeatureHistogram(Grid((*basis.grid.cuts, (0.5,))))
+        return FeatureHistogram(BinEdges((*basis.grid.cuts, (0.5,))))
     if kind is TargetHistogram:
-        return TargetHistogram(Grid((tuple(np.sort(rng.random(4) * 9).tolist()),)))
+        return TargetHistogram(BinEdges((tuple(np.sort(rng.random(4) * 9).tolist()),)))
     if kind is Correlations:
         ranks = rng.uniform(-1, 1, basis.values.shape)
         return Correlations(basis.grid, ranks, float(rng.uniform(0.1, 3)))
-    if kind is Masses:
-        return Masses(basis)
+    if kind is BasisLeafCounts:
+        return BasisLeafCounts(basis)
     outcome = Outcome.of(schema, schema is NUMERIC)
     least = 0.5 if schema is NUMERIC else 0.0
     low, high = np.sort(rng.random((2, outcome.classes)), axis=0) - least
     weights = rng.normal(0, 2, (basis.size, outcome.classes))
-    window = Window(low, high, float(rng.uniform(0.1, 1)))
+    window = ResidualBounds(low, high, float(rng.uniform(0.1, 1)))
     start = rng.normal(size=outcome.classes)
-    if kind is Scores:
+    if kind is CalibrationSums:
         cuts = np.sort(rng.normal(0, 2, (outcome.classes, 4)), axis=1)
-        return Scores(basis, outcome, window, weights, start, cuts)
+        return CalibrationSums(basis, outcome, window, weights, start, cuts)
     return Gradient(basis, outcome, window, weights, start)
 
 
@@ -201,9 +201,9 @@ TWINS: dict[type[Query], Callable[[Mapping[str, Any], Records], dict[str, np.nda
     FeatureHistogram: twin_histogram,
     TargetHistogram: twin_target,
     Correlations: twin_correlations,
-    Masses: twin_masses,
+    BasisLeafCounts: twin_masses,
     Gradient: twin_gradient,
-    Scores: twin_scores,
+    CalibrationSums: twin_scores,
 }
 
 
@@ -245,7 +245,7 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
     for name, each in twin.items():
         far = (
             0
-            if kind in (FeatureHistogram, TargetHistogram, Masses)
+            if kind in (FeatureHistogram, TargetHistogram, BasisLeafCounts)
             else 9 * 4096
             if kind is Correlations
             else 9
@@ -253,7 +253,7 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
         assert np.abs(exact[name] - np.asarray(each, float).sum(axis=0)).max(initial=0) <= far
 
 
-@pytest.mark.parametrize("kind", [Correlations, Masses, Gradient, Scores])
+@pytest.mark.parametrize("kind", [Correlations, BasisLeafCounts, Gradient, CalibrationSums])
 def test_small_blocks_and_no_cache_give_the_same(
     kind: type[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +271,7 @@ def test_small_blocks_and_no_cache_give_the_same(
 def test_codes_are_kept_for_one_grid_alone() -> None:
     """Another grid's question on the same view is not answered by the first one's codes."""
     rng = np.random.default_rng(0)
-    first, second = (question(Masses, rng, BINARY) for _ in range(2))
+    first, second = (question(BasisLeafCounts, rng, BINARY) for _ in range(2))
     held = table(rng, BINARY, 50)
     shared = View(held, BINARY)
     for query in (first, second, first):
@@ -292,10 +292,10 @@ def _tree(**changes: Any) -> Callable[[Gradient], Gradient]:
 
 NAN = float("nan")
 HOSTILE: dict[str, Callable[[Gradient], Gradient]] = {
-    "a grid of too few columns": _basis(grid=Grid(((0.5,),))),
-    "cuts that fall": _basis(grid=Grid(((0.5, 0.4), (), ()))),
-    "cuts that are none": _basis(grid=Grid(((NAN,), (), ()))),
-    "too many cuts": _basis(grid=Grid((tuple(np.linspace(0, 1, 251).tolist()), (), ()))),
+    "a grid of too few columns": _basis(grid=BinEdges(((0.5,),))),
+    "cuts that fall": _basis(grid=BinEdges(((0.5, 0.4), (), ()))),
+    "cuts that are none": _basis(grid=BinEdges(((NAN,), (), ()))),
+    "too many cuts": _basis(grid=BinEdges((tuple(np.linspace(0, 1, 251).tolist()), (), ()))),
     "scales above one": _basis(linear=np.array([2.0, 0, 0])),
     "scales below zero": _basis(binned=np.array([-1.0, 0, 0])),
     "scales that are none": _basis(linear=np.array([NAN, 0, 0])),
@@ -320,9 +320,13 @@ HOSTILE: dict[str, Callable[[Gradient], Gradient]] = {
     "weights of other functions": lambda q: replace(q, weights=q.weights[:-1]),
     "a start of other outputs": lambda q: replace(q, start=np.zeros(2)),
     "an endless start": lambda q: replace(q, start=np.array([np.inf])),
-    "limits that fall": lambda q: replace(q, window=Window(np.ones(1), np.zeros(1), 1.0)),
-    "limits outside": lambda q: replace(q, window=Window(np.zeros(1), np.array([2.0]), 1.0)),
-    "limits that are none": lambda q: replace(q, window=Window(np.array([NAN]), np.ones(1), 1.0)),
+    "limits that fall": lambda q: replace(q, window=ResidualBounds(np.ones(1), np.zeros(1), 1.0)),
+    "limits outside": lambda q: replace(
+        q, window=ResidualBounds(np.zeros(1), np.array([2.0]), 1.0)
+    ),
+    "limits that are none": lambda q: replace(
+        q, window=ResidualBounds(np.array([NAN]), np.ones(1), 1.0)
+    ),
     "a clip of nothing": lambda q: replace(q, window=replace(q.window, clip=0.0)),
     "a clip that is none": lambda q: replace(q, window=replace(q.window, clip=NAN)),
     "classes of a number": lambda q: replace(q, outcome=Outcome("classes", 2)),
@@ -339,7 +343,7 @@ def honest() -> Gradient:
     values = np.zeros((3, 6))
     basis = replace(
         query.basis,
-        grid=Grid(((0.1, 0.2, 0.3, 0.4, 0.5), (0.5,), ())),
+        grid=BinEdges(((0.1, 0.2, 0.3, 0.4, 0.5), (0.5,), ())),
         values=values,
         bins=values.astype(np.uint8),
         trees=query.basis.trees[:1],
@@ -355,10 +359,10 @@ def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> N
         change(honest()).parts(BINARY)
 
 
-def scores_at(cuts: np.ndarray) -> Scores:
+def scores_at(cuts: np.ndarray) -> CalibrationSums:
     """An honest question about scores, but for its cut-offs."""
     own = honest()
-    return Scores(own.basis, own.outcome, own.window, own.weights, own.start, cuts)
+    return CalibrationSums(own.basis, own.outcome, own.window, own.weights, own.start, cuts)
 
 
 def test_cut_offs_of_scores_that_rise_are_admitted() -> None:
@@ -369,14 +373,14 @@ def test_cut_offs_of_scores_that_rise_are_admitted() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        FeatureHistogram(Grid(((), (), ()))),
-        TargetHistogram(Grid(((), ()))),
-        TargetHistogram(Grid(((0.5, 0.5),))),
-        Correlations(Grid(((), (), ())), np.zeros((3, 1)), NAN),
-        Correlations(Grid(((), (), ())), np.zeros((3, 1)), 9.0),
-        Correlations(Grid(((), (), ())), np.full((3, 1), NAN), 1.0),
-        Correlations(Grid(((), (), ())), np.zeros((3, 2)), 1.0),
-        Masses(replace(honest().basis, trees=())),
+        FeatureHistogram(BinEdges(((), (), ()))),
+        TargetHistogram(BinEdges(((), ()))),
+        TargetHistogram(BinEdges(((0.5, 0.5),))),
+        Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), NAN),
+        Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), 9.0),
+        Correlations(BinEdges(((), (), ())), np.full((3, 1), NAN), 1.0),
+        Correlations(BinEdges(((), (), ())), np.zeros((3, 2)), 1.0),
+        BasisLeafCounts(replace(honest().basis, trees=())),
         scores_at(np.array([[0.0, 0.0]])),
         scores_at(np.array([[1.0, 0.0]])),
         scores_at(np.array([[NAN]])),
@@ -397,7 +401,7 @@ def test_a_target_is_needed() -> None:
     """Without one there is nothing to learn."""
     with pytest.raises(QueryError):
         honest().parts(Schema(FEATURES))
-    for query in (FeatureHistogram(Grid(((), (), ()))), TargetHistogram(Grid(((),)))):
+    for query in (FeatureHistogram(BinEdges(((), (), ()))), TargetHistogram(BinEdges(((),)))):
         with pytest.raises(QueryError):
             query.parts(Schema(FEATURES))
 

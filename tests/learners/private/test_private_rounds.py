@@ -11,43 +11,58 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privfed.learners.private.outcome import Outcome
-from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums, Told, mixed
-from privfed.learners.private.rounds import FACTORS, STRAY, Curvature, Rounds, usual_mismatch
-from privfed.learners.private.steps import EXPECTED, MOST, SECOND, Steps
+from privfed.learners.private.posterior import (
+    NoisyMoments,
+    Prior,
+    ProjectedMoments,
+    Subspace,
+    WeightPosterior,
+    mixed,
+)
+from privfed.learners.private.rounds import (
+    FACTORS,
+    STRAY,
+    GradientRounds,
+    SyntheticHessian,
+    usual_mismatch,
+)
+from privfed.learners.private.target_link import Outcome
+from privfed.learners.private.weight_updates import EXPECTED, MOST, SECOND, WeightUpdates
 
 
-def posterior(functions: np.ndarray, scale: float = 1.0) -> Posterior:
+def posterior(functions: np.ndarray, scale: float = 1.0) -> WeightPosterior:
     """Of a number, over made-up records whose leading directions are their functions themselves."""
     size = functions.shape[1]
     prior = Prior(np.array([np.eye(size)]), np.array([scale]), np.full(size, 0.1), 0.1)
-    leading = Leading(np.eye(size), functions, functions.astype(np.float32))
+    leading = Subspace(np.eye(size), functions, functions.astype(np.float32))
     even, outcome = np.ones(len(functions)), Outcome("number")
-    return Posterior(leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior)
+    return WeightPosterior(
+        leading, even, outcome, np.zeros(1), np.zeros(1), float(len(even)), prior
+    )
 
 
-def told(seed: int, rounds: int = 3, functions: int = 4, outputs: int = 2) -> Rounds:
+def told(seed: int, rounds: int = 3, functions: int = 4, outputs: int = 2) -> GradientRounds:
     """Sums of no model at all; nothing is known of the second function's first round."""
     rng = np.random.default_rng(seed)
-    found = Rounds()
+    found = GradientRounds()
     for number in range(rounds):
         variance = rng.uniform(0.1, 5, functions)
         if number == 0:
             variance[1] = np.inf
-        sums = Sums(rng.normal(size=(functions, outputs)), variance)
+        sums = NoisyMoments(rng.normal(size=(functions, outputs)), variance)
         found = found.joined(sums, rng.normal(size=(functions, outputs)))
     return found
 
 
-def curvature(seed: int, size: int = 4, records: float = 50.0) -> Curvature:
+def curvature(seed: int, size: int = 4, records: float = 50.0) -> SyntheticHessian:
     """Of some functions."""
     functions = np.random.default_rng(seed).normal(size=(int(records), size))
     whole = functions.T @ functions
-    return Curvature(np.diag(whole).copy(), whole, records)
+    return SyntheticHessian(np.diag(whole).copy(), whole, records)
 
 
 def covariance(
-    rounds: Rounds, bent: Curvature, at: np.ndarray, m: float, place: tuple[int, int]
+    rounds: GradientRounds, bent: SyntheticHessian, at: np.ndarray, m: float, place: tuple[int, int]
 ) -> np.ndarray:
     """Of one function's sums by the formula, entry by entry."""
     (i, output), count = place, len(rounds.sums)
@@ -68,7 +83,9 @@ def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, mismatch: float
     found = rounds.at(at, bent, mismatch)
     for i in range(4):
         kept = [k for k, own in enumerate(rounds.sums) if np.isfinite(own.variance[i])]
-        one = Rounds(tuple(rounds.sums[k] for k in kept), tuple(rounds.weights[k] for k in kept))
+        one = GradientRounds(
+            tuple(rounds.sums[k] for k in kept), tuple(rounds.weights[k] for k in kept)
+        )
         variances = []
         for output in range(2):
             inverse = np.linalg.inv(covariance(one, bent, at, mismatch, (i, output)))
@@ -93,9 +110,9 @@ def test_sums_that_change_in_a_line_go_on_along_it() -> None:
     """Hardly any noise: what two rounds told is carried on to a third place beyond them."""
     rng, bent = np.random.default_rng(0), curvature(0)
     begin, direction, rest, slope = rng.normal(size=(4, 4, 1))
-    rounds = Rounds()
+    rounds = GradientRounds()
     for length in (0.0, 1.0):
-        sums = Sums(rest + length * slope, np.full(4, 1e-9))
+        sums = NoisyMoments(rest + length * slope, np.full(4, 1e-9))
         rounds = rounds.joined(sums, begin + length * direction)
     beyond = rounds.at(begin + 1.5 * direction, bent, 100.0)
     assert beyond.values == pytest.approx(rest + 1.5 * slope, abs=1e-3)
@@ -104,7 +121,7 @@ def test_sums_that_change_in_a_line_go_on_along_it() -> None:
 def test_sums_are_the_less_certain_the_farther_away() -> None:
     """By m c times the step's energy."""
     bent, at = curvature(1), np.zeros((4, 1))
-    rounds = Rounds().joined(Sums(np.ones((4, 1)), np.ones(4)), at)
+    rounds = GradientRounds().joined(NoisyMoments(np.ones((4, 1)), np.ones(4)), at)
     step = np.full((4, 1), 0.5)
     found = rounds.at(at + step, bent, 3.0)
     assert found.values == pytest.approx(np.ones((4, 1)))
@@ -120,19 +137,19 @@ def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
     off = rng.normal(size=(60, 60)) * np.sqrt(true / bent.records * bent.own)[:, None]
     values, vectors = np.linalg.eigh(bent.whole)
     root = (vectors * np.sqrt(values)) @ vectors.T
-    rounds, silent = Rounds(), Rounds()
+    rounds, silent = GradientRounds(), GradientRounds()
     for _ in range(4):
         at = rng.normal(size=(60, 1))
         noise = rng.normal(size=(60, 1))
-        rounds = rounds.joined(Sums(off @ root @ at + noise, np.ones(60)), at)
-        silent = silent.joined(Sums(noise, np.ones(60)), at)
+        rounds = rounds.joined(NoisyMoments(off @ root @ at + noise, np.ones(60)), at)
+        silent = silent.joined(NoisyMoments(noise, np.ones(60)), at)
     assert true / 3.2 <= rounds.mismatch(bent) <= true * 3.2
     assert silent.mismatch(bent) <= 0.1 * usual_mismatch(bent.records)
 
 
-def begun(own: Posterior) -> Steps:
+def begun(own: WeightPosterior) -> WeightUpdates:
     """Before the first step."""
-    return Steps.begun(own, Rounds(), 1.0, 1.0)
+    return WeightUpdates.begun(own, GradientRounds(), 1.0, 1.0)
 
 
 def test_steps_come_to_the_weights_where_made_up_records_are_right() -> None:
@@ -140,7 +157,7 @@ def test_steps_come_to_the_weights_where_made_up_records_are_right() -> None:
     rng = np.random.default_rng(3)
     functions = rng.normal(size=(2000, 5))
     own, true = posterior(functions, 3.0), rng.normal(size=(5, 1))
-    sums = Sums(functions.T @ (functions @ true), np.full(5, 1.0))
+    sums = NoisyMoments(functions.T @ (functions @ true), np.full(5, 1.0))
     steps = begun(own)
     for _ in range(3):
         steps = steps.further(sums, 1e-3)
@@ -156,9 +173,9 @@ def test_steps_shrink_whatever_is_told(seed: int) -> None:
     functions = rng.normal(size=(300, 5))
     steps = begun(posterior(functions))
     for _ in range(4):
-        sums = Sums(rng.normal(0, 1000, (5, 1)), np.full(5, 1.0))
+        sums = NoisyMoments(rng.normal(0, 1000, (5, 1)), np.full(5, 1.0))
         after = steps.further(sums, 1.0)
-        bent = Curvature.at(steps.posterior, steps.posterior.at(steps.weights))
+        bent = SyntheticHessian.at(steps.posterior, steps.posterior.at(steps.weights))
         energy = bent.energy(after.weights - steps.weights)
         assert energy == pytest.approx(after.energy)
         if steps.taken:
@@ -171,20 +188,20 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
     """Two columns that made-up records hold for nearly the same: real sums at each step's own weights."""
     rng = np.random.default_rng(4)
     both = rng.normal(size=(4000, 1))
-    made_up = both + 0.1 * rng.normal(size=(4000, 2))
+    synthetic_records = both + 0.1 * rng.normal(size=(4000, 2))
     real = rng.normal(size=(4000, 2))
     true = np.array([[1.0], [-1.0]])
-    own = posterior(made_up, 3.0)
+    own = posterior(synthetic_records, 3.0)
     steps = begun(own)
     for _ in range(12):
         gradient = real.T @ (real @ (true - steps.weights))
-        sums = Sums(gradient + own.told(own.predictions(steps.weights)), np.full(2, 1.0))
+        sums = NoisyMoments(gradient + own.told(own.predictions(steps.weights)), np.full(2, 1.0))
         steps = steps.further(sums, 1.0)
     assert steps.weights == pytest.approx(true, abs=0.25)
     plain = np.zeros((2, 1))
     for _ in range(12):
         gradient = real.T @ (real @ (true - plain))
-        sums = Sums(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
+        sums = NoisyMoments(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
         plain = own.weights(sums.along(np.eye(2)), own.at(plain), 1.0)
     assert np.abs(plain - true).max() > 10  # what steps that trust made-up records come to
 
@@ -193,9 +210,9 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
 def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -> None:
     """Of two rounds nothing but the difference tells: its own normal density, and the prior's."""
     rng, bent = np.random.default_rng(seed), curvature(seed, 3, 30.0)
-    rounds = Rounds()
+    rounds = GradientRounds()
     for _ in range(2):
-        sums = Sums(rng.normal(0, 8, (3, 1)), rng.uniform(1, 9, 3))
+        sums = NoisyMoments(rng.normal(0, 8, (3, 1)), rng.uniform(1, 9, 3))
         rounds = rounds.joined(sums, rng.normal(size=(3, 1)))
     first, second = rounds.sums
     energy = bent.energy(rounds.weights[1] - rounds.weights[0])
@@ -212,9 +229,9 @@ def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -
 
 def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
     """Their mean, where there is nothing to weigh them by."""
-    rounds = Rounds()
+    rounds = GradientRounds()
     for value in (1.0, 3.0):
-        rounds = rounds.joined(Sums(np.full((4, 1), value), np.zeros(4)), np.zeros((4, 1)))
+        rounds = rounds.joined(NoisyMoments(np.full((4, 1), value), np.zeros(4)), np.zeros((4, 1)))
     assert rounds.at(np.zeros((4, 1)), curvature(0), 1.0).values == pytest.approx(
         np.full((4, 1), 2)
     )
@@ -222,10 +239,10 @@ def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
 
 def test_more_rounds_than_directions_without_noise_can_be_joined() -> None:
     """Six rounds along one line, sums that change with the weights exactly: the line itself."""
-    bent, rounds = curvature(0, 1), Rounds()
+    bent, rounds = curvature(0, 1), GradientRounds()
     for place in np.linspace(0, 1000, 6):
         at = np.full((1, 1), place)
-        rounds = rounds.joined(Sums(3 + 2 * at, np.zeros(1)), at)
+        rounds = rounds.joined(NoisyMoments(3 + 2 * at, np.zeros(1)), at)
     found = rounds.at(np.full((1, 1), 50.0), bent, 1e6)
     assert found.values == pytest.approx(np.full((1, 1), 103.0), rel=1e-3)
     assert rounds.mismatch(bent) > 0
@@ -235,14 +252,14 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     """Both by hand: as uncertain as the expected energy makes the sums, and as where that ends."""
     rng = np.random.default_rng(5)
     own = posterior(rng.normal(size=(500, 3)))
-    sums, start = Sums(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)), np.zeros((3, 1))
+    sums, start = NoisyMoments(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)), np.zeros((3, 1))
     found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
     local = own.at(start)
-    bent = Curvature.at(own, local)
+    bent = SyntheticHessian.at(own, local)
     energy, ends, priors = EXPECTED * 2.0, [], None
     for _ in range(2):
         doubt = sums.variance + usual_mismatch(500) * energy * bent.own
-        told_ = Sums(sums.values, doubt).along(np.eye(3))
+        told_ = NoisyMoments(sums.values, doubt).along(np.eye(3))
         priors = priors or own.smaller(own.evidence(told_, local, 1.0))
         at = mixed(priors, told_, local, 1.0)
         energy = bent.energy(at)
@@ -255,9 +272,9 @@ def test_later_steps_go_by_what_rounds_differ_by(monkeypatch: pytest.MonkeyPatch
     """Whatever is found holds from the second step on, and not before."""
     rng = np.random.default_rng(6)
     own, ends = posterior(rng.normal(size=(500, 3))), []
-    told_ = [Sums(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)) for _ in range(2)]
+    told_ = [NoisyMoments(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)) for _ in range(2)]
     for found in (1e-3, 1e3):
-        monkeypatch.setattr(Rounds, "mismatch", lambda *_, found=found: found)
+        monkeypatch.setattr(GradientRounds, "mismatch", lambda *_, found=found: found)
         first = begun(own).further(told_[0], 1.0)
         ends.append((first.weights, first.further(told_[1], 1.0).weights))
     assert ends[0][0] == pytest.approx(ends[1][0])
@@ -272,15 +289,15 @@ def test_told_sums_change_along_their_slope() -> None:
         rng.normal(size=(3, 2)),
         rng.normal(size=(2, 3, 3)),
     )
-    found = Told(values, np.eye(3), slopes).at(step)
+    found = ProjectedMoments(values, np.eye(3), slopes).at(step)
     for output in range(2):
         wanted = values[:, output] + slopes[output] @ step[:, output]
         assert found[:, output] == pytest.approx(wanted)
-        assert Told(values, np.eye(3), slopes).bent(np.eye(3), output) == pytest.approx(
+        assert ProjectedMoments(values, np.eye(3), slopes).bent(np.eye(3), output) == pytest.approx(
             np.eye(3) - slopes[output]
         )
-    assert Told(values, np.eye(3)).at(step) is values
-    assert Told(values, np.eye(3)).bent(step, 0) is step
+    assert ProjectedMoments(values, np.eye(3)).at(step) is values
+    assert ProjectedMoments(values, np.eye(3)).bent(step, 0) is step
 
 
 @pytest.mark.parametrize(("kind", "most"), [("number", SECOND), ("binary", MOST)])
@@ -292,8 +309,8 @@ def test_a_number_s_second_step_may_be_larger(
     own = posterior(functions, 3.0)
     own = replace(own, outcome=Outcome(kind), means=np.array([0.5 if kind == "binary" else 0.0]))
     sums = functions.T @ (functions @ np.full((5, 1), 0.5))
-    first = begun(own).further(Sums(sums, np.full(5, 1e9)), 1.0)
-    second = first.further(Sums(sums, np.full(5, 1.0)), 1.0)
+    first = begun(own).further(NoisyMoments(sums, np.full(5, 1e9)), 1.0)
+    second = first.further(NoisyMoments(sums, np.full(5, 1.0)), 1.0)
     assert second.energy == pytest.approx(most * first.energy)
 
 
@@ -305,12 +322,14 @@ def test_the_prior_is_told_where_predictions_are_not_yet_certain() -> None:
     own = posterior(functions, 4.0)
     own = replace(own, outcome=Outcome("binary"), means=np.array([0.5]))
     exact = functions.T @ ((functions[:, :1] > 0) - 0.5)
-    first, second = (Sums(exact + rng.normal(0, 6, (30, 1)), np.full(30, 36.0)) for _ in range(2))
+    first, second = (
+        NoisyMoments(exact + rng.normal(0, 6, (30, 1)), np.full(30, 36.0)) for _ in range(2)
+    )
     weights = np.zeros((30, 1))
     certain = weights.copy()
     certain[0] = 4.0
-    rounds = Rounds().joined(first, weights)
-    steps = Steps.begun(own, rounds, 8.0, 4.0)
+    rounds = GradientRounds().joined(first, weights)
+    steps = WeightUpdates.begun(own, rounds, 8.0, 4.0)
     steps = replace(steps, weights=certain, taken=1).further(second, 1.0)
     assert np.abs(steps.weights[1:]).max() < 1
     assert steps.weights[0] > 2

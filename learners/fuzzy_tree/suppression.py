@@ -41,7 +41,7 @@ def revealing(
 
 
 @dataclass(frozen=True, eq=False)
-class Silence:
+class ComplementarySuppression:
     """What of some nodes could be used to subtract a revealing cell.
 
     Args:
@@ -55,7 +55,7 @@ class Silence:
     leaves: np.ndarray
 
 
-def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Silence:
+def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
     """Close the revealing cells under subtraction, for a client whose records lie so.
 
     A node's cells of one feature sum to the node's total, and those of the branches of a split sum to
@@ -73,11 +73,11 @@ def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Silen
     silent = np.array([fate.silent for fate in found])
     features = np.array([fate.withheld for fate in found])
     flat = np.array([(fate.withheld & (fate.filled <= 2)).any() for fate in found])
-    return Silence(silent, features | silent[:, None], silent | flat)
+    return ComplementarySuppression(silent, features | silent[:, None], silent | flat)
 
 
 @dataclass(frozen=True, eq=False)
-class Fate:
+class NodeSuppression:
     """One node's: whether it is silent, which features it withholds, how many sets each fills."""
 
     silent: bool
@@ -92,9 +92,11 @@ class Fates:
         self._memberships, self._sets = memberships, sets
         self._reached: dict[Path, Activation] = {}
         revealed, filled = self._look(())
-        self._known: dict[Path, Fate] = {(): Fate(silent=False, withheld=revealed, filled=filled)}
+        self._known: dict[Path, NodeSuppression] = {
+            (): NodeSuppression(silent=False, withheld=revealed, filled=filled)
+        }
 
-    def of(self, path: Path) -> Fate:
+    def of(self, path: Path) -> NodeSuppression:
         """The fate of a node, through its ancestors'."""
         if path not in self._known:
             self._split(path[:-1], path[-1][0])
@@ -107,7 +109,7 @@ class Fates:
         withheld = above.withheld | np.any([revealed for revealed, _ in looks], axis=0)
         silent = above.silent or bool(above.withheld[feature])
         for branch, (_, filled) in zip(branches, looks, strict=True):
-            self._known[branch] = Fate(silent, withheld, filled)
+            self._known[branch] = NodeSuppression(silent, withheld, filled)
 
     def _look(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Which unused features reveal at a node, and how many of their sets hold records."""

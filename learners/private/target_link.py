@@ -123,7 +123,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class ResidualBounds:
     """What residuals are held to: target - clip(prediction, low, high), then clipped to +-clip.
 
     Clipping *predictions* leaves the residual linear in the target, so that what is released stays an

@@ -10,21 +10,21 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.private import made_up
+from privfed.learners.private import synthetic_records
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.calibration import Calibration
+from privfed.learners.private.calibration import PlattScaling
 from privfed.learners.private.grid import one_bin_each
-from privfed.learners.private.looking import look
+from privfed.learners.private.histogram_refinement import look
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
-from privfed.learners.private.outcome import Outcome, Window
 from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE
-from privfed.learners.private.posterior import Leading, Posterior, Prior, Sums
-from privfed.learners.private.queries import Correlations, Gradient, Masses
-from privfed.learners.private.rounds import Rounds
-from privfed.learners.private.scores import Scores
-from privfed.learners.private.steps import Steps
+from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
+from privfed.learners.private.queries import BasisLeafCounts, Correlations, Gradient
+from privfed.learners.private.rounds import GradientRounds
+from privfed.learners.private.scores import CalibrationSums
+from privfed.learners.private.target_link import Outcome, ResidualBounds
+from privfed.learners.private.weight_updates import WeightUpdates
 
 #: |u|^2 of a record's mid-ranks is clipped to the columns over this.
 RANK_CLIP = 2.2
@@ -83,7 +83,7 @@ class _Learning:
         basis = self._basis(weighed)
         lengths = np.ones(basis.size) if self.main is None else self.main.lengths(basis)
         shares, leading = self._weighed(basis, codes, lengths)
-        posterior = Posterior(
+        posterior = WeightPosterior(
             leading,
             shares,
             self.outcome,
@@ -196,7 +196,7 @@ class _Learning:
         latent = np.eye(len(shares))
         if len(shares) > 1 and self.settings.correlated:
             latent = self._correlated(latent)
-        return made_up.draw(latent, shares, self.settings.made_up, self.rng)
+        return synthetic_records.draw(latent, shares, self.settings.synthetic_records, self.rng)
 
     def _correlated(self, unknown: np.ndarray) -> np.ndarray:
         ranks, shares, p = self.marginals.ranks(), self.marginals.shares(), len(unknown)
@@ -211,7 +211,7 @@ class _Learning:
         products[np.triu_indices(p, 1)] = answer.total("products") / records
         products += products.T
         variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
-        return made_up.copula(products, variances, answer.deviation("products") / records)
+        return synthetic_records.copula(products, variances, answer.deviation("products") / records)
 
     # --- the basis --------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class _Learning:
 
     def _weighed(
         self, basis: Basis, codes: np.ndarray, lengths: np.ndarray
-    ) -> tuple[np.ndarray, Leading]:
+    ) -> tuple[np.ndarray, Subspace]:
         """Weights of the made-up records under which leaves hold what their counts say.
 
         Args:
@@ -288,12 +288,12 @@ class _Learning:
             lengths: what functions are multiplied by beyond their scales; 1 for leaves.
         """
         matrix = basis.matrix(codes) * lengths.astype(np.float32)
-        leading = Leading.of(matrix, self.settings.directions, self.rng)
+        leading = Subspace.of(matrix, self.settings.directions, self.rng)
         even = np.ones(codes.shape[1])
         if not self.settings.masses:
             return even, leading
         try:
-            answer = self.federation.ask(Masses(basis)).only
+            answer = self.federation.ask(BasisLeafCounts(basis)).only
         except NobodyAnswered:
             return even, leading
         self.purse.paid(MASS_SHARE)
@@ -307,21 +307,21 @@ class _Learning:
         spread = np.cov(features, rowvar=False, bias=True)
         size = features.shape[1]
         penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
-        return made_up.tilted(features, leading.axes.T @ means, penalty), leading
+        return synthetic_records.tilted(features, leading.axes.T @ means, penalty), leading
 
     # --- gradients --------------------------------------------------------------------------------
 
-    def _window(self, predictions: np.ndarray | None, variance: float) -> Window:
+    def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Limits of residuals: by what the made-up records say of predictions so far."""
         if self.outcome.kind == "number":
             least = 0.5 if predictions is None else max(RESIDUAL_CLIP * math.sqrt(variance), 0.05)
-            return Window(np.array([-0.5]), np.array([0.5]), min(0.5, least))
+            return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, least))
         if predictions is None:
-            return Window(self.means, self.means, 1.0)
+            return ResidualBounds(self.means, self.means, 1.0)
         low, high = np.quantile(predictions, [QUANTILE, 1 - QUANTILE], axis=0)
-        return Window(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
+        return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
-    def _prior(self, basis: Basis, leading: Leading, lengths: np.ndarray) -> Prior:
+    def _prior(self, basis: Basis, leading: Subspace, lengths: np.ndarray) -> Prior:
         """The settings' prior for each kind of functions, before the sums say which they speak for."""
         axes = [leading.axes[own] for own in basis.groups]
         return Prior(
@@ -338,16 +338,16 @@ class _Learning:
         return self.settings.prior
 
     def _rounds(
-        self, basis: Basis, posterior: Posterior, lengths: np.ndarray
+        self, basis: Basis, posterior: WeightPosterior, lengths: np.ndarray
     ) -> tuple[np.ndarray, int]:
         """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
         sampling = self.variance if number else 1.0
-        rounds = Rounds()
+        rounds = GradientRounds()
         if self.main is not None:
             nothing = np.zeros((axes.shape[1], self.outcome.classes))
             rounds = rounds.joined(self.main.sums(basis, lengths), nothing)
-        steps = Steps.begun(posterior, rounds, sampling, self._unit())
+        steps = WeightUpdates.begun(posterior, rounds, sampling, self._unit())
         for left in range(self.settings.rounds, 0, -1):
             predictions = posterior.predictions(steps.weights)
             window = self._window(predictions if steps.taken else None, sampling)
@@ -368,7 +368,7 @@ class _Learning:
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
         """The weights of classes as far as residuals by score bear them out; moves the start."""
-        found = Calibration.of(self.outcome, self.start, added, shares)
+        found = PlattScaling.of(self.outcome, self.start, added, shares)
         if found is None:
             return weights
         predictions = self.outcome.predictions(self.start + added)
@@ -378,7 +378,7 @@ class _Learning:
             low=predictions.min(axis=0),
             high=predictions.max(axis=0),
         )
-        query = Scores(basis, self.outcome, window, weights, self.start, found.cuts)
+        query = CalibrationSums(basis, self.outcome, window, weights, self.start, found.cuts)
         try:
             answer = self.federation.ask(query).only
         except NobodyAnswered:
@@ -393,8 +393,8 @@ class _Learning:
         return factor * weights
 
     def _asked(
-        self, basis: Basis, weights: np.ndarray, window: Window, spend: Fraction | None
-    ) -> Sums | None:
+        self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None
+    ) -> NoisyMoments | None:
         """One noisy gradient of all records, as far as their owners answer; none where nobody does."""
         query = Gradient(basis, self.outcome, window, weights, self.start)
         try:
@@ -403,7 +403,7 @@ class _Learning:
             return None
         present = self.present(answer)
         noise = answer.deviation("sums") / present
-        return Sums(answer.total("sums") / present, np.full(basis.size, noise**2))
+        return NoisyMoments(answer.total("sums") / present, np.full(basis.size, noise**2))
 
 
 def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:

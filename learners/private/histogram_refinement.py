@@ -13,18 +13,24 @@ import numpy as np
 from privfed.errors import NobodyAnswered, Note
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.private.grid import Grid, one_bin_each
-from privfed.learners.private.intervals import shared
-from privfed.learners.private.marginals import Marginal, Marginals, Shares, signal_of, total_of
+from privfed.learners.private.grid import BinEdges, one_bin_each
+from privfed.learners.private.marginals import (
+    ColumnEstimate,
+    Marginals,
+    Shares,
+    signal_of,
+    total_of,
+)
 from privfed.learners.private.planning import (
     HISTOGRAM_SHARE,
     HISTOGRAMS,
     MOST_HISTOGRAM_SHARE,
     TARGET_SHARE,
-    Purse,
+    RemainingBudget,
 )
 from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
-from privfed.learners.private.settings import Settings
+from privfed.learners.private.settings import ModelSize
+from privfed.learners.private.support_posterior import shared
 
 #: Fewest records that a noisy total is taken for.
 LEAST_RECORDS = 10.0
@@ -47,8 +53,8 @@ class Look:
     """
 
     marginals: Marginals
-    settings: Settings
-    purse: Purse
+    settings: ModelSize
+    purse: RemainingBudget
     sizes: Mapping[str, float]
     unit: float
     noise: float
@@ -70,29 +76,31 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     Raises:
         NobodyAnswered: nobody answered the first round.
     """
-    blank = [Marginal.in_an_interval(column) for column in federation.schema.features]
-    blank.append(Marginal.blank(federation.schema.columns[-1]))
+    blank = [ColumnEstimate.in_an_interval(column) for column in federation.schema.features]
+    blank.append(ColumnEstimate.blank(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     even = [1.0] * len(blank)
     sizes = {client: total_of(rows, even)[0] for client, rows in own.items()}
     unit = _unit_noise(answer, len(blank))
-    looking = _Looking(federation, Purse(_budget_of(answer, len(blank))), sizes, blank)
-    looking.join(looking.told(answer), looking.ask_target(TARGET_SHARE))
-    _warn_if_drowned(looking, stacklevel=5)
-    signal = signal_of(looking.count / max(unit, 1e-9), len(blank) - 1)
-    settings = Settings.for_signal(signal, number=number).with_linear(linear)
+    refinement = _Refinement(
+        federation, RemainingBudget(_budget_of(answer, len(blank))), sizes, blank
+    )
+    refinement.join(refinement.told(answer), refinement.ask_target(TARGET_SHARE))
+    _warn_if_drowned(refinement, stacklevel=5)
+    signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
+    settings = ModelSize.for_signal(signal, number=number).with_linear(linear)
     for _ in range(HISTOGRAMS - 1):
-        looking.closer(settings, signal)
-    features, target = tuple(looking.columns[:-1]), looking.columns[-1]
+        refinement.closer(settings, signal)
+    features, target = tuple(refinement.columns[:-1]), refinement.columns[-1]
     return Look(
-        Marginals(features, target, looking.count, signal),
+        Marginals(features, target, refinement.count, signal),
         settings,
-        looking.purse,
+        refinement.purse,
         sizes,
-        unit / looking.count,
-        math.sqrt(looking.variance) / looking.count,
-        looking.shares(),
+        unit / refinement.count,
+        math.sqrt(refinement.variance) / refinement.count,
+        refinement.shares(),
     )
 
 
@@ -105,13 +113,13 @@ class _Told:
 
 
 @dataclass(eq=False)
-class _Looking:
+class _Refinement:
     """What is known between two rounds; the target is the last column."""
 
     federation: Disclosure
-    purse: Purse
+    purse: RemainingBudget
     sizes: Mapping[str, float]
-    columns: list[Marginal]
+    columns: list[ColumnEstimate]
     #: Records, the variance of that figure, and that of the last count of the target.
     records: float = 0.0
     uncertain: float = field(default=math.inf)
@@ -125,7 +133,7 @@ class _Looking:
         """Records, at least :data:`LEAST_RECORDS`."""
         return max(LEAST_RECORDS, self.records)
 
-    def closer(self, settings: Settings, signal: float) -> None:
+    def closer(self, settings: ModelSize, signal: float) -> None:
         """One more round, on grids that follow what is known so far."""
         look = max(settings.look, self.locating(signal)) if settings.look else 0.0
         finer = [own.closer(settings.resolution) for own in self.columns]
@@ -159,7 +167,7 @@ class _Looking:
     def _asked(
         self,
         query: FeatureHistogram | TargetHistogram,
-        columns: list[Marginal],
+        columns: list[ColumnEstimate],
         spend: Fraction | None,
     ) -> _Told | None:
         try:
@@ -168,7 +176,7 @@ class _Looking:
             return None
         return self.told(answer, columns)
 
-    def told(self, answer: Answer, columns: list[Marginal] | None = None) -> _Told:
+    def told(self, answer: Answer, columns: list[ColumnEstimate] | None = None) -> _Told:
         """An answer's counts, as far as its clients stand for all."""
         present = _present(self.sizes, answer)
         rows = _rows(answer.total("counts") / present, columns or self.columns)
@@ -237,15 +245,15 @@ def _present(sizes: Mapping[str, float], answer: Answer) -> float:
     return max(here / sum(known), 1e-3)
 
 
-def _grid(columns: list[Marginal]) -> Grid:
-    return Grid.of([own.cuts for own in columns])
+def _grid(columns: list[ColumnEstimate]) -> BinEdges:
+    return BinEdges.of([own.cuts for own in columns])
 
 
 def _share(share: float) -> Fraction:
     return Fraction(share).limit_denominator(1000)
 
 
-def _rows(counts: np.ndarray, columns: list[Marginal]) -> list[np.ndarray]:
+def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]:
     """Each column's own counts; noise beyond its bins is thrown away."""
     if counts.ndim == 1:
         return [np.asarray(counts, float)]
@@ -267,11 +275,11 @@ def _budget_of(answer: Answer, columns: int) -> float | None:
     return columns / (2 * scale**2) / float(HISTOGRAM_SHARE) if scale else None
 
 
-def _warn_if_drowned(looking: _Looking, stacklevel: int) -> None:
+def _warn_if_drowned(refinement: _Refinement, stacklevel: int) -> None:
     """Say so where noise could be all that there is."""
-    if looking.records < 2 * math.sqrt(looking.uncertain):
+    if refinement.records < 2 * math.sqrt(refinement.uncertain):
         warnings.warn(
-            f"the noise in all histograms together could be {looking.records:.0f} records by itself: "
+            f"the noise in all histograms together could be {refinement.records:.0f} records by itself: "
             "the budget is too small for so few; the model may be no better than a constant",
             Note,
             stacklevel=stacklevel + 1,

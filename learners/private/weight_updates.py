@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.private.evidence import Evidence
-from privfed.learners.private.posterior import Local, Posterior, Sums, mixed
-from privfed.learners.private.rounds import Curvature, Rounds, usual_mismatch
+from privfed.learners.private.evidence import MarginalLikelihood
+from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior, mixed
+from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_mismatch
 
 #: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
 #: come near shrink, and where they grow, made-up records mislead. A number's second step has more: the first
@@ -18,34 +18,36 @@ EXPECTED, MOST, SECOND = 0.3, 0.5, 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class WeightUpdates:
     """Where the steps so far have led.
 
     Args:
         posterior: from sums to weights.
         rounds: what was told so far.
         weights: of leading directions, shape (directions, outputs).
-        energy: of the last step (:meth:`.Curvature.energy`); before the first, about what a model adds.
+        energy: of the last step (:meth:`.SyntheticHessian.energy`); before the first, about what a model adds.
         unit: the scale of weights that the settings name.
         origin: made-up records where no weights are.
         taken: how many.
     """
 
-    posterior: Posterior
-    rounds: Rounds
+    posterior: WeightPosterior
+    rounds: GradientRounds
     weights: np.ndarray
     energy: float
     unit: float
-    origin: Local
+    origin: Linearization
     taken: int = 0
 
     @classmethod
-    def begun(cls, posterior: Posterior, rounds: Rounds, energy: float, unit: float) -> Steps:
+    def begun(
+        cls, posterior: WeightPosterior, rounds: GradientRounds, energy: float, unit: float
+    ) -> WeightUpdates:
         """Before the first step, at no weights; rounds may have told something already."""
         nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
         return cls(posterior, rounds, nothing, energy, unit, posterior.at(nothing))
 
-    def further(self, sums: Sums, sampling: float) -> Steps:
+    def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
         """The next step, by the sums of a gradient at the weights so far.
 
         How far the step goes says how certain the sums are where it ends, and their certainty how far it goes:
@@ -57,7 +59,7 @@ class Steps:
         """
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
-        curvature = Curvature.at(self.posterior, local)
+        curvature = SyntheticHessian.at(self.posterior, local)
         mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
         axes = self.posterior.leading.axes
         slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
@@ -83,7 +85,7 @@ class Steps:
             taken=self.taken + 1,
         )
 
-    def _held(self, curvature: Curvature, step: np.ndarray) -> tuple[np.ndarray, float]:
+    def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
         """A step no longer than it may be, and its energy."""
         energy = curvature.energy(step)
         if energy <= self._most:
@@ -98,19 +100,21 @@ class Steps:
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
         return self.energy * (SECOND if second else MOST)
 
-    def _without_weights(self, rounds: Rounds, mismatch: float, sampling: float) -> Evidence:
+    def _without_weights(
+        self, rounds: GradientRounds, mismatch: float, sampling: float
+    ) -> MarginalLikelihood:
         """What the sums say of the prior where no weights are.
 
         Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
         """
         local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
-        curvature = Curvature.at(self.posterior, local)
+        curvature = SyntheticHessian.at(self.posterior, local)
         told = rounds.at(nothing, curvature, mismatch).along(axes)
         slopes = rounds.slopes(nothing, curvature, mismatch, axes)
         return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
 
-    def _scaled(self, evidence: Evidence) -> Posterior:
+    def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:
         """With the likeliest prior; before the first step, a number's variance is not explained at all."""
         posterior = self.posterior
         if not self.taken and posterior.outcome.kind == "number":

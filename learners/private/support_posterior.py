@@ -60,7 +60,7 @@ def usual_widths() -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs:
+class SupportPosterior:
     """What is held of one column.
 
     Args:
@@ -76,7 +76,7 @@ class Beliefs:
     widths: np.ndarray
 
     @classmethod
-    def blank(cls, edges: np.ndarray) -> Beliefs:
+    def blank(cls, edges: np.ndarray) -> SupportPosterior:
         """Before anything is told."""
         return cls(edges, np.diff(_reached(edges), axis=1), _intervals()[3], usual_widths())
 
@@ -106,11 +106,11 @@ class Beliefs:
         rising = reached + 1e-9 * np.arange(len(places))
         return np.asarray(np.interp(at, rising / rising[-1], places))
 
-    def over(self, edges: np.ndarray) -> Beliefs:
+    def over(self, edges: np.ndarray) -> SupportPosterior:
         """The same over other bins."""
         return replace(self, edges=edges, shares=np.diff(self.below(edges), axis=1))
 
-    def updated(self, noisy: np.ndarray, variance: float) -> Beliefs:
+    def updated(self, noisy: np.ndarray, variance: float) -> SupportPosterior:
         """Joined with noisy shares.
 
         Under an interval a bin's share s is N(m, max(m, least)^2) beforehand and is told with a noise of
@@ -127,7 +127,7 @@ class Beliefs:
         return replace(self, shares=shares, logs=logs - logs.max())
 
 
-def shared(columns: Sequence[Beliefs]) -> list[Beliefs]:
+def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:
     """The same, with the widths that are likeliest for all columns: who states one bound loosely does others.
 
     By expectation and maximisation under a Dirichlet prior.
