@@ -1,7 +1,7 @@
 """Private FedGA-Tree over epsilon, rows and depth, beside the search itself under the same noise.
 
     python benchmarks/genetic_private.py DATA --out private.csv [--sets bank_marketing,abalone]
-        [--rows 2000,9000,27000] [--epsilons 0.5,1,2,4,8] [--depths 4] [--splits 3] [--alpha 1] [--search]
+        [--rows 2000,9000,27000] [--epsilons 0.5,1,2,4,8] [--depths 4] [--splits 3] [--alpha 1]
 
 Real gates, secure noise, 20 clients, delta 1e-5. Gains are in macro F1 (for numbers, changes of the
 mean squared error) over each client's own tree, in %, mean and share of clients. `labels alone` is
@@ -36,7 +36,6 @@ from privfed.learners.base import PersonalLearner
 from privfed.learners.baselines import LocalTreeClassifier, LocalTreeRegressor
 from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.noisy_search import NoisySearchClassifier
 from privfed.learners.genetic_tree.planning import stump
 from privfed.questions.query import View
 from privfed.tables.records import Records
@@ -113,22 +112,20 @@ def labels_alone(learner: PersonalLearner, data: Prepared) -> np.ndarray:
     return np.array(found)
 
 
-def learners(data: Prepared, depths: str, search: bool, seed: int) -> Iterator[tuple[str, Any]]:
+def learners(data: Prepared, depths: str) -> Iterator[tuple[str, Any]]:
     """Names and what is to learn."""
     kind = GeneticTreeClassifier if data.classify else GeneticTreeRegressor
     for depth in depths.split(","):
         yield f"shared, depth {depth}", kind(shared_depth=int(depth))
-    if search and data.classify:
-        yield "noisy search", NoisySearchClassifier(random_state=seed)
 
 
-def measured(data: Prepared, given: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
+def measured(data: Prepared, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All learners at each epsilon on one split."""
     base = score(
         fitted(LocalTreeClassifier() if data.classify else LocalTreeRegressor(), data), data
     )
     for epsilon in given.epsilons.split(","):
-        for called, learner in learners(data, given.depths, given.search, seed):
+        for called, learner in learners(data, given.depths):
             found = gains(private(learner, data, epsilon), data, base)
             yield {"epsilon": float(epsilon), "learner": called, **found}
 
@@ -143,7 +140,6 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--first", type=int, default=100)
     parser.add_argument("--alpha", type=float)
-    parser.add_argument("--search", action="store_true", help="the noisy search beside it")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     at = commit()
@@ -162,7 +158,7 @@ def main() -> None:
         )
         held = len(data.test_y) + sum(len(y) for _, y in data.clients.values())
         told = {"set": name, "rows": size, "records": held, "split": split, "commit": at}
-        for found in measured(data, given, split):
+        for found in measured(data, given):
             rows.append({**told, **found})
             print(rows[-1], flush=True)
         pd.DataFrame(rows).to_csv(given.out, index=False)

@@ -199,7 +199,6 @@ PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FedForestClassifier", {"trees": 2, "shortlist": 2}),
     ("GeneticTreeClassifier", {"population": 4, "generations": 2}),
     ("GeneticTreeRegressor", {"population": 4, "generations": 2}),
-    ("NoisySearchClassifier", {"population": 4, "generations": 2}),
     ("RuleFitClassifier", {"trees": 3}),
     ("RuleFitRegressor", {"trees": 3}),
     ("FedAvgNetworkClassifier", {}),

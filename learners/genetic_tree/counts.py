@@ -1,4 +1,4 @@
-"""Counts that a private tree is grown from, and that completed candidates are judged by."""
+"""Counts that a private tree is grown from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privfed.errors import QueryError
 from privfed.learners.genetic_tree.population import classes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
-from privfed.questions.tree import Forest, Tree
+from privfed.questions.tree import Tree
 from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
 
@@ -188,41 +188,6 @@ def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:
     if edges is not None:
         return np.searchsorted(edges, table.target, side="right")
     return nearest_class(table.target, 0, classes(table.schema))
-
-
-@dataclass(frozen=True, eq=False)
-class LeafCounts(Query):
-    """Class counts at the leaves of many completed candidates, the candidates as one axis.
-
-    Sensitivity: a record reaches exactly one leaf of each of the P candidates, where it counts
-    once: L1 = P and squared L2 = P; one in another's place moves two leaves of each: 2 P and 2 P.
-    The cuts must be public or released before; fitted to the records they would have none.
-
-    Args:
-        forest: the candidates.
-    """
-
-    forest: Forest
-    kind: ClassVar[str] = "genetic_tree.leaf_counts"
-
-    def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by node (of all candidates, inner ones empty) and class."""
-        self.forest.check(schema)
-        if not classes(schema):
-            raise QueryError("malformed", "the target has no classes")
-        shape = (len(self.forest.feature), classes(schema))
-        return {
-            "counts": Part(PartType.COUNTS, ("node", "class"), shape, self.forest.sensitivity())
-        }
-
-    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count."""
-        table, number = view.table, classes(view.schema)
-        counts = np.zeros(len(self.forest.feature) * number, dtype=np.int64)
-        code = nearest_class(table.target, 0, number)
-        for rows, _, reached in self.forest.blocks(table.x):
-            counts += np.bincount((reached * number + code[rows]).ravel(), minlength=len(counts))
-        return {"counts": counts.reshape(-1, number)}
 
 
 def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:

@@ -14,7 +14,6 @@ from privfed.learners.forest.columns import encoded_target
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.counts import (
     Cells,
-    LeafCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
@@ -24,7 +23,7 @@ from privfed.learners.genetic_tree.queries import Size
 from privfed.learners.private.target_link import Outcome
 from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
-from privfed.questions.tree import Forest, Tree
+from privfed.questions.tree import Tree
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
@@ -58,7 +57,6 @@ QUERIES: dict[str, tuple[Query, Schema]] = {
     "all leaves": (NodeCounts(TREE, TREE.leaves, ALL, EDGES, TARGET), NUMBERS),
     "totals": (NodeTotals(TREE, TREE.leaves, None), CLASSES),
     "totals of open nodes": (NodeTotals(TREE, OPEN, TARGET), NUMBERS),
-    "candidates": (LeafCounts(Forest.of([TREE, ROOT, TREE, TREE])), CLASSES),
 }
 #: Three features and a target.
 Row = tuple[float, float, float, float]
@@ -180,8 +178,6 @@ def test_a_numeric_target_needs_edges() -> None:
     """Without them there are no classes to count."""
     with pytest.raises(QueryError, match="give edges"):
         NodeCounts(TREE, OPEN, ALL, EDGES, None).parts(NUMBERS)
-    with pytest.raises(QueryError, match="no classes"):
-        LeafCounts(Forest.of([TREE])).parts(NUMBERS)
 
 
 @pytest.mark.parametrize(("value", "code"), [(0.37, 0), (0.5, 0), (0.63, 1), (1.0, 1)])
@@ -191,8 +187,7 @@ def test_a_fraction_between_classes_is_the_nearest_one_everywhere(value: float, 
     records = Records(schema, np.zeros((1, 3)), np.array([value]))
     view = View(records, schema, b"secret")
     totals = NodeTotals(ROOT, np.array([0]), None).evaluate(view)["counts"]
-    leaves = LeafCounts(Forest.of([ROOT])).evaluate(view)["counts"]
     engine = Outcome("classes", 2, 0.0, 1.0).targets(records.target)
-    told = [totals[0].argmax(), leaves[0].argmax(), engine[0].argmax()]
+    told = [totals[0].argmax(), engine[0].argmax()]
     told += [Client(view, classify=True).y[0], encoded_target(records, 2)[0]]
-    assert told == [code] * 5
+    assert told == [code] * 4

@@ -14,13 +14,12 @@ import pytest
 from sklearn.base import clone
 
 from privfed import LocalDisclosure
-from privfed.errors import InputError, NobodyAnswered, Note, PolicyError
+from privfed.errors import InputError, NobodyAnswered, Note
 from privfed.exchange.messages import Release
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.genetic_tree import GeneticTreeClassifier, GeneticTreeRegressor
 from privfed.learners.genetic_tree.counts import NodeTotals
-from privfed.learners.genetic_tree.noisy_search import NoisySearchClassifier
 from privfed.learners.genetic_tree.queries import SHELF, KeepBest
 from privfed.privacy.policy import Policy
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -289,23 +288,9 @@ def test_targets_of_the_wrong_kind_are_told(ungated: MakeUngated) -> None:
         clone(LEARNERS[1]).fit(ungated(classify=True))
 
 
-def test_the_noisy_search_stays_within_its_budget(gated: MakeGated) -> None:
-    """The comparison: candidates as one axis, four generations, and no policy but a private one."""
-    learner = NoisySearchClassifier(population=5, deepest=4, random_state=0)
-    model, federation = _fitted(learner, gated, learner.private(2), records=600)
-    assert (federation.budget()["spent"] <= 2).all()
-    assert len(model.history_) == 4 and model.baseline
-    leaves = [e for e in federation.transcript() if e.kind == "genetic_tree.leaf_counts"]
-    assert len(leaves) == 4 * 3
-    with pytest.raises(PolicyError):
-        learner.published()
-    for line in learner.plan(federation.schema, learner.private(2)):
-        line.query.parts(federation.schema)
-
-
 def test_every_learner_is_a_federated_one() -> None:
     """And says which questions it asks, each once."""
-    for learner in (GeneticTreeClassifier, GeneticTreeRegressor, NoisySearchClassifier):
+    for learner in (GeneticTreeClassifier, GeneticTreeRegressor):
         assert issubclass(learner, FederatedLearner)
         assert len({query.kind for query in learner.queries}) == len(learner.queries)
 
