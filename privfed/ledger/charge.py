@@ -85,6 +85,7 @@ class Spent:
         within: the total of each scope that the charge at hand counts towards.
         aspects: what the charge at hand is told apart by.
         time: when it was looked up, and the charge at hand is made.
+        basis: what the total's bounds rest on beside what is derived; see :class:`.Loss`.
     """
 
     total: Amount
@@ -93,6 +94,7 @@ class Spent:
     within: dict[str, Amount] = field(default_factory=dict)
     aspects: dict[str, str] = field(default_factory=dict)
     time: str = ""
+    basis: tuple[str, ...] = ()
 
     def after(self, cost: Amount, kind: str, count: int) -> Spent:
         """What will have been charged after some more charges of one kind."""

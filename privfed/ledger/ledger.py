@@ -218,7 +218,7 @@ class Ledger:
         whole, kind = totals[WHOLE], totals[scope(COUNTED, aspects)]
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
         times = {charge.kind: kind.times}
-        return Spent(within[WHOLE], whole.unprotected, times, within, aspects, time)
+        return Spent(within[WHOLE], whole.unprotected, times, within, aspects, time, whole.basis)
 
     def _check_accountant(self, charge: Charge, accountant: Accountant) -> None:
         held = self._file.get("terms")
@@ -246,8 +246,8 @@ class Ledger:
         payload: bytes,
     ) -> None:
         """Append a charge, or a block of equal ones, with the totals after it."""
-        finite = charge.loss.finite
-        totals = {name: self._total(name).plus(cost, finite, count) for name in spent.within}
+        finite, basis = charge.loss.finite, charge.loss.basis
+        totals = {name: self._total(name).plus(cost, finite, count, basis) for name in spent.within}
         for name, total in totals.items():
             self._file.put(f"total:{name}", total)
         body = {**charge.body(), "amount": list(map(str, cost)), "totals": totals}
@@ -355,7 +355,8 @@ class Ledger:
             if kind := kind_of(name):
                 times[kind] += total.times
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
-        return Spent(whole.amount or accountant.nothing, whole.unprotected, dict(times), within)
+        amount = whole.amount or accountant.nothing
+        return Spent(amount, whole.unprotected, dict(times), within, basis=whole.basis)
 
     @property
     def terms(self) -> dict[str, Any] | None:

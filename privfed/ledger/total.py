@@ -23,21 +23,29 @@ class Total:
         amount: exact, under the ledger's accountant.
         unprotected: how many of them have no finite guarantee.
         times: how many there are.
+        basis: what their bounds rest on beside what is derived; see :class:`.Loss`.
     """
 
-    __slots__ = ("amount", "times", "unprotected")
+    __slots__ = ("amount", "basis", "times", "unprotected")
 
-    def __init__(self, amount: Amount, unprotected: int = 0, times: int = 0) -> None:
-        self.amount, self.unprotected, self.times = amount, unprotected, times
+    def __init__(
+        self, amount: Amount, unprotected: int = 0, times: int = 0, basis: tuple[str, ...] = ()
+    ) -> None:
+        self.amount, self.unprotected, self.times, self.basis = amount, unprotected, times, basis
 
-    def plus(self, cost: Amount, finite: bool, count: int = 1) -> Total:
+    def plus(
+        self, cost: Amount, finite: bool, count: int = 1, basis: tuple[str, ...] = ()
+    ) -> Total:
         """Add some equal charges."""
         amount = plus(self.amount or (Fraction(0),) * len(cost), cost, count)
-        return Total(amount, self.unprotected + (not finite) * count, self.times + count)
+        unprotected, times = self.unprotected + (not finite) * count, self.times + count
+        known = tuple(sorted({*self.basis, *basis})) if basis and count else self.basis
+        return Total(amount, unprotected, times, known)
 
     def to_plain(self) -> list[Any]:
-        """Give it as plain data: the components as text ``p/q``, then the two numbers."""
-        return [*map(str, self.amount), self.unprotected, self.times]
+        """Give it as plain data: the components as text ``p/q``, two numbers, and any basis."""
+        plain = [*map(str, self.amount), self.unprotected, self.times]
+        return [*plain, list(self.basis)] if self.basis else plain
 
     @classmethod
     def of(cls, plain: Any) -> Total:
@@ -46,8 +54,9 @@ class Total:
             return cls(())
         if isinstance(plain, Total):
             return plain
+        *plain, basis = plain if isinstance(plain[-1], list) else [*plain, []]
         *amount, unprotected, times = plain
-        return cls(tuple(map(Fraction, amount)), unprotected, times)
+        return cls(tuple(map(Fraction, amount)), unprotected, times, tuple(map(str, basis)))
 
 
 def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:

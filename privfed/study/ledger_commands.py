@@ -161,6 +161,8 @@ def _row(line: Line) -> str:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None:
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
+    if line.basis:
+        parts.append(line.basis)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
     return f"{named}: {line.releases} charges; " + "; ".join(parts)
