@@ -15,101 +15,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from scipy.special import log_ndtr
 
 from privfed.accountants import rdp
 from privfed.errors import UnsupportedLoss
-from privfed.privacy.loss import Law, Loss
+from privfed.privacy.loss import Loss
+from privfed.privacy.pairs import DominatingPair, GaussianPair, ResponsePair
 
 #: Relative step of the buckets that equal noise is sorted into, upwards.
 BUCKET = 0.01
-#: Least sigma in grid units from which discrete Gaussian noise is accounted by a continuous curve.
-SIGMA = 3.0
-#: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
-#: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
-#: the share 1 / (24 sigma^2) makes up for it. A fifth more is allowed for, and tested coordinate by
-#: coordinate; coordinates are independent, so that the vector's pair is dominated too.
-PADDING = 1 / 20
-#: Gives the hockey-stick divergence, shape as given, at each epsilon.
-Curve = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A dominating pair, up to what its hockey-stick curve depends on.
-
-    Args:
-        name: ``laplace``, ``gaussian`` or ``randomized-response``.
-        size: epsilon of one release; for Gaussian noise the sensitivity in standard deviations.
-        steps: for Laplace noise, how many steps of its lattice the shift takes.
-    """
-
-    name: str
-    size: float
-    steps: int = 0
-
-    def curve(self, epsilon: np.ndarray) -> np.ndarray:
-        """delta(epsilon), also for negative epsilon."""
-        least = -np.expm1(np.minimum(epsilon, 0))
-        delta = np.asarray(np.clip(_CURVES[self.name](self, epsilon), least, 1.0))
-        if self.name != "gaussian":
-            delta[epsilon >= self.size] = 0.0
-        return delta
-
-    @property
-    def reach(self) -> float:
-        """The greatest loss that matters."""
-        return self.size * (self.size / 2 + 9) if self.name == "gaussian" else self.size
-
-
-def _randomized_response(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
-    """(e^size - e^epsilon) / (1 + e^size) up to the size."""
-    share = -np.expm1(np.minimum(epsilon, pair.size) - pair.size)
-    return np.asarray(share / (1 + math.exp(-pair.size)))
-
-
-def _laplace(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
-    """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.
-
-    Concave in j, and greatest where both tails are equally likely: at one of two whole numbers.
-    """
-    step = pair.size / pair.steps
-    middle = (pair.steps + 1) / 2 + epsilon / (2 * step)
-    low = np.clip(np.floor(middle), 0, pair.steps)
-    told = np.maximum(_told(pair, epsilon, low), _told(pair, epsilon, low + 1))
-    return np.asarray(told)
-
-
-def _told(pair: Pair, epsilon: np.ndarray, j: np.ndarray) -> np.ndarray:
-    step = pair.size / pair.steps
-    tails = np.exp(-step * (pair.steps - j + 1)) + np.exp(epsilon - step * j)
-    return np.asarray(1 - tails / (1 + math.exp(-step)))
-
-
-def _gaussian(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
-    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Theorem 8)."""
-    mu, ratio = pair.size, epsilon / pair.size
-    return np.asarray(
-        np.exp(log_ndtr(mu / 2 - ratio)) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
-    )
-
-
-_CURVES: dict[str, Callable[[Pair, np.ndarray], np.ndarray]] = {
-    "randomized-response": _randomized_response,
-    "laplace": _laplace,
-    "gaussian": _gaussian,
-}
-
-
-def pairs(losses: Iterable[Loss]) -> Counter[Pair]:
+def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
     """The dominating pairs of some releases, with how often each occurs.
 
     A loss without a law enters by its epsilon (randomized response dominates every pure loss).
@@ -117,53 +41,40 @@ def pairs(losses: Iterable[Loss]) -> Counter[Pair]:
     Raises:
         UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
     """
-    found: Counter[Pair] = Counter()
+    found: Counter[DominatingPair] = Counter()
     for loss, times in Counter(losses).items():  # a Counter keeps its counts
         if not loss.finite or loss.delta:
             raise UnsupportedLoss("a release without a pure or concentrated guarantee has no curve")
-        for law in loss.laws:
-            _add(found, law, times)
+        for charged in loss.laws:
+            for pair, count in charged.law.pairs(charged.units).items():
+                found[pair] += times * count
         if not loss.laws and not loss.nothing:
             if loss.epsilon is None:
                 raise UnsupportedLoss("a zCDP loss without the law of its noise has no curve")
-            found[Pair("randomized-response", float(loss.epsilon))] += times
+            found[ResponsePair(float(loss.epsilon))] += times
     return found
 
 
-def _add(found: Counter[Pair], law: Law, times: int) -> None:
-    name, first, second = law
-    if name == "laplace":
-        steps, scale = int(first), float(second)
-        found[Pair(name, steps / scale, steps)] += times
-    elif name == "randomized-response":
-        flip = Fraction(first)
-        found[Pair(name, math.log((1 - flip) / flip))] += times * int(second)
-    elif name == "gaussian" and float(second) >= SIGMA:
-        sigma = float(second)
-        padded = math.sqrt(int(first)) / sigma * (1 + PADDING / sigma**2)
-        found[Pair(name, padded)] += times
-    else:
-        raise UnsupportedLoss(f"noise of the law {name!r} has no curve here")
-
-
-def bucketed(found: Counter[Pair], step: float = BUCKET) -> Counter[Pair]:
+def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[DominatingPair]:
     """Sort pairs into few buckets, each as costly as the costliest in it.
 
     Gaussian noise needs none: shifts in standard deviations add up in squares, exactly.
     """
-    sorted_: Counter[Pair] = Counter()
-    squares = sum(times * pair.size**2 for pair, times in found.items() if pair.name == "gaussian")
+    sorted_: Counter[DominatingPair] = Counter()
+    squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
     if squares:
-        sorted_[Pair("gaussian", math.sqrt(squares))] += 1
+        sorted_[GaussianPair(math.sqrt(squares))] += 1
     for pair, times in found.items():
-        if pair.name != "gaussian":
+        if not isinstance(pair, GaussianPair):
             rounds = math.ceil(math.log(pair.size) / math.log1p(step) - 1e-9)
             size = max(pair.size, math.exp(rounds * math.log1p(step)))
-            sorted_[Pair(pair.name, size, pair.steps)] += times
+            sorted_[replace(pair, size=size)] += times
     return sorted_
 
 
-def distribution(found: Counter[Pair], interval: float | None = None) -> PrivacyLossDistribution:
+def distribution(
+    found: Counter[DominatingPair], interval: float | None = None
+) -> PrivacyLossDistribution:
     """Compose dominating pairs into one privacy loss distribution.
 
     Args:
@@ -184,13 +95,13 @@ def distribution(found: Counter[Pair], interval: float | None = None) -> Privacy
     return queue[0][2]
 
 
-def _interval(found: Counter[Pair]) -> float:
+def _interval(found: Counter[DominatingPair]) -> float:
     squares = sum(times * min(pair.reach, pair.size) ** 2 for pair, times in found.items())
     typical = math.sqrt(squares / found.total())
     return min(max(typical / 30, 1e-6), 1e-3)
 
 
-def _discretised(pair: Pair, width: float) -> PrivacyLossDistribution:
+def _discretised(pair: DominatingPair, width: float) -> PrivacyLossDistribution:
     top = math.ceil(pair.reach / width)
     grid = np.arange(-top, top + 1)
     deltas = np.minimum.accumulate(pair.curve(grid * width))

@@ -6,15 +6,14 @@ Proposition 1), and becomes (epsilon, delta) by Canonne, Kamath and Steinke 2020
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
-from fractions import Fraction
 
 import numpy as np
 
 from privfed.errors import UnsupportedLoss
-from privfed.privacy.loss import Law, Loss
+from privfed.privacy.laws import pure_renyi
+from privfed.privacy.loss import Loss
 
 #: Orders at which curves are added up; any order gives a valid figure.
 ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)
@@ -32,32 +31,10 @@ def curve(loss: Loss) -> np.ndarray:
     if loss.rho is not None:
         stated = float(loss.rho) * ORDERS
     if loss.epsilon is not None:
-        stated = np.minimum(stated, _pure(float(loss.epsilon)))
+        stated = np.minimum(stated, pure_renyi(float(loss.epsilon), ORDERS))
     if loss.laws:
-        stated = np.minimum(stated, sum(_of(law) for law in loss.laws))
+        stated = np.minimum(stated, sum(each.law.renyi(each.units, ORDERS) for each in loss.laws))
     return stated
-
-
-def _pure(epsilon: float) -> np.ndarray:
-    """Of randomized response, which dominates every pure loss (Mironov 2017, Proposition 5)."""
-    if epsilon == 0:
-        return np.zeros(ORDERS.shape)
-    truth, lie = -np.log1p(math.exp(-epsilon)), -np.log1p(math.exp(epsilon))
-    one = ORDERS * truth + (1 - ORDERS) * lie
-    other = ORDERS * lie + (1 - ORDERS) * truth
-    return np.asarray(np.logaddexp(one, other) / (ORDERS - 1))
-
-
-def _of(law: Law) -> np.ndarray:
-    name, first, second = law
-    if name == "gaussian":
-        return ORDERS * float(Fraction(int(first)) / Fraction(second) ** 2 / 2)
-    if name == "laplace":  # discrete noise of coarse steps may cost as much as any pure loss
-        return _pure(int(first) / float(second))
-    if name == "randomized-response":
-        flip = Fraction(first)
-        return int(second) * _pure(math.log((1 - flip) / flip))
-    return np.full(ORDERS.shape, np.inf)
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:

@@ -15,6 +15,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.privacy.laws import Unknown
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
 
@@ -158,9 +159,14 @@ def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
 
 
 def sound_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
-    """The parts of a release that are finite numbers, by name; a foreign one may hold anything."""
+    """The parts of a release that are finite numbers, by name; a foreign one may hold anything.
+
+    Noise of a law that is not installed here says nothing, and its part is left out.
+    """
     return {
         name: part
         for name, part in entry.release.parts.items()
-        if part.units.dtype.kind in "biuf" and np.isfinite(part.units).all()
+        if part.units.dtype.kind in "biuf"
+        and np.isfinite(part.units).all()
+        and not isinstance(part.noise, Unknown)
     }

@@ -19,6 +19,7 @@ from privfed.attacks.reading import known_question
 from privfed.attacks.roc import Curve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
+from privfed.privacy.laws import BitFlips
 from privfed.questions.query import CohortQuery, View
 
 #: A bit that left without noise counts as one that is flipped this rarely.
@@ -283,5 +284,5 @@ def _flip(part: ReleasedPart) -> float | None:
     """How often bits were flipped, or none where that is not known."""
     if part.noise is None:
         return NEVER
-    known = part.noise.law == "flip" and 0 <= part.noise.parameter < 0.5
+    known = isinstance(part.noise, BitFlips) and part.noise.parameter < 0.5
     return max(part.noise.parameter, NEVER) if known else None

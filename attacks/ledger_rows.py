@@ -24,8 +24,6 @@ from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
 POINTS, CELLS = 1024, 20_000
-#: Laws of noise whose deviation says how far a number is off.
-LAWS = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +121,13 @@ def _part(
 ) -> Rows | None:
     """The cells of a part that were shown, in the part's own units."""
     values = finite_numbers(part)
-    known = part.noise is None or part.noise.law in LAWS
+    known = part.noise is None or part.noise.additive
     if values is None or not known or name not in added or added[name].shape[1:] != values.shape:
         return None
     flat, grid = values.ravel(), float(part.grid)
     shown = np.flatnonzero(~np.isnan(flat))
     design = added[name].reshape(len(added[name]), -1).T[shown].astype(float) * grid
-    off = 0.0 if part.noise is None else part.noise.deviation * grid
+    off = 0.0 if part.noise is None else part.noise.std * grid
     spread, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
     names = tuple((place, name, int(cell)) for cell in shown)
     return Rows(design, flat[shown], spread, counts, names)

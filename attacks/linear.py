@@ -80,7 +80,7 @@ def _told(
     """The cells that somebody may have added to, in deviations; nothing where there are none."""
     added = np.asarray(added, float)
     most = np.abs(added).max(axis=0, initial=0.0)
-    noise = 0.0 if part.noise is None else part.noise.deviation
+    noise = 0.0 if part.noise is None else part.noise.std
     deviation = noise + error + np.where(error > 0, STATED, EXACT) * most
     counted = most > 0
     deviation, told = deviation[counted], np.asarray(told, float)[counted]

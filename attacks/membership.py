@@ -32,12 +32,11 @@ from privfed.attacks.roc import Curve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.privacy.laws import DiscreteLaplace
 from privfed.questions.query import View
 
 #: The interval's confidence.
 CONFIDENCE = 0.95
-#: Laws of noise whose likelihood is known.
-LAWS = ("laplace", "gaussian")
 #: Records whose contributions are judged at a time.
 ROWS = 1024
 #: Fewest clients, each one draw of noise, for a rate at 1 % false positives to mean anything.
@@ -227,7 +226,7 @@ def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
         parts = exact_parts(entry)
     else:
         noisy = entry.release.parts.items()
-        parts = {name: part for name, part in noisy if part.noise and part.noise.law in LAWS}
+        parts = {name: part for name, part in noisy if part.noise and part.noise.additive}
     return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
@@ -357,13 +356,10 @@ def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, V
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
     """ln f(noise with) - ln f(noise without), summed over the cells seen; f is the law of one cell."""
-    law, scale = (part.noise.law, part.noise.parameter) if part.noise else ("laplace", 1.0)
+    law = DiscreteLaplace(1.0) if part.noise is None else part.noise  # exact: in grid units
     present = noise[None] - (0.0 if member else moved)
     absent = noise[None] + (moved if member else 0.0)
-    if law == "laplace":
-        change = (np.abs(absent) - np.abs(present)) / scale
-    else:
-        change = (absent - present) * (absent + present) / (2 * scale**2)
+    change = law.log_ratio(present, absent)
     if part.mask is not None:
         change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtr, ndtri
 
 from privfed.errors import InputError
+from privfed.privacy.laws import Law
 
 #: Deviations of noise beyond which outputs are left aside, each side.
 REACH = 40
@@ -104,26 +105,27 @@ def distance(added: Mapping[str, np.ndarray], deviations: Mapping[str, float]) -
     return np.asarray(np.sqrt(np.sum(squared, axis=0)))
 
 
-def discrete(law: str, parameter: float, shift: int) -> Curve:
-    """The best test's rates on one whole number with discrete noise, which a record moves.
+def discrete(law: Law, shift: int) -> Curve:
+    """The best test's rates on one integer with noise of a law, which a record moves.
 
     Args:
-        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
-        parameter: scale, or standard deviation.
+        law: of noise that is added.
         shift: by how many grid units the record moves it.
 
     Raises:
-        InputError: another law, or noise of no size.
+        InputError: the law's noise is not added to numbers.
     """
-    if law not in ("laplace", "gaussian") or not 0 < parameter < math.inf:
-        raise InputError(f"the rates of noise {law!r} of size {parameter!r} are not known")
-    reach = math.ceil(REACH * parameter)
+    if not law.additive:
+        raise InputError(f"the rates of noise of the law {law.name!r} are not known")
+    reach = math.ceil(REACH * law.std)
     points = np.arange(-reach, reach + abs(shift) + 1)
-    away = [np.abs(points - moved) / parameter for moved in (abs(shift), 0)]
-    exponents = [-(a if law == "laplace" else a**2 / 2) for a in away]
-    ratio = np.round(exponents[0] - exponents[1], 9)
+    moved, still = points - abs(shift), points
+    with np.errstate(invalid="ignore"):
+        ratio = np.round(law.log_ratio(moved, still), 9)
     levels, place = np.unique(-ratio, return_inverse=True)
-    masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
+    masses = (
+        np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
+    )
     return Curve.of_masses(*masses)
 
 

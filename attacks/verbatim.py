@@ -273,9 +273,9 @@ def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
 
 def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
     """The part with as much noise again; numbers on other scales than grids stay."""
-    if part.noise is None or part.noise.law == "flip":
+    if part.noise is None or not part.noise.additive:
         return part
-    again = np.rint(rng.laplace(0, part.noise.deviation / np.sqrt(2), part.units.shape))
+    again = np.rint(rng.laplace(0, part.noise.std / np.sqrt(2), part.units.shape))
     return replace(part, units=part.units + again.astype(part.units.dtype))
 
 

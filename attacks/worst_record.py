@@ -3,8 +3,8 @@
 For Gaussian noise a record's distance is ``mu``, the square root of the sum over all released cells of
 (what it adds / the noise's deviation)^2: the best test of its membership has an area of Phi(mu / sqrt 2)
 and finds it with probability Phi(Phi^-1(alpha) + mu) while accusing alpha of the others (Dong, Roth and
-Su 2022). For Laplace noise it is an epsilon, the sum of |what it adds| / scale, and such rates are
-bounds. Either is exact, and needs no draw of noise: the schema's worst record is searched over the
+Su 2022). For noise that loses pure epsilon it is that epsilon (for Laplace noise the sum of
+|what it adds| / scale), and such rates are bounds. Either is exact, and needs no draw of noise: the schema's worst record is searched over the
 public box, and the charge is what the questions' declared sensitivities come to.
 """
 
@@ -35,6 +35,7 @@ from privfed.attacks.roc import gaussian_area, gaussian_found
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.privacy.laws import Law
 from privfed.questions.part import Relation
 from privfed.questions.query import Query, View
 
@@ -58,11 +59,11 @@ Distance = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
-class Law:
-    """How distances add up under one law of noise.
+class Family:
+    """Laws of noise under which distances add up alike.
 
     Args:
-        name: ``"gaussian"`` or ``"laplace"``.
+        name: ``"gaussian"``, or ``"epsilon"`` for all laws that lose pure epsilon.
         unit: what the distance is called.
         power: 2 where squares add up, 1 where absolute values do.
     """
@@ -71,29 +72,24 @@ class Law:
     unit: str
     power: int
 
-    def added(self, units: np.ndarray, part: ReleasedPart) -> np.ndarray:
-        """What a part adds to the distance's power, shape (records,)."""
-        assert part.noise is not None
-        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
-        moved = np.abs(np.asarray(units, float)[:, seen]) / part.noise.parameter
-        return np.asarray((moved**self.power).sum(axis=1))
+    def reads(self, law: Law | None) -> bool:
+        """Whether noise that is added to numbers is of one of its laws."""
+        return law is not None and law.additive and self.name in (law.name, law.measure)
 
     def charged(
         self, asked: Query, name: str, part: ReleasedPart, schema: Any, relation: Relation
     ) -> float:
         """The most that one record may add, or change in another's place, by the declared sensitivity."""
-        assert part.noise is not None
-        declared = asked.parts(schema).get(name)
-        if declared is None:  # nothing is read off such a part either
+        law, declared = part.noise, asked.parts(schema).get(name)
+        if law is None or declared is None:  # nothing is read off such a part either
             return 0.0
         if declared.sensitivity is None:
             return math.inf
         bound = declared.sensitivity.under("record", relation, None)
-        most = bound.l2_squared if self.power == 2 else bound.l1
-        return most / part.noise.parameter**self.power
+        return self.power * float(law.loses(law.units(bound)))  # mu^2 is 2 rho
 
     def rates(self, distance: float) -> tuple[float, float]:
-        """The best test's area, and what it finds at 1 % false positives; for Laplace at most."""
+        """The best test's area, and what it finds at 1 % false positives; for epsilon at most."""
         if self.power == 2:
             return gaussian_area(distance), gaussian_found(distance, RATE)
         grown = math.exp(min(distance, 700.0))
@@ -101,21 +97,28 @@ class Law:
         return grown / (1 + grown), found
 
 
-LAWS = (Law("gaussian", "mu", 2), Law("laplace", "epsilon", 1))
+FAMILIES = (Family("gaussian", "mu", 2), Family("epsilon", "epsilon", 1))
+
+
+def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
+    """What a part adds to the distance's power, shape (records,)."""
+    assert part.noise is not None
+    seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+    return part.noise.distance(np.asarray(units, float)[:, seen])
 
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """What one client released with noise of one law.
+    """What one client released with noise of one family of laws.
 
     Args:
-        law: of the noise.
+        law: whose noise is read.
         entries: its releases.
         schema: the public data dictionary.
         relation: what one step between neighbours is.
     """
 
-    law: Law
+    law: Family
     entries: tuple[Disclosed, ...]
     schema: Any
     relation: Relation = "add-or-remove"
@@ -126,7 +129,7 @@ class Heard:
         return {
             name: part
             for name, part in readable(entry, exact=False).items()
-            if part.noise is not None and part.noise.law == self.law.name and name in sound
+            if self.law.reads(part.noise) and name in sound
         }
 
     @property
@@ -158,9 +161,9 @@ class Heard:
             parts = self.parts(entry)
             told = [equations_of(entry, view) for view in views] if parts else [{}]
             for name in (name for name in told[0] if name in parts):
-                added = [np.asarray(each[name].added, float) for each in told]
-                moved = added[0] if len(added) == 1 else added[0] - added[1]
-                total += self.law.added(moved, parts[name])
+                own = [np.asarray(each[name].added, float) for each in told]
+                moved = own[0] if len(own) == 1 else own[0] - own[1]
+                total += added(moved, parts[name])
         return np.asarray(total ** (1 / self.law.power))
 
     def real(self, table: Table) -> np.ndarray:
@@ -180,7 +183,7 @@ class Heard:
     def key(self) -> tuple[Any, ...]:
         """Clients that were asked alike have the same worst record."""
         return tuple(
-            (entry.kind, entry.fields, name, part.noise.parameter, _mask(part))
+            (entry.kind, entry.fields, name, part.noise, _mask(part))
             for entry in self.entries
             for name, part in self.parts(entry).items()
             if part.noise is not None
@@ -251,11 +254,11 @@ class WorstRecord(Attack):
         if known is None:
             return []
         clock = Clock(self.seconds)
-        found = [self._law(law, transcript, truth or {}, known, clock) for law in LAWS]
+        found = [self._law(law, transcript, truth or {}, known, clock) for law in FAMILIES]
         return [finding for both in found for finding in both]
 
     def _law(
-        self, law: Law, transcript: Transcript, truth: Truth, schema: Any, clock: Clock
+        self, law: Family, transcript: Transcript, truth: Truth, schema: Any, clock: Clock
     ) -> list[Finding]:
         """The worst record of the client for which it comes nearest to the charge."""
         worst: dict[tuple[Any, ...], float] = {}
@@ -275,8 +278,8 @@ class WorstRecord(Attack):
         told = self._told(law, max(heard, key=lambda each: (each.share, each.most)), heard, partial)
         return [told, *self._rate(law, told)]
 
-    def _rate(self, law: Law, told: Finding) -> list[Finding]:
-        """What the best test can expect to find of the worst record; Laplace noise only bounds it."""
+    def _rate(self, law: Family, told: Finding) -> list[Finding]:
+        """What the best test can expect to find of the worst record; pure noise only bounds it."""
         if law.power == 1:
             return []
         _, found = law.rates(told.value)
@@ -295,7 +298,7 @@ class WorstRecord(Attack):
         )
         return [expected]
 
-    def _told(self, law: Law, own: Moved, heard: Sequence[Moved], partial: str) -> Finding:
+    def _told(self, law: Family, own: Moved, heard: Sequence[Moved], partial: str) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most
         figures = {"the schema's worst": own.worst, f"the {law.unit} charged": charge}

@@ -50,6 +50,7 @@ from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
+from privfed.privacy.laws import DiscreteGaussian
 from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
@@ -376,7 +377,7 @@ def floating_point(trials: int = 200_000) -> None:
 def expected() -> None:
     """What the best attacker can expect, in closed form, on whole numbers and on fine grids."""
     for sigma in (1, 2, 5, 50):
-        found = discrete("gaussian", sigma, sigma)
+        found = discrete(DiscreteGaussian(sigma), sigma)
         print(
             f"mu 1 at sigma {sigma}: TPR at 1 % {found.at(0.01):.4f} (continuous "
             f"{gaussian_found(1, 0.01):.4f}), AUC {found.area:.4f} ({gaussian_area(1):.4f})"

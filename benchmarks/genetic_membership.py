@@ -196,7 +196,7 @@ def against_noise(data: Prepared, epsilon: int, asked: int) -> tuple[float, floa
         for member, (some_x, some_y) in ((1, (x[:asked], y[:asked])), (0, outside)):
             for one in zip(some_x[:, None], some_y[:, None], strict=True):
                 added = [counted(query, data.schema, one) for query, _ in heard]
-                spreads = [part.noise.deviation for _, part in heard if part.noise is not None]
+                spreads = [part.noise.std for _, part in heard if part.noise is not None]
                 ratios[member].append(likelihood_ratio(noise, added, spreads, member))
     without, within = map(np.array, ratios)
     area = float((within[:, None] > without).mean())

@@ -42,6 +42,7 @@ from privfed.ledger.sqlite_store import SqliteStore
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
+from privfed.privacy.laws import BitFlips, Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
@@ -263,11 +264,11 @@ def comparing(releases: int) -> None:
 
 def _loss(kind: int, size: float) -> Loss:
     if kind == 0:
-        return Loss.pure(repr(size), ("laplace", "1000", repr(1000 / size)))
+        return Loss.pure(repr(size), Charged(DiscreteLaplace(1000 / size), 1000))
     if kind == 1:
-        return Loss.zcdp(repr(size**2 / 2), ("gaussian", "1000000", repr(1000 / size)))
+        return Loss.zcdp(repr(size**2 / 2), Charged(DiscreteGaussian(1000 / size), 1000000))
     flip = flip_probability(Fraction(repr(size)))
-    return Loss.pure(repr(size), ("randomized-response", str(flip), "1"))
+    return Loss.pure(repr(size), Charged(BitFlips(flip), 1))
 
 
 def main() -> None:

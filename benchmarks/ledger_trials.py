@@ -37,8 +37,8 @@ from privfed.ledger.charge import Charge
 from privfed.ledger.store import COLUMNS, GENESIS, fits
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
+from privfed.privacy.laws import Charged, DiscreteLaplace
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import Noised
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import wire
 from privfed.questions.part import PartType
@@ -65,7 +65,7 @@ def charge(number: int, principal: str = "server") -> Charge:
     return Charge(principal, f"r{number}", "k", f"{number:064x}", _LOSS, "study", client="clinic")
 
 
-_LOSS = Loss.pure(SPEND, ("laplace", "1", "10.0"))
+_LOSS = Loss.pure(SPEND, Charged(DiscreteLaplace(10.0), 1))
 
 
 def reply(one: Charge, salt: int = 0) -> bytes:
@@ -77,7 +77,7 @@ def reply(one: Charge, salt: int = 0) -> bytes:
         None,
         Fraction(1),
         "laplace",
-        Noised("laplace", 10.0),
+        DiscreteLaplace(10.0),
     )
     return wire.encode(Release(one.client, one.request, one.kind, one.query, {"counts": part}))
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import numpy as np
-
+from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import (
-    BoundedPart,
-    Mechanism,
-    Noised,
-    Protected,
-    Protection,
-    joint,
-    unmasked,
-)
-from privfed.privacy.noise import Noise
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, shares
 from privfed.questions.part import Bound, PartType
 
 
@@ -40,9 +30,8 @@ class AdditiveNoise(Mechanism):
     Grids that no record can change are released as they are, for nothing, and take no share.
     """
 
-    #: What estimators and attacks know the noise by; see :class:`.Noised`.
-    law: ClassVar[Literal["laplace", "gaussian"]]
-    suppresses: ClassVar[bool] = False
+    #: The law of the noise, by its scale.
+    law: ClassVar[type[Law]]
 
     @abstractmethod
     def scale(self, bound: Bound, spend: Fraction) -> float:
@@ -52,13 +41,9 @@ class AdditiveNoise(Mechanism):
             ValueError: 64-bit integers cannot hold noise that wide.
         """
 
-    @abstractmethod
     def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
-        """What parts of that joint sensitivity cost at that scale."""
-
-    @abstractmethod
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
-        """That many independent integers, from the law at that scale."""
+        """State what parts of that joint sensitivity cost at that scale: the spend, no less."""
+        return Loss.pure(spend) if self.currency == "epsilon" else Loss.zcdp(spend)
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Parts on a grid with a finite sensitivity; bits are for randomized response."""
@@ -68,45 +53,11 @@ class AdditiveNoise(Mechanism):
         )
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """The law's loss on each grid, with its name and scale for tight retrospective accounting."""
+        """One law for each grid, and the sum of what they cost."""
         losses: list[Loss] = []
-        noised: dict[str, Noised] = {}
+        laws: dict[str, Law] = {}
         for names, bound, share in shares(group, spend):
             scale = self.scale(bound, share)
             losses.append(self.loss(bound, share, scale))
-            noised |= dict.fromkeys(names, Noised(self.law, scale))
-        loss = sum(losses[1:], losses[0]) if losses else Loss.free()
-        return Protection(self, group, spend, loss, noised)
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Add the noise in integers, part by part."""
-        laws = priced.noised
-        return {name: self._noisy(exact[name], laws.get(name), noise) for name in priced.group}
-
-    def _noisy(self, exact: np.ndarray, law: Noised | None, noise: Noise) -> np.ma.MaskedArray:
-        if law is None:
-            return unmasked(exact)
-        return unmasked(exact + self.draw(noise, exact.size, law.parameter).reshape(exact.shape))
-
-
-def shares(
-    group: Mapping[str, BoundedPart], spend: Fraction
-) -> Iterator[tuple[list[str], Bound, Fraction]]:
-    """Divide a spend equally among the grids on which a record can change something.
-
-    Yields:
-        the names of one grid's parts, their joint bound in its units, and the grid's share.
-    """
-    grids: dict[Fraction, dict[str, BoundedPart]] = {}
-    for name, bounded in group.items():
-        grids.setdefault(bounded.part.grid, {})[name] = bounded
-    bounds = {grid: joint(own) for grid, own in grids.items()}
-    changing = [grid for grid, bound in bounds.items() if bound.l1]
-    for grid in changing:
-        yield list(grids[grid]), bounds[grid], spend / len(changing)
+            laws |= dict.fromkeys(names, self.law(scale))
+        return Protection(self, group, spend, laws, sum(losses[1:], losses[0]) if losses else None)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import ClassVar, Literal
-
-import numpy as np
+from typing import ClassVar
 
 from privfed.mechanisms.additive import AdditiveNoise
+from privfed.privacy.laws import Charged, DiscreteGaussian, Law
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import within_range
-from privfed.privacy.noise import Noise
 from privfed.questions.part import Bound
 
 
@@ -26,7 +24,7 @@ class Gaussian(AdditiveNoise):
 
     name: ClassVar[str] = "gaussian"
     currency: ClassVar[str | None] = "rho"
-    law: ClassVar[Literal["laplace", "gaussian"]] = "gaussian"
+    law: ClassVar[type[Law]] = DiscreteGaussian
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
         """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
@@ -36,15 +34,7 @@ class Gaussian(AdditiveNoise):
             sigma = math.nextafter(sigma, math.inf)
         return within_range(sigma)
 
-    def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
-        """Zero-concentrated."""
-        return Loss.zcdp(spend, ("gaussian", str(bound.l2_squared), repr(scale)))
-
     def dearest(self, spend: Fraction) -> Loss:
         """Of a sensitivity of one grid unit: the coarsest lattice, which tells the most at a rho."""
         sigma = math.sqrt(1 / (2 * spend))
-        return Loss.zcdp(spend, ("gaussian", "1", repr(math.nextafter(sigma, 0))))
-
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
-        """Discrete Gaussian."""
-        return noise.gaussian(cells, scale)
+        return Loss.zcdp(spend, Charged(DiscreteGaussian(math.nextafter(sigma, 0)), 1))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Literal
-
-import numpy as np
+from typing import ClassVar
 
 from privfed.exact import float_up
 from privfed.mechanisms.additive import AdditiveNoise
-from privfed.privacy.loss import Loss
+from privfed.privacy.laws import DiscreteLaplace, Law
 from privfed.privacy.mechanism import within_range
-from privfed.privacy.noise import Noise
 from privfed.questions.part import Bound
 
 
@@ -25,16 +22,8 @@ class Laplace(AdditiveNoise):
 
     name: ClassVar[str] = "laplace"
     currency: ClassVar[str | None] = "epsilon"
-    law: ClassVar[Literal["laplace", "gaussian"]] = "laplace"
+    law: ClassVar[type[Law]] = DiscreteLaplace
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
         """Scale of the noise in grid units, at least L1 / epsilon exactly."""
         return within_range(float_up(Fraction(bound.l1) / spend))
-
-    def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
-        """Pure epsilon."""
-        return Loss.pure(spend, ("laplace", str(bound.l1), repr(scale)))
-
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
-        """Discrete Laplace."""
-        return noise.laplace(cells, scale)

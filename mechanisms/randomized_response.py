@@ -12,17 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.exact import round_up
+from privfed.privacy.laws import BitFlips, Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import (
-    BoundedPart,
-    Mechanism,
-    Noised,
-    Protected,
-    Protection,
-    joint,
-    unmasked,
-)
-from privfed.privacy.noise import Noise
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
 from privfed.questions.part import PartType
 
 
@@ -38,7 +30,6 @@ class RandomizedResponse(Mechanism):
     name: ClassVar[str] = "randomized_response"
     currency: ClassVar[str | None] = "epsilon"
     memoises: ClassVar[bool] = True
-    suppresses: ClassVar[bool] = False
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Parts of bits with a bound on how many of them a unit can change."""
@@ -46,34 +37,13 @@ class RandomizedResponse(Mechanism):
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Pure epsilon together with its tight zCDP, and the same chance of a flip for every bit."""
-        bits, flip = joint(group).l1, flip_of(group, spend)
-        noised = {name: Noised("flip", float(flip)) for name in group}
+        bits = joint(group).l1
+        each: dict[str, Law] = dict.fromkeys(group, BitFlips(flip_of(group, spend)))
         if bits == 0:
-            return Protection(self, group, spend, Loss.free(), noised)
+            return Protection(self, group, spend, each)
         one = float(spend / bits)
         rho = min(round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2)
-        law = ("randomized-response", str(flip), str(bits))
-        loss = Loss(epsilon=spend, rho=rho, laws=(law,))
-        return Protection(self, group, spend, loss, noised)
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Flip each bit independently."""
-        flip = flip_of(priced.group, priced.spend)
-        if flip == 0:
-            return {name: unmasked(exact[name].astype(bool)) for name in priced.group}
-        return {
-            name: unmasked(
-                exact[name].astype(bool)
-                ^ noise.bits(exact[name].size, flip).reshape(exact[name].shape)
-            )
-            for name in priced.group
-        }
+        return Protection(self, group, spend, each, Loss(spend, rho))
 
 
 def flip_of(group: Mapping[str, BoundedPart], spend: Fraction) -> Fraction:

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
-from privfed.privacy.noise import Noise
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 
 
 class Open(Mechanism):
     """Releases exact values: no protection, and the total is then no finite guarantee."""
 
     name: ClassVar[str] = "open"
-    suppresses: ClassVar[bool] = False
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Anything."""
@@ -28,17 +24,7 @@ class Open(Mechanism):
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Unprotected."""
-        return Protection(self, group, spend, Loss.open(self.reason))
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """The exact arrays."""
-        return {name: unmasked(exact[name]) for name in priced.group}
+        return Protection(self, group, spend, stated=Loss.open(self.reason))
 
 
 class Refuse(Open):
@@ -67,13 +53,3 @@ class Nullify(Open):
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """The exact arrays with revealing cells masked."""
-        return {name: unmasked(exact[name], reveals.get(name)) for name in priced.group}

@@ -16,8 +16,8 @@ import click
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
-    from privfed.engines.sockets import SocketServer
     from privfed.engines.owner_file import OwnerFile
+    from privfed.engines.sockets import SocketServer
 
 path_type = click.Path(path_type=Path)
 

@@ -1,13 +1,15 @@
 """All that the author of a plugin imports, in one place; see docs/plugins.md.
 
-A mechanism, an accountant, a query, a learner or an attack of one's own needs these names and no
-others. They are imported on first use: a mechanism drags no learner along. The kits that check a
+A law, a mechanism, an accountant, a query, a learner or an attack of one's own needs these names and
+no others. They are imported on first use: a mechanism drags no learner along. The kits that check a
 newcomer are in :mod:`privfed.testing`.
 """
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,10 +46,19 @@ if TYPE_CHECKING:
     from privfed.privacy.accountant import Accountant as Accountant
     from privfed.privacy.accountant import Amount as Amount
     from privfed.privacy.accountant import Budget as Budget
+    from privfed.privacy.conversion import largest_rho as largest_rho
+    from privfed.privacy.conversion import to_delta as to_delta
+    from privfed.privacy.conversion import to_epsilon as to_epsilon
+    from privfed.privacy.laws import BitFlips as BitFlips
+    from privfed.privacy.laws import Charged as Charged
+    from privfed.privacy.laws import DiscreteGaussian as DiscreteGaussian
+    from privfed.privacy.laws import DiscreteLaplace as DiscreteLaplace
+    from privfed.privacy.laws import Law as Law
     from privfed.privacy.loss import Loss as Loss
+    from privfed.privacy.loss import pure_to_zcdp as pure_to_zcdp
     from privfed.privacy.mechanism import BoundedPart as BoundedPart
     from privfed.privacy.mechanism import Mechanism as Mechanism
-    from privfed.privacy.mechanism import Noised as Noised
+    from privfed.privacy.mechanism import OpenDPMechanism as OpenDPMechanism
     from privfed.privacy.mechanism import Protection as Protection
     from privfed.privacy.mechanism import unmasked as unmasked
     from privfed.privacy.mechanism import within_range as within_range
@@ -71,72 +82,14 @@ if TYPE_CHECKING:
     from privfed.tables.schema import Column as Column
     from privfed.tables.schema import Schema as Schema
 
-#: Where each name lives, by what it is for.
+#: Where each name lives: the imports above, which only type checkers carry out.
 _HOMES = {
-    # a mechanism
-    "AdditiveNoise": "mechanisms.additive",
-    "Bound": "questions.part",
-    "BoundedPart": "privacy.mechanism",
-    "Loss": "privacy.loss",
-    "Mechanism": "privacy.mechanism",
-    "Noise": "privacy.noise",
-    "Noised": "privacy.mechanism",
-    "Protection": "privacy.mechanism",
-    "unmasked": "privacy.mechanism",
-    "within_range": "privacy.mechanism",
-    # an accountant
-    "Accountant": "privacy.accountant",
-    "Amount": "privacy.accountant",
-    "UnsupportedLoss": "errors",
-    # a query
-    "CohortQuery": "questions.query",
-    "Forest": "questions.tree",
-    "GRID": "questions.part",
-    "LocalEffect": "questions.query",
-    "LocalView": "questions.query",
-    "Part": "questions.part",
-    "PartType": "questions.part",
-    "Query": "questions.query",
-    "QueryError": "errors",
-    "Sensitivity": "questions.part",
-    "Span": "questions.span",
-    "Tree": "questions.tree",
-    "View": "questions.query",
-    "on_grid": "questions.part",
-    # a learner
-    "Budget": "privacy.accountant",
-    "CohortLearner": "learners.cohort",
-    "Column": "tables.schema",
-    "Constraints": "learners.parameters",
-    "Disclosure": "exchange.disclosure",
-    "Exact": "learners.parameters",
-    "FederatedClassifier": "learners.base",
-    "FederatedRegressor": "learners.base",
-    "Flag": "learners.parameters",
-    "Guard": "privacy.policy",
-    "InputError": "errors",
-    "Names": "learners.parameters",
-    "Number": "exact",
-    "OneOf": "learners.parameters",
-    "PersonalLearner": "learners.base",
-    "Planned": "learners.base",
-    "Policy": "privacy.policy",
-    "Real": "learners.parameters",
-    "Schema": "tables.schema",
-    "Whole": "learners.parameters",
-    "exact": "exact",
-    # an attack
-    "Attack": "attacks.base",
-    "Clock": "attacks.clock",
-    "Disclosed": "exchange.transcript",
-    "Finding": "attacks.finding",
-    "PublicSchema": "attacks.base",
-    "ReleasedPart": "exchange.messages",
-    "Severity": "attacks.finding",
-    "Transcript": "exchange.transcript",
-    "Truth": "attacks.base",
-    "exact_parts": "attacks.base",
-    "question_of": "attacks.base",
+    name.name: node.module
+    for branch in ast.parse(Path(__file__).read_text(encoding="utf-8")).body
+    if isinstance(branch, ast.If)
+    for node in branch.body
+    if isinstance(node, ast.ImportFrom) and node.module
+    for name in node.names
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
@@ -144,4 +97,4 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'privfed.extend' has no attribute {name!r}")
-    return getattr(import_module(f"privfed.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

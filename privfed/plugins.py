@@ -1,6 +1,6 @@
 """The one way by which a name in text becomes an object: installed entry points.
 
-Our own mechanisms, accountants, queries, learners and attacks come through it as well. Nothing is
+Our own laws, mechanisms, accountants, queries, learners and attacks come through it as well. Nothing is
 imported until it is asked for by name, and no class is ever built from a name found in data.
 """
 
@@ -14,6 +14,7 @@ from privfed.errors import PluginError, did_you_mean
 
 #: The kinds of plugin, and what one of each is called.
 GROUPS = {
+    "laws": "law",
     "mechanisms": "mechanism",
     "accountants": "accountant",
     "queries": "query",

@@ -19,7 +19,7 @@ from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Rele
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
 from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
-from privfed.privacy.loss import Loss
+from privfed.privacy.loss import Loss, told_basis
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
 
@@ -73,6 +73,7 @@ class ClientAccount:
         principals: who asked them.
         people: how many individuals answered, of a cohort; the figures are then those of the one
             who spent most.
+        basis: what the figures rest on beside what is derived; see :class:`.Loss`.
     """
 
     client: str
@@ -96,6 +97,7 @@ class ClientAccount:
     steps: list[ChargedQuery] = field(default_factory=list)
     principals: set[str] = field(default_factory=set)
     people: int | None = None
+    basis: tuple[str, ...] = ()
 
     @property
     def proved(self) -> float | None:
@@ -269,6 +271,7 @@ def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | 
         times = {"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)
         account.total = plus(account.total, gauge.accountant.cost(loss), times)
     account.secure = account.secure and bool(row.body["secure"])
+    account.basis = tuple(sorted({*account.basis, *loss.basis}))
     if row.event != "block":
         account.unprotected += not loss.finite
         stated = None if account.unprotected else gauge.stated(account.total, account.amended)
@@ -339,4 +342,5 @@ def in_words(loss: Loss) -> str:
         told.append(f"rho {shown(loss.rho)}")
     if loss.delta:
         told.append(f"δ {float(loss.delta):.1e}")
-    return "nothing" if told == ["ε 0"] else ", ".join(told)
+    basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
+    return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
 from privfed.exact import text
+from privfed.privacy.loss import told_basis
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
-from privfed.reports.remarks import remarks
 from privfed.reports.metrics import MetricValue, scores
+from privfed.reports.remarks import remarks
 
 #: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none,
 #: and then perhaps records were had; or what happened contradicts it.
@@ -110,6 +111,11 @@ class PolicyReport:
     def so_far(self) -> float | None:
         """The largest epsilon that is proved of what left any client so far."""
         return _largest([client.epsilon for client in self.clients])
+
+    @property
+    def basis(self) -> str:
+        """What the guarantee rests on beside what is derived, in words; or nothing."""
+        return told_basis({name for client in self.clients for name in client.basis})
 
     @property
     def silent(self) -> bool:
@@ -356,6 +362,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "membership_detection_at_1_percent": report.detection,
         "released": report.released,
         "unprotected": report.unprotected,
+        "basis": report.basis,
         "secure_noise": report.secure,
         "clients": [
             {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.exact import float_up
 from privfed.privacy.accountant import STATED, Accountant, Amount
-from privfed.privacy.loss import Loss, pure_to_zcdp
+from privfed.privacy.loss import Loss, pure_to_zcdp, told_basis
 from privfed.privacy.neighbours import Neighbours, group
 from privfed.privacy.policy import Policy
 from privfed.reports.account import ClientAccount, PolicyAccount
@@ -28,6 +28,7 @@ class Composed:
         detection: best membership detection at 1 % false positives.
         unit: what is protected, at each owner by itself, with the relation it is protected under.
         why: why nothing finite can be said, where that is so.
+        basis: what it rests on beside what is derived, in words; or nothing.
     """
 
     epsilon: float | None
@@ -35,6 +36,7 @@ class Composed:
     detection: float
     unit: str
     why: str = ""
+    basis: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain data."""
@@ -57,10 +59,12 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     wanted = _coarsest([policy.policy for policy in policies])
     unit = f"{wanted.unit} at each owner ({wanted.relation})"
     try:
-        return max(
+        worst = max(
             (_one(name, policies, wanted, unit) for name in _owners(policies)),
             key=lambda one: one.detection,
         )
+        basis = {name for policy in policies for client in policy.clients for name in client.basis}
+        return replace(worst, basis=told_basis(basis))
     except (UnsupportedLoss, PolicyError) as why:
         return Composed(None, 0.0, 1.0, unit, str(why))
 

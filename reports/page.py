@@ -163,7 +163,8 @@ def claim(policy: PolicyReport) -> str:
     )
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
-    return f"{kind} for each {unit}{where}, {scope(policy)}."
+    basis = f" This stands {policy.basis}." if policy.basis else ""
+    return f"{kind} for each {unit}{where}, {scope(policy)}.{basis}"
 
 
 def scope(policy: PolicyReport) -> str:

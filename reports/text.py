@@ -11,8 +11,8 @@ from privfed.privacy.loss import Loss
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed
-from privfed.reports.remarks import remarks
 from privfed.reports.metrics import MetricValue
+from privfed.reports.remarks import remarks
 
 
 def summary(report: Report) -> str:
@@ -41,6 +41,7 @@ def _together(composed: Composed, report: Report) -> str:
     if composed.epsilon is None:
         return f"  all together: NO FINITE GUARANTEE{case}, for {composed.why}"
     at = f" at delta {composed.delta:g}" if composed.delta else ""
+    case += f" ({composed.basis})" if composed.basis else ""
     return f"  all together: epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
 
 
@@ -55,9 +56,9 @@ def _guarantee(policy: PolicyReport) -> str:
         return "NO FINITE GUARANTEE"
     if policy.silent:
         return "NOTHING RELEASED"
-    return f"epsilon {shown(policy.epsilon or 0.0)}" + (
-        ", weak" if policy.strength == "weak" else ""
-    )
+    basis = f" ({policy.basis})" if policy.basis else ""
+    weak = ", weak" if policy.strength == "weak" else ""
+    return f"epsilon {shown(policy.epsilon or 0.0)}{weak}{basis}"
 
 
 def _worth(policy: PolicyReport) -> str:
@@ -102,6 +103,7 @@ def spending(policy: str, client: str, line: Line) -> str:
     delta = f"{float(line.delta):.0e}" if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
+    mark += f"  {line.basis}" if line.basis else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
         f"{spent:>9} {ceiling:>8} {delta:>8}{mark}"

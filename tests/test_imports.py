@@ -21,7 +21,7 @@ FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "fede
 BESIDE = {
     "mechanisms": {"questions", "privacy"},
     "accountants": {"privacy", "exchange"},
-    "attacks": {"questions", "exchange"},
+    "attacks": {"questions", "privacy", "exchange"},
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
@@ -33,6 +33,7 @@ ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BES
 ONLY = {
     ("learners", "privacy"): {"policy", "accountant", "conversion"},
     ("learners", "exchange"): {"answers", "disclosure", "messages", "transcript"},
+    ("attacks", "privacy"): {"laws"},
     ("attacks", "exchange"): {"messages", "transcript"},
     ("attacks", "questions"): {"query", "part"},
     ("reports", "attacks"): {"finding"},

@@ -142,7 +142,7 @@ def _answers(gate: Gate, question: Histogram) -> list[ReleasedPart]:
 def _claim(gates: list[Gate], answers: list[ReleasedPart], policy: Policy) -> tuple[float, bool]:
     """What the ledgers say was spent, nats, and whether all noise is Gaussian."""
     spent = [gate.ledger.spent(gate.accountant).total for gate in gates]
-    gaussian = all(part.noise is not None and part.noise.law == "gaussian" for part in answers)
+    gaussian = all(part.noise is not None and part.noise.name == "gaussian" for part in answers)
     if gaussian and gates[0].accountant.components[0] == "rho":
         rho = max(float(total[0]) for total in spent)
         return gaussian_epsilon((2 * rho) ** 0.5, _delta(policy)), True

@@ -120,7 +120,7 @@ def claim_of(priced: Protection, delta: float) -> Claim:
 
 def is_gaussian(priced: Protection) -> bool:
     """Whether all noise that a mechanism publishes for a group is Gaussian, and charged as such."""
-    laws = {law.law for law in priced.noised.values()}
+    laws = {law.name for law in priced.laws.values()}
     return priced.mechanism.currency == "rho" and laws == {"gaussian"}
 
 

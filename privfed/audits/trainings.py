@@ -308,10 +308,10 @@ def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss)
             continue
         seen = ~part.values.mask.ravel()
         own = added[name].reshape(len(planted.coins), -1)[:, seen]
-        rows.append(own / part.noise.deviation)
-        excess.append((part.units - base[name]).ravel()[seen] / part.noise.deviation)
+        rows.append(own / part.noise.std)
+        excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
     moves = np.concatenate(rows, axis=1)
-    laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
+    laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
     return Scored(
         entry.kind,
         scores_of(moves, np.concatenate(excess), planted.coins),

@@ -81,7 +81,7 @@ class Answer:
         for release in self.releases.values():
             if part in release:
                 released = release.parts[part]
-                spread = released.noise.deviation if released.noise else 0.0
+                spread = released.noise.std if released.noise else 0.0
                 squares += (spread * float(released.grid)) ** 2
         return float(np.sqrt(squares))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError, WireError
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import Law
 from privfed.questions import wire
 from privfed.questions.part import PartType
 from privfed.questions.query import Query
@@ -131,7 +131,7 @@ class ReleasedPart:
     mask: np.ndarray | None = None
     grid: Fraction = Fraction(1)
     mechanism: str = ""
-    noise: Noised | None = None
+    noise: Law | None = None
 
     @property
     def values(self) -> np.ma.MaskedArray:

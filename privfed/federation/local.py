@@ -25,6 +25,7 @@ from privfed.owner.gate import Gate
 from privfed.owner.secret import secret_beside
 from privfed.owner.shelf import Shelf
 from privfed.privacy.accountant import Amount
+from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
@@ -141,7 +142,8 @@ class LocalDisclosure(ChannelDisclosure):
             so far, epsilon at that delta), ceiling (what is proved whatever is still asked; none where
             no budget was fixed in advance), remaining (what one more study may spend; none where
             nothing bounds it), unprotected (number of releases without any guarantee), noise
-            (``"test"`` where it was seeded, which protects nobody).
+            (``"test"`` where it was seeded, which protects nobody), basis (what the figures rest on
+            beside what is derived, in words; empty where all of it is).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
@@ -260,6 +262,7 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         **proved(gate, spent.total, spent.unprotected),
         "unprotected": spent.unprotected,
         "noise": "secure" if gate.secure else "test",
+        "basis": told_basis(spent.basis),
     }
 
 

@@ -96,28 +96,36 @@ class Total(NamedTuple):
         amount: exact, under the ledger's accountant.
         unprotected: how many of them have no finite guarantee.
         times: how many there are.
+        basis: what their bounds rest on beside what is derived; see :class:`.Loss`.
     """
 
     amount: Amount
     unprotected: int = 0
     times: int = 0
+    basis: tuple[str, ...] = ()
 
-    def plus(self, cost: Amount, finite: bool, count: int = 1) -> Total:
+    def plus(
+        self, cost: Amount, finite: bool, count: int = 1, basis: tuple[str, ...] = ()
+    ) -> Total:
         """Add some equal charges."""
         amount = plus(self.amount, cost, count) if self.amount else plus(cost, cost, count - 1)
-        return Total(amount, self.unprotected + (not finite) * count, self.times + count)
+        unprotected, times = self.unprotected + (not finite) * count, self.times + count
+        known = tuple(sorted({*self.basis, *basis})) if basis and count else self.basis
+        return Total(amount, unprotected, times, known)
 
     def to_plain(self) -> list[Any]:
-        """Give it as plain data: the components as text ``p/q``, then the two numbers."""
-        return [*map(str, self.amount), self.unprotected, self.times]
+        """Give it as plain data: the components as text ``p/q``, two numbers, and any basis."""
+        plain = [*map(str, self.amount), self.unprotected, self.times]
+        return [*plain, list(self.basis)] if self.basis else plain
 
     @classmethod
     def from_plain(cls, plain: Any) -> Total:
         """Read what :meth:`to_plain` gave; ``None`` is no charge at all."""
         if plain is None:
             return cls(())
+        *plain, basis = plain if isinstance(plain[-1], list) else [*plain, []]
         *amount, unprotected, times = plain
-        return cls(tuple(map(Fraction, amount)), unprotected, times)
+        return cls(tuple(map(Fraction, amount)), unprotected, times, tuple(map(str, basis)))
 
 
 @dataclass
@@ -132,6 +140,7 @@ class Spent:
         aspects: what the charge at hand is told apart by.
         time: when it was looked up, and the charge at hand is made.
         head: the end of the ledger's chain then.
+        basis: what the total's bounds rest on beside what is derived; see :class:`.Loss`.
     """
 
     total: Amount
@@ -141,6 +150,7 @@ class Spent:
     aspects: dict[str, str] = field(default_factory=dict)
     time: str = ""
     head: Head = NOTHING
+    basis: tuple[str, ...] = ()
 
     @classmethod
     def before(
@@ -150,8 +160,9 @@ class Spent:
         aspects = charge.aspects(time)
         within = {name: total.amount or nothing for name, total in totals.items()}
         times = {charge.kind: totals[scope(COUNTED, aspects)].times}
-        unprotected = totals[WHOLE].unprotected
-        return cls(within[WHOLE], unprotected, times, within, aspects, time, head)
+        whole = totals[WHOLE]
+        spent = within[WHOLE], whole.unprotected, times, within, aspects, time, head, whole.basis
+        return cls(*spent)
 
     def after(self, cost: Amount, kind: str, count: int) -> Spent:
         """What will have been charged after some more charges of one kind."""

@@ -248,8 +248,8 @@ class Ledger:
         row: int,
     ) -> Head:
         """Append a charge, or a block of equal ones, with the totals after it."""
-        finite = charge.loss.finite
-        after = {n: total.plus(cost, finite, count).to_plain() for n, total in totals.items()}
+        finite, basis = charge.loss.finite, charge.loss.basis
+        after = {n: t.plus(cost, finite, count, basis).to_plain() for n, t in totals.items()}
         body = {**charge.body(), "amount": list(map(str, cost)), "totals": after}
         state = {**_named(after), "charged": row}
         if charge.loss.counted:
@@ -351,7 +351,8 @@ class Ledger:
             if kind := kind_of(name):
                 times[kind] += total.times
         within = {name: total.amount or accountant.nothing for name, total in totals.items()}
-        return Spent(whole.amount or accountant.nothing, whole.unprotected, dict(times), within)
+        amount = whole.amount or accountant.nothing
+        return Spent(amount, whole.unprotected, dict(times), within, basis=whole.basis)
 
     @property
     def terms(self) -> dict[str, Any] | None:

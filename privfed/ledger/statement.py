@@ -19,6 +19,7 @@ from privfed.ledger.charge import Total
 from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.limit import ASPECTS, Limit
+from privfed.privacy.loss import told_basis
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Line:
         ceiling: what is proved of the whole exchange, whatever is still asked, or none.
         remaining: the epsilon that one more study may spend, or none where there is no budget.
         secure: whether all noise was; test noise protects nobody.
+        basis: what the figures rest on beside what is derived, in words; or nothing.
     """
 
     by: str
@@ -54,6 +56,7 @@ class Line:
     ceiling: Fraction | None = None
     remaining: Fraction | None = None
     secure: bool = True
+    basis: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line as plain data, numbers as text."""
@@ -71,6 +74,7 @@ class Line:
             "unprotected": self.unprotected,
             "releases": self.releases,
             "secure_noise": self.secure,
+            "basis": self.basis,
         }
 
 
@@ -90,16 +94,17 @@ class _Sums:
     def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
         """Count one charging row, a block's answered and unanswered parts apart."""
         cost = tuple(map(Fraction, entry.body["amount"]))
-        finite = "unprotected" not in entry.body["loss"]
+        loss = entry.body["loss"]
+        finite, basis = "unprotected" not in loss, tuple(loss.get("basis", ()))
         self.accountant = entry.body.get("accountant", self.accountant)
         for name in names:
             if not entry.body.get("secure", True):
                 self.test.add(name)
             for sums, count in ((self.spent, answered), (self.reserved, open_)):
-                total = sums.get(name, Total(())).plus(cost, finite, count)
+                total = sums.get(name, Total(())).plus(cost, finite, count, basis)
                 if people_of(entry) is not None and count:
                     most = self._most((name, id(sums)), entry, cost, count)
-                    total = Total(most, total.unprotected, total.times)
+                    total = Total(most, total.unprotected, total.times, total.basis)
                 sums[name] = total
 
     def _most(self, key: tuple[str, int], entry: Entry, cost: Amount, count: int) -> Amount:
@@ -189,6 +194,7 @@ def _line(
         spent.times + reserved.times,
         budget,
         secure=name not in sums.test,
+        basis=told_basis({*spent.basis, *reserved.basis}),
     )
 
 

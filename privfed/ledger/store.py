@@ -32,7 +32,7 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 
 #: Number of the canonical form; a ledger written in another one is refused.
-FORMAT = 3
+FORMAT, READABLE = 4, (3, 4)
 GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(

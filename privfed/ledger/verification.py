@@ -7,7 +7,7 @@ never fails otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -20,8 +20,8 @@ from privfed.exchange.messages import Head
 from privfed.ledger.charge import Total, tracked
 from privfed.ledger.policy_constraints import raised
 from privfed.ledger.store import (
-    FORMAT,
     GENESIS,
+    READABLE,
     STATEFUL,
     Store,
     digest_of,
@@ -29,6 +29,7 @@ from privfed.ledger.store import (
     fits,
 )
 from privfed.privacy.accountant import Accountant
+from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, covers
 from privfed.privacy.policy import terms_of
@@ -74,13 +75,8 @@ class _Replied(msgspec.Struct):
     query: str
 
 
-class _Noise(msgspec.Struct):
-    law: str
-    parameter: float
-
-
 class _Part(msgspec.Struct):
-    noise: _Noise | None = None
+    noise: Law | None = None
     mechanism: str = ""
 
 
@@ -109,31 +105,32 @@ class _Spoken(msgspec.Struct):
 
 _READ_CHARGE = msgspec.json.Decoder(_Charged)
 _READ_STATE = msgspec.json.Decoder(_Spoken)
-_READ_RELEASE = msgspec.msgpack.Decoder(_Release)
-#: Mechanisms whose every loss above 0 says by which law.
+_READ_RELEASE = msgspec.msgpack.Decoder(_Release, dec_hook=lambda kind, plain: Law.from_wire(plain))
+#: Mechanisms whose every loss above 0 says by which law, in ledgers of format 3 too.
 _LAWFUL = frozenset(["laplace", "gaussian", "randomized_response"])
-#: How a law's noise is called in a release.
-_NOISES = {"laplace": "laplace", "gaussian": "gaussian", "randomized-response": "flip"}
 
 
 @lru_cache(maxsize=4096)
-def _says_no_law(loss: bytes) -> bool:
-    """Whether a loss above 0 does not say which noise it stands on."""
-    charged = Loss.from_dict(msgspec.json.decode(loss))
-    return bool(charged.epsilon or charged.rho) and not charged.laws
+def _loss_of(loss: bytes) -> Loss:
+    return Loss.from_dict(msgspec.json.decode(loss))
 
 
-@lru_cache(maxsize=4096)
-def _laws(loss: bytes) -> frozenset[tuple[str, float]] | None:
-    """The noise that a release must tell of, by law and parameter; none where that is not known.
+def _noises(laws: Iterable[Law]) -> set[tuple[str, tuple[float, ...]]]:
+    """Laws by name and parameters as floats, which releases of format 3 hold."""
+    return {(law.name, tuple(map(float, law.parameters))) for law in laws}
+
+
+def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
+    """Whether the noise that a release tells of is what was charged for.
 
     A repeated answer was charged for earlier, and an unprotected one has no law.
     """
-    laws = Loss.from_dict(msgspec.json.decode(loss)).laws
-    if not laws or any(law[0] not in _NOISES for law in laws):
-        return None
-    told = {"randomized-response": 1}
-    return frozenset((_NOISES[law[0]], float(Fraction(law[told.get(law[0], 2)]))) for law in laws)
+    told = [part.noise for part in release.parts.values() if part.noise is not None]
+    if loss.laws:
+        known = not any(isinstance(each.law, Unknown) for each in loss.laws)
+        return not known or _noises(told) == _noises(each.law for each in loss.laws)
+    ours = lawful or any(p.noise and p.mechanism in _LAWFUL for p in release.parts.values())
+    return not (told and ours and not loss.basis and (loss.epsilon or loss.rho))
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
@@ -167,7 +164,7 @@ def check_begun(file: Store, dataset: str | None) -> str:
         begun = msgspec.json.decode(next(file.select(at=1))[5], type=dict[str, Any])
     except (StopIteration, TypeError, msgspec.MsgspecError):
         raise LedgerError(f"{file}: its first entry cannot be read; it was rewritten") from None
-    if begun.get("format") != FORMAT:
+    if begun.get("format") not in READABLE:
         raise LedgerError(f"{file}: is written in another format; use the privfed that wrote it")
     if dataset is not None and begun.get("dataset") != dataset:
         raise LedgerError(
@@ -191,7 +188,7 @@ class _Walk:
         self.limits: tuple[Limit, ...] = ()
         self.blocks: dict[int, tuple[int, bytes]] = {}
         self.open: dict[tuple[str, str], tuple[str, str, bytes]] = {}
-        self.spoken = ""
+        self.spoken, self.format = "", 0
 
     def step(self, row: tuple[Any, ...]) -> None:
         """Check one row against the one before."""
@@ -218,6 +215,8 @@ class _Walk:
             self._adopt(msgspec.json.decode(row[5], type=_Adopted))
         elif event == "counted":
             self.state["charged"] = self.seq
+        elif event == "begun" and self.seq == 1:
+            self.format = msgspec.json.decode(row[5])["format"]
         if event in STATEFUL:
             self.spoken = _READ_STATE.decode(row[5]).state
 
@@ -251,11 +250,8 @@ class _Walk:
 
     def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
         """Hold a release's own words on its question and noise against what was charged."""
-        laws, parts = _laws(loss), release.parts.values()
-        noises = {(part.noise.law, part.noise.parameter) for part in parts if part.noise}
-        lawful = any(part.noise and part.mechanism in _LAWFUL for part in parts)
         told = release.query == query and release.request == request
-        if not told or (laws is not None and noises != laws) or (lawful and _says_no_law(loss)):
+        if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
             raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:
@@ -292,7 +288,7 @@ class _Walk:
             return
         accountant: Accountant = plugins.load("accountants", name)()
         for _, amount, loss in self.charges:
-            charged = Loss.from_dict(msgspec.json.decode(loss))
+            charged = _loss_of(loss)
             if not covers(charged):
                 raise LedgerError(f"{self.file}: a loss is smaller than that of its own noise")
             if tuple(map(str, accountant.cost(charged))) != amount:
@@ -331,8 +327,8 @@ def _fold(
 ) -> dict[str, Total]:
     totals: dict[str, Total] = {}
     for (words, amount, plain), count in charges.items():
-        loss = Loss.from_dict(msgspec.json.decode(plain))
+        loss = _loss_of(plain)
         cost = tuple(map(Fraction, amount)) if accountant is None else accountant.cost(loss)
         for name in tracked(dict(zip(ASPECTS, words, strict=True)), limits):
-            totals[name] = totals.get(name, Total(())).plus(cost, loss.finite, count)
+            totals[name] = totals.get(name, Total(())).plus(cost, loss.finite, count, loss.basis)
     return totals

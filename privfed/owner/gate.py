@@ -394,10 +394,9 @@ class Gate:
         protection: Protection,
         reveals: Mapping[str, np.ndarray],
     ) -> dict[str, ReleasedPart]:
-        mechanism, parts = protection.mechanism, protection.group
+        mechanism, parts, laws = protection.mechanism, protection.group, protection.laws
         mine = {name: as_declared(exact[name], bounded.part) for name, bounded in parts.items()}
-        protected = mechanism.protect(mine, protection, self._noise, reveals)
-        laws = protection.noised
+        protected = protection.protect(mine, self._noise, reveals)
         return {
             name: as_released(protected[name], bounded.part, mechanism.name, laws.get(name))
             for name, bounded in parts.items()

@@ -11,10 +11,11 @@ import numpy as np
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss
 from privfed.exchange.messages import Reason, ReleasedPart
-from privfed.owner.opendp_maps import checked, libraries, mapped
+from privfed.owner.opendp_maps import checked, libraries
 from privfed.privacy.accountant import Accountant
+from privfed.privacy.laws import Law, mapped
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Noised, Protection
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Part, PartType
@@ -154,9 +155,9 @@ def check_supported(
 def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
     """Price a mechanism at work, unless it states what cannot be right."""
     try:
-        return checked(mechanism.name, mechanism.price(group, spend))
+        return checked(mechanism.price(group, spend))
     except PluginError as error:
-        raise Refused(Reason.UNSOUND, str(error)) from None
+        raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {error}") from None
     except Exception as error:
         why = f"its cost is no finite exact number ({type(error).__name__})"
         raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {why}") from None
@@ -172,7 +173,11 @@ def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:
     """What a ledger's line says of a release's noise: who made it, and OpenDP's own word on it."""
     return {
         "mechanisms": {name: p.mechanism.name for p in protections for name in p.group},
-        "maps": [list(stated) for law in loss.laws if (stated := mapped(law)) is not None],
+        "maps": [
+            [charged.law.measure, cost]
+            for charged in loss.laws
+            if (cost := mapped(charged)) is not None
+        ],
         "libraries": libraries(),
     }
 
@@ -205,7 +210,7 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
 
 
 def as_released(
-    array: np.ma.MaskedArray, part: Part, mechanism: str, noise: Noised | None
+    array: np.ma.MaskedArray, part: Part, mechanism: str, noise: Law | None
 ) -> ReleasedPart:
     """Wrap a protected array for release."""
     mask = np.ma.getmask(array)

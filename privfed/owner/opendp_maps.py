@@ -1,112 +1,108 @@
-"""The noise library's own word on what a release costs, beside the mechanism's.
+"""What a mechanism states a release costs, held against what the core derives for itself.
 
-A mechanism's charge is exact; OpenDP's measurement with the same noise states its privacy loss by a
-map that rounds outward. The two may differ by :data:`TOLERANCE`, relatively; a charge below that is
-a fault of the mechanism, and nothing is released for it.
+The loss follows from the laws of the noise and the joint bounds of the parts; a law that is not
+proven here is held against its own probabilities, and OpenDP's maps, which round outward, stand beside
+it. Nothing is released for less than any of them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
-
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian, make_laplace, make_randomized_response_bool
-from opendp.metrics import l1_distance, l2_distance
-from opendp.mod import OpenDPException, enable_features
 
 from privfed.errors import PluginError
-from privfed.privacy.loss import Law, Loss
-from privfed.privacy.mechanism import BoundedPart, Protection, joint
+from privfed.privacy.laws import Law, mapped, proven
+from privfed.privacy.loss import Loss, covers
+from privfed.privacy.mechanism import (
+    WIDEST,
+    BoundedPart,
+    Protection,
+    is_drawn_here,
+    joint,
+    spreads,
+)
+from privfed.questions.part import Bound
 
 #: How far a map may exceed an exact charge, relatively: it works in floats and rounds outward.
 TOLERANCE = 1e-6
 
-enable_features("contrib")
-_INTEGERS = vector_domain(atom_domain(T="i64"))
 
-
-@lru_cache(maxsize=1024)
-def mapped(law: Law) -> tuple[str, float] | None:
-    """What OpenDP's measurement with this noise costs: ``epsilon`` or ``rho``, and how much.
-
-    None where OpenDP has no such measurement (or none in floats).
-    """
-    try:
-        return _MAPS[law[0]](*law[1:])
-    except (KeyError, TypeError, ValueError, OverflowError, OpenDPException):
-        return None
-
-
-def _laplace(units: str, scale: str) -> tuple[str, float]:
-    measurement: Any = make_laplace(_INTEGERS, l1_distance(T="i64"), scale=float(scale))
-    return "epsilon", float(measurement.map(int(units)))
-
-
-def _gaussian(squared: str, sigma: str) -> tuple[str, float]:
-    measurement: Any = make_gaussian(_INTEGERS, l2_distance(T="f64"), scale=float(sigma))
-    return "rho", float(measurement.map(math.sqrt(int(squared))))
-
-
-def _randomized_response(flip: str, bits: str) -> tuple[str, float]:
-    truth = float(1 - Fraction(flip))
-    measurement: Any = make_randomized_response_bool(prob=truth)
-    return "epsilon", float(measurement.map(1)) * int(bits)
-
-
-_MAPS = {
-    "laplace": _laplace,
-    "gaussian": _gaussian,
-    "randomized-response": _randomized_response,
-}
-
-
-def checked(mechanism: str, priced: Protection) -> Protection:
-    """Hold what a mechanism says a release costs against the laws of its noise.
-
-    Where it names several laws, of noise on several grids, their sensitivities and what OpenDP's
-    maps say of them add up.
+def checked(priced: Protection) -> Protection:
+    """Hold what a mechanism states against the laws of its noise and the bounds of its parts.
 
     Args:
-        mechanism: its name, for the message.
         priced: what its ``price`` gave, for the parts with the bounds that the gate derived.
 
     Returns:
         the same, its loss in exact numbers.
 
     Raises:
-        PluginError: its loss is none, negative or not finite, its laws forget some of the
-            sensitivity, or OpenDP's maps for them say that it costs more.
+        PluginError: the loss is none, negative or not finite, or below what the laws lose together,
+            what they lose by their own probabilities, or what OpenDP's maps say; or a part is left
+            without noise, or cells are masked, at a finite cost.
     """
-    name = f"mechanism {mechanism!r}"
-    if not isinstance(priced, Protection) or not isinstance(priced.loss, Loss):
-        raise PluginError(f"{name}: price must give a Protection with a Loss")
+    if type(priced) is not Protection or not isinstance(priced.loss, Loss):
+        raise PluginError("price must give a Protection with a Loss")
     sound = Loss.from_dict(priced.loss.to_dict())
-    stated = [(law, told) for law in sound.laws if (told := mapped(law)) is not None]
-    kinds = sorted({law[0] for law, _ in stated})
-    known = len(kinds) == 1 and len(stated) == len(sound.laws)
-    if known and sum(map(_units, sound.laws)) < _derived(kinds[0], priced.group):
-        raise PluginError(f"{name}: its noise is for a smaller sensitivity")
+    if is_drawn_here(priced.mechanism) and sound.finite:
+        _check_all_is_noisy(priced)
+    if not covers(sound):
+        raise PluginError("states a cost below what the laws of its noise lose")
+    for law in set(priced.laws.values()):
+        _check_law(law, priced)
     for measure in ("epsilon", "rho"):
-        most = sum(cost for _, (measured, cost) in stated if measured == measure)
+        each = [mapped(law) for law in sound.laws if law.law.measure == measure]
+        most = sum(cost for cost in each if cost is not None)
         charged = getattr(sound, measure)
         if most and (charged is None or most > float(charged) * (1 + TOLERANCE)):
-            raise PluginError(f"{name}: charges less than OpenDP's map says")
-    return replace(priced, loss=sound)
+            raise PluginError("charges less than OpenDP's map says")
+    return priced
 
 
-def _units(law: Law) -> int:
-    return int(law[2] if law[0] == "randomized-response" else law[1])
+def _check_all_is_noisy(priced: Protection) -> None:
+    if priced.bare:
+        raise PluginError(f"leaves part {priced.bare[0]!r} without noise, and states a finite cost")
+    if priced.mechanism.suppresses:
+        raise PluginError("masks cells by the data, which is no differential privacy")
 
 
-def _derived(kind: str, group: Mapping[str, BoundedPart]) -> int:
-    bound = joint(group)
-    return bound.l2_squared if kind == "gaussian" else bound.l1
+def _check_law(law: Law, priced: Protection) -> None:
+    """Of a law that is not ours: whether its probabilities lose more than it says."""
+    if proven(law):
+        if law.additive and law.parameter > WIDEST:
+            raise PluginError("64-bit integers cannot hold its noise")
+        return
+    for parts in _on_grids(law, priced):
+        cells, bound = sum(own.part.size for own in parts.values()), joint(parts)
+        if told := understated(law, bound, cells):
+            raise PluginError(told)
+
+
+def _on_grids(law: Law, priced: Protection) -> list[dict[str, BoundedPart]]:
+    """The parts that a law hides, by their grid."""
+    names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
+    grids = {priced.group[name].part.grid for name in names}
+    return [
+        {name: priced.group[name] for name in names if priced.group[name].part.grid == grid}
+        for grid in grids
+    ]
+
+
+@lru_cache(maxsize=256)
+def understated(law: Law, bound: Bound, cells: int) -> str:
+    """What a law loses by its own probabilities beyond what it says, in words; or nothing.
+
+    Cells are independent, so that what k cells lose that each move by d is k times what one loses;
+    every such move within the bound is tried, which refutes a law that is right for one cell alone.
+    """
+    for moved, step in spreads(bound, cells):
+        units = moved * step**law.norm
+        lost, said = moved * law.worst(step), float(law.loses(units))
+        if not lost <= said * (1 + TOLERANCE) + 1e-9:
+            return (
+                f"law {law.name!r}: {moved} cells moved by {step} lose {lost:.4g}, not {said:.4g}"
+            )
+    return ""
 
 
 @lru_cache(maxsize=1)

@@ -7,16 +7,18 @@ pure epsilon and also epsilon * tanh(epsilon / 2) zCDP; an accountant takes the 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from privfed.errors import InputError
 from privfed.exact import Number, exact, round_up, text
+from privfed.privacy.laws import Charged, Unknown
 
-#: Name and parameters of a noise's law: ``("laplace", L1, scale)``, ``("gaussian", squared L2,
-#: sigma)`` or ``("randomized-response", flip probability, bits)``; numbers as text.
-Law = tuple[str, ...]
+#: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
+#: measurement that it wraps.
+CLAIMED, MAPPED = "claimed", "opendp"
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,17 @@ class Loss:
             protected parts beside the open ones: what those cost still counts against a budget.
         laws: the laws of all the noise in it, for tight retrospective accounting; empty where one
             of them is not known.
+        basis: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the
+            word of a plugin's author, ``"opendp:NAME"`` for the map of a measurement; empty where
+            all of it is derived.
     """
 
     epsilon: Fraction | None = None
     rho: Fraction | None = None
     delta: Fraction = Fraction(0)
     unprotected: str | None = None
-    laws: tuple[Law, ...] = field(default=())
+    laws: tuple[Charged, ...] = field(default=())
+    basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rho", "delta"):
@@ -50,13 +56,13 @@ class Loss:
             raise InputError("a loss is bounded (epsilon or rho), or unprotected, with a reason")
 
     @classmethod
-    def pure(cls, epsilon: Number, law: Law = ()) -> Loss:
+    def pure(cls, epsilon: Number, law: Charged | None = None) -> Loss:
         """Pure epsilon-DP, and zCDP by the tight bound epsilon * tanh(epsilon / 2)."""
         amount = exact(epsilon, "epsilon", zero=True)
         return cls(amount, pure_to_zcdp(amount), laws=(law,) if law else ())
 
     @classmethod
-    def zcdp(cls, rho: Number, law: Law = ()) -> Loss:
+    def zcdp(cls, rho: Number, law: Charged | None = None) -> Loss:
         """rho-zCDP."""
         return cls(rho=exact(rho, "rho", zero=True), laws=(law,) if law else ())
 
@@ -86,10 +92,14 @@ class Loss:
         return self.finite and self.delta == 0 and 0 in (self.epsilon, self.rho)
 
     def __add__(self, other: Loss) -> Loss:
-        """Basic composition, statement by statement; laws are kept while all of them are known."""
+        """Basic composition, statement by statement; laws are kept while all of them are known.
+
+        The sum rests on all that either rests on.
+        """
         reason = self.unprotected if self.unprotected is not None else other.unprotected
+        basis = tuple(sorted({*self.basis, *other.basis}))
         if not (self.counted and other.counted):
-            return replace(self if self.counted else other, unprotected=reason)
+            return replace(self if self.counted else other, unprotected=reason, basis=basis)
         known = all(loss.laws or loss.nothing for loss in (self, other))
         return Loss(
             _both(self.epsilon, other.epsilon),
@@ -97,6 +107,7 @@ class Loss:
             self.delta + other.delta,
             reason,
             laws=self.laws + other.laws if known else (),
+            basis=basis,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,19 +122,22 @@ class Loss:
         if self.unprotected is not None:
             plain["unprotected"] = self.unprotected
         if self.laws:
-            plain["laws"] = [list(law) for law in self.laws]
+            plain["laws"] = [charged.to_plain() for charged in self.laws]
+        if self.basis:
+            plain["basis"] = list(self.basis)
         return plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Loss:
-        """Read what :meth:`to_dict` wrote."""
+        """Read what :meth:`to_dict` wrote, laws in the form of format 3 too."""
         numbers = {
             name: exact(plain[name], name, zero=True)
             for name in ("epsilon", "rho", "delta")
             if name in plain
         }
-        laws = tuple(tuple(str(word) for word in law) for law in plain.get("laws", ()))
-        return cls(**numbers, unprotected=plain.get("unprotected"), laws=laws)
+        laws = tuple(map(Charged.from_plain, plain.get("laws", ())))
+        basis = tuple(map(str, plain.get("basis", ())))
+        return cls(**numbers, unprotected=plain.get("unprotected"), laws=laws, basis=basis)
 
 
 def pure_to_zcdp(epsilon: Fraction) -> Fraction:
@@ -137,30 +151,40 @@ def pure_to_zcdp(epsilon: Fraction) -> Fraction:
     return min(round_up(value * math.tanh(value / 2)), epsilon**2 / 2)
 
 
+def lost(charged: Charged) -> Loss:
+    """What noise of one law costs, rounded up where the law's own figure is a lower bound."""
+    exactly, law = charged.law.loses(charged.units), charged.law
+    cost = exactly if law.exact else round_up(float(exactly) * (1 + 1e-11))
+    return Loss.pure(cost, charged) if law.measure == "epsilon" else Loss.zcdp(cost, charged)
+
+
 def covers(loss: Loss) -> bool:
     """Whether what a loss states is no less than the laws of its own noise lose.
 
-    Laplace: L1 / scale; Gaussian: squared L2 / (2 sigma^2); randomized response with flip
-    probability q of b bits: b ln((1 - q) / q). A law that is not known proves nothing. A scale is
-    the float that was drawn with, exactly, and not the shortest decimal that names it.
+    Laws add up by what they lose, as pure epsilon or as zCDP; a pure statement needs pure laws.
+    A law that is not installed proves nothing. A statement with a delta is not held to its laws.
     """
-    epsilon, rho = Fraction(0), Fraction(0)
-    for name, first, second in (law for law in loss.laws if len(law) == 3):
-        if name == "laplace":
-            epsilon += int(first) / Fraction(float(second))
-        elif name == "gaussian":
-            rho += int(first) / (2 * Fraction(float(second)) ** 2)
-        elif name == "randomized-response":
-            epsilon += _of_flips(Fraction(first), int(second))
-    stated = loss.epsilon if loss.epsilon is not None else loss.rho if not epsilon else None
-    if stated is None:
+    known = [charged for charged in loss.laws if not isinstance(charged.law, Unknown)]
+    if loss.delta or not known:
+        return True
+    if loss.epsilon is None and loss.rho is None:
         return not loss.finite
-    return stated >= epsilon and (loss.rho is None or loss.rho >= rho or rho == 0)
+    if loss.epsilon is not None:
+        pure = all(charged.law.measure == "epsilon" or not charged.units for charged in known)
+        if not pure or loss.epsilon < sum(each.law.loses(each.units) for each in known):
+            return False
+    concentrated = sum((each.law.concentrated(each.units) for each in known), Fraction(0))
+    return loss.rho is None or loss.rho >= concentrated
 
 
-def _of_flips(flip: Fraction, bits: int) -> Fraction:
-    """What so many flipped bits lose, a little less than in truth: a lower bound to check by."""
-    return Fraction(bits * math.log((1 - flip) / flip) * (1 - 1e-12))
+def told_basis(basis: Iterable[str]) -> str:
+    """Say in words what a figure rests on beside what is derived; nothing where all of it is."""
+    words = {CLAIMED: "on the word of {}, not derived here", MAPPED: "by OpenDP's map of {}"}
+    names: dict[str, list[str]] = {}
+    for each in basis:
+        kind, _, name = each.partition(":")
+        names.setdefault(words.get(kind, words[CLAIMED]), []).append(name or each)
+    return "; ".join(text.format(", ".join(named)) for text, named in sorted(names.items()))
 
 
 def _both(one: Fraction | None, other: Fraction | None) -> Fraction | None:

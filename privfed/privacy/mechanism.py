@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import Measurement
 
-from privfed.privacy.loss import Loss
+from privfed.errors import PluginError
+from privfed.privacy.laws import Charged, Law, proven
+from privfed.privacy.loss import CLAIMED, MAPPED, Loss, lost
 from privfed.privacy.noise import Noise
-from privfed.questions.part import Bound, Part
+from privfed.questions.part import Bound, Part, PartType
 
 #: Widest noise that may be asked for, in grid units. Samplers of 64-bit integers saturate, and a
 #: saturated draw added to an exact value gives it away; noise of this scale reaches 2^62 with
@@ -25,33 +31,6 @@ Protected = Mapping[str, np.ma.MaskedArray]
 
 
 @dataclass(frozen=True)
-class Noised:
-    """The law of the noise on a part's cells: a public fact that estimators and attacks need.
-
-    Args:
-        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units), or ``"flip"`` (of bits).
-        parameter: scale, standard deviation, or probability of a flip.
-    """
-
-    law: str
-    parameter: float
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise on one cell, in grid units."""
-        if self.law == "flip":
-            return math.sqrt(self.parameter * (1 - self.parameter))
-        if self.law == "laplace":
-            ratio = math.exp(-1 / self.parameter)
-            return math.sqrt(2 * ratio) / (1 - ratio)
-        if self.parameter < 1:  # on the integers it falls short of sigma
-            points = np.arange(-12, 13)
-            weights = np.exp(-(points**2) / (2 * self.parameter**2))
-            return math.sqrt(float(weights @ points**2 / weights.sum()))
-        return self.parameter
-
-
-@dataclass(frozen=True)
 class BoundedPart:
     """A part together with its bound under the owner's unit and relation (none: no finite one)."""
 
@@ -60,10 +39,12 @@ class BoundedPart:
 
 
 class Mechanism(ABC):
-    """Protects a group of parts jointly; knows no learner and no accountant.
+    """Chooses laws of noise for a group of parts jointly; knows no learner and no accountant.
 
-    ``price`` says all that can be said without data, once. ``protect`` sees exact values and
-    returns what may leave.
+    ``price`` says all that can be said without data, once: a law for each part. The core then draws
+    from the laws, adds, and derives the loss from the joint bounds; ``finish`` sees noisy values alone.
+    One that overrides :meth:`draw` or :meth:`protect` is on its author's word, and every total that
+    contains its losses says so.
     """
 
     #: What policies call it.
@@ -74,8 +55,8 @@ class Mechanism(ABC):
     memoises: ClassVar[bool] = False
     #: Whether suppression also covers what could be subtracted from other releases.
     strict: bool = False
-    #: Whether it reads which cells reveal a record; where it does not, nobody works that out.
-    suppresses: ClassVar[bool] = True
+    #: Whether cells that reveal a record are masked, which is no differential privacy.
+    suppresses: ClassVar[bool] = False
 
     @abstractmethod
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
@@ -83,7 +64,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """Say what one release costs, exactly, and what noise each part gets; without data.
+        """Choose the law of the noise on each part, and state the cost of one release; without data.
 
         It follows from the arguments alone, so that it may be kept for equal ones.
         """
@@ -98,7 +79,16 @@ class Mechanism(ABC):
             return None
         return Loss.pure(spend) if self.currency == "epsilon" else Loss.zcdp(spend)
 
-    @abstractmethod
+    def finish(
+        self, noisy: Mapping[str, np.ndarray], priced: Protection
+    ) -> Mapping[str, np.ndarray]:
+        """Change noisy arrays for release, shapes kept (clamp them, say); unchanged by default."""
+        return noisy
+
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
+        """Draw one part's noise; overriding it is on the author's word."""
+        return law.draw(noise, cells)
+
     def protect(
         self,
         exact: Mapping[str, np.ndarray],
@@ -106,14 +96,118 @@ class Mechanism(ABC):
         noise: Noise,
         reveals: Mapping[str, np.ndarray],
     ) -> Protected:
-        """Turn exact arrays into what may leave; suppressed cells are masked and hold zero.
+        """Add noise, finish and mask; overriding it is on the author's word.
 
         Args:
             exact: the exact array of each part.
             priced: what :meth:`price` said of them.
             noise: where all randomness comes from.
             reveals: the cells of each part that would give a record away.
+
+        Returns:
+            what may leave; suppressed cells are masked and hold zero.
         """
+        noisy = {
+            name: self._noisy(exact[name], priced.laws.get(name), noise) for name in priced.group
+        }
+        masks = reveals if self.suppresses else {}
+        finished = self.finish(noisy, priced)
+        return {
+            name: unmasked(np.asarray(finished[name]), masks.get(name)) for name in priced.group
+        }
+
+    def _noisy(self, exact: np.ndarray, law: Law | None, noise: Noise) -> np.ndarray:
+        if law is None:
+            return exact.copy()
+        drawn = self.draw(law, noise, exact.size).reshape(exact.shape)
+        return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
+
+
+class OpenDPMechanism(Mechanism):
+    """Wraps a measurement of OpenDP's on integer vectors, at what its own map says it costs.
+
+    Its draws are OpenDP's, from secure noise alone, and no law is told. The parts of one grid are
+    one vector; each grid has an equal share of the spend. What a measurement that was written by a
+    user claims, its map only repeats.
+    """
+
+    @abstractmethod
+    def measurement(self, bound: Bound, spend: Fraction) -> Measurement:
+        """Build the measurement for vectors of ``i64``, in units of one grid.
+
+        Args:
+            bound: norms of the greatest change; the map is asked at that of the input metric.
+            spend: at which the map must stay; smaller ones are wider noise.
+        """
+
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
+        """Parts on a grid with a finite sensitivity."""
+        return all(
+            g.bound is not None and g.part.exact and g.part.type != PartType.BITS
+            for g in group.values()
+        )
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """The sum of the maps, each rounded up; in epsilon or rho as the output measures say."""
+        losses = [self._mapped(bound, share) for _, bound, share in shares(group, spend)]
+        return Protection(self, group, spend, stated=sum(losses[1:], losses[0]) if losses else None)
+
+    def _mapped(self, bound: Bound, share: Fraction) -> Loss:
+        built = self.measurement(bound, share)
+        if not isinstance(built, Measurement):
+            raise PluginError(f"mechanism {self.name!r}: measurement gives none of OpenDP's")
+        euclidean = built.input_metric == l2_distance(T="f64")
+        if not euclidean and built.input_metric != l1_distance(T="i64"):
+            raise PluginError(
+                f"mechanism {self.name!r}: its metric is neither L1 (i64) nor L2 (f64)"
+            )
+        change = math.nextafter(math.sqrt(bound.l2_squared), math.inf) if euclidean else bound.l1
+        cost = Fraction(float(built.map(change)))  # type: ignore[no-untyped-call]
+        if built.output_measure == max_divergence():
+            return Loss.pure(cost)
+        if built.output_measure == zero_concentrated_divergence():
+            return Loss.zcdp(cost)
+        raise PluginError(f"mechanism {self.name!r}: its measure is neither pure epsilon nor zCDP")
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        priced: Protection,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Measure the parts of each grid as one vector; what no record can move is left as it is."""
+        released = {name: unmasked(exact[name]) for name in priced.group}
+        for names, bound, share in shares(priced.group, priced.spend):
+            vector = np.concatenate([exact[name].ravel() for name in names]).astype(np.int64)
+            told = np.array(self.measurement(bound, share)(vector))
+            ends = np.cumsum([exact[name].size for name in names])
+            if told.shape != vector.shape:
+                raise PluginError(f"mechanism {self.name!r}: its measurement changes the size")
+            for name, cells in zip(names, np.split(told, ends[:-1]), strict=True):
+                released[name] = unmasked(cells.reshape(exact[name].shape))
+        return released
+
+
+def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
+    """What a mechanism's losses rest on beside what is derived here; see :class:`.Loss`.
+
+    Methods are looked up on the class: what an instance holds under their names is never called.
+    """
+    kind, basis = type(mechanism), {f"{CLAIMED}:{law.name}" for law in laws if not proven(law)}
+    if not is_drawn_here(mechanism):
+        theirs = OpenDPMechanism
+        wraps = (kind.protect, getattr(kind, "price", None)) == (theirs.protect, theirs.price)
+        wraps &= getattr(kind, "_mapped", None) is theirs._mapped
+        basis.add(f"{MAPPED if wraps else CLAIMED}:{mechanism.name}")
+    return tuple(sorted(basis))
+
+
+def is_drawn_here(mechanism: Mechanism) -> bool:
+    """Whether the core draws and protects, not the mechanism's own code."""
+    kind = type(mechanism)
+    own = (kind.draw, kind.protect, kind._noisy)
+    return own == (Mechanism.draw, Mechanism.protect, Mechanism._noisy)
 
 
 @dataclass(frozen=True)
@@ -124,15 +218,58 @@ class Protection:
         mechanism: what protects them.
         group: the parts, with their bounds.
         spend: what is spent on them, in the mechanism's currency.
-        loss: what that costs.
-        noised: the law of the noise on each part; parts to which none is added are left out.
+        laws: the law of the noise on each part; parts to which none is added are left out.
+        stated: what the mechanism says that costs; unless given, the spend in its currency, nothing
+            where no record can change anything, or else what the laws lose.
     """
 
     mechanism: Mechanism
     group: Mapping[str, BoundedPart]
     spend: Fraction
-    loss: Loss
-    noised: Mapping[str, Noised] = field(default_factory=dict)
+    laws: Mapping[str, Law] = field(default_factory=dict)
+    stated: Loss | None = None
+
+    @cached_property
+    def bare(self) -> tuple[str, ...]:
+        """Parts that a record can change, without a bound or without a law."""
+        return tuple(
+            name
+            for name, own in self.group.items()
+            if own.bound is None or (own.bound.l1 and name not in self.laws)
+        )
+
+    @cached_property
+    def charged(self) -> tuple[Charged, ...]:
+        """The laws with the joint bound of the parts that each hides on one grid; none if some are bare.
+
+        Independent noise on one vector: by (grid, law), the units of the parts' joint bound. Vectors of
+        several grids or laws are independent releases, whose losses add up.
+        """
+        alike: dict[tuple[Fraction, Law], dict[str, BoundedPart]] = {}
+        for name, law in self.laws.items():
+            if name in self.group:
+                alike.setdefault((self.group[name].part.grid, law), {})[name] = self.group[name]
+        if self.bare:
+            return ()
+        each = [Charged(law, law.units(joint(parts))) for (_, law), parts in alike.items()]
+        return tuple(charged for charged in each if charged.units)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What it costs: the stated amount, with its laws, and what it rests on."""
+        stated = self._default() if self.stated is None else self.stated
+        basis = basis_of(self.mechanism, self.laws.values()) if stated.counted else ()
+        return replace(stated, laws=self.charged, basis=basis)
+
+    def _default(self) -> Loss:
+        if self.bare and is_drawn_here(self.mechanism):
+            return Loss.open("leaves the owner without noise")
+        if not self.charged and not self.bare:
+            return Loss.free()
+        spent = self.mechanism.dearest(self.spend)
+        if spent is not None:
+            return replace(spent, laws=())
+        return sum((lost(charged) for charged in self.charged), Loss.free())
 
     def protect(
         self,
@@ -141,7 +278,35 @@ class Protection:
         reveals: Mapping[str, np.ndarray] | None = None,
     ) -> Protected:
         """Turn exact arrays into what may leave; see :meth:`Mechanism.protect`."""
-        return self.mechanism.protect(exact, self, noise, reveals or {})
+        return type(self.mechanism).protect(self.mechanism, exact, self, noise, reveals or {})
+
+
+def shares(
+    group: Mapping[str, BoundedPart], spend: Fraction
+) -> Iterator[tuple[list[str], Bound, Fraction]]:
+    """Divide a spend equally among the grids on which a record can change something.
+
+    Yields:
+        the names of one grid's parts, their joint bound in its units, and the grid's share.
+    """
+    grids: dict[Fraction, dict[str, BoundedPart]] = {}
+    for name, bounded in group.items():
+        grids.setdefault(bounded.part.grid, {})[name] = bounded
+    bounds = {grid: joint(own) for grid, own in grids.items()}
+    changing = [grid for grid, bound in bounds.items() if bound.l1]
+    for grid in changing:
+        yield list(grids[grid]), bounds[grid], spend / len(changing)
+
+
+def spreads(bound: Bound, cells: int) -> list[tuple[int, int]]:
+    """Ways in which a neighbour may move cells: how many of them, and each by how many units.
+
+    Within both norms; the number of cells doubles from one to the most, which is among them.
+    """
+    most = min(cells, bound.l1, bound.l2_squared)
+    numbers = sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
+    steps = ((k, min(bound.l1 // k, math.isqrt(bound.l2_squared // k))) for k in numbers)
+    return [(k, step) for k, step in steps if step and k <= most]
 
 
 def joint(group: Mapping[str, BoundedPart]) -> Bound:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from privfed.errors import UnsupportedLoss
 from privfed.exact import round_up
-from privfed.privacy.loss import Law, Loss
+from privfed.privacy.loss import Loss
 from privfed.questions.part import Relation, Unit
 
 
@@ -84,9 +84,8 @@ def group(loss: Loss, steps: int) -> Loss:
         if loss.epsilon is None:
             raise UnsupportedLoss("approximate zCDP has no group privacy without an epsilon")
         rho, delta = None, _group_delta(loss.epsilon, delta, steps)
-    return Loss(
-        epsilon, rho, delta, loss.unprotected, laws=tuple(_shifted(law, steps) for law in loss.laws)
-    )
+    laws = tuple(charged.times(steps) for charged in loss.laws)
+    return Loss(epsilon, rho, delta, loss.unprotected, laws, loss.basis)
 
 
 def _group_delta(epsilon: Fraction, delta: Fraction, steps: int) -> Fraction:
@@ -96,13 +95,3 @@ def _group_delta(epsilon: Fraction, delta: Fraction, steps: int) -> Fraction:
     if grown >= 1:
         raise UnsupportedLoss(f"delta grows to 1 or more over a group of {steps}")
     return grown
-
-
-def _shifted(law: Law, steps: int) -> Law:
-    """The same noise under ``steps`` times the sensitivity."""
-    name, first, second = law
-    if name == "gaussian":
-        return name, str(int(first) * steps**2), second
-    if name == "randomized-response":
-        return name, first, str(int(second) * steps)
-    return name, str(int(first) * steps), second

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from privfed.errors import InputError, WireError
+from privfed.errors import InputError, PrivfedError, WireError
 from privfed.exact import exact, text
 
 T = TypeVar("T")
@@ -99,6 +99,8 @@ def _encode_hook(value: object) -> Any:
         return value.item()
     if isinstance(value, Fraction):
         return text(value)
+    if hasattr(value, "to_wire"):
+        return value.to_wire()
     raise TypeError(f"{type(value).__name__} has no wire form")
 
 
@@ -143,6 +145,11 @@ def _decode_hook(type_: type, plain: Any) -> Any:
             return exact(plain, zero=True)
         except InputError:
             raise ValueError("a fraction is written as text") from None
+    if hasattr(type_, "from_wire"):
+        try:
+            return type_.from_wire(plain)
+        except PrivfedError:
+            raise ValueError(f"no {type_.__name__}") from None
     raise NotImplementedError
 
 

@@ -23,11 +23,11 @@ from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.metrics import MetricValue
 from privfed.study import PolicyChoice, Study, simulation
-from privfed.study.persistent_ledgers import PersistentLedgers
+from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.model_reading import read_models
 from privfed.study.output import Output, finite, write_text, written_whole
+from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price
-from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.simulation import AnyPrepared
 from privfed.tables.division import named
 

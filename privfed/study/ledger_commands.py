@@ -15,8 +15,8 @@ from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 from privfed.study.output import STUDY, Output
+from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 
 
 def is_database(path: Path) -> bool:
@@ -163,6 +163,8 @@ def _row(line: Line) -> str:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None:
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
+    if line.basis:
+        parts.append(line.basis)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
     return f"{named}: {line.releases} charges; " + "; ".join(parts)

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.errors import PluginError, PolicyError, UnsupportedLoss
 from privfed.exact import shown, shown_down
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
+from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import Loss
+from privfed.privacy.loss import Loss, told_basis
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
 from privfed.questions.part import Part
@@ -76,6 +77,11 @@ class Price:
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
 
     @property
+    def basis(self) -> str:
+        """What the total would rest on beside what is derived, in words; or nothing."""
+        return told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
+
+    @property
     def silent(self) -> bool:
         """Whether nothing would leave: every question is refused, or stays with the client."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
@@ -113,6 +119,7 @@ class Price:
             "epsilon": None if self.epsilon is None else float(self.epsilon),
             "delta": float(self.delta),
             "unprotected": self.unprotected,
+            "basis": self.basis,
             "fits": self.fits,
             "over": list(self.over),
             "lines": [
@@ -237,7 +244,11 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
     try:
-        cost = mechanism.price(group, amount).loss
+        cost = checked(mechanism.price(group, amount)).loss
+    except PluginError as error:
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"
+        ) from None
     except (ValueError, ArithmeticError):
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} has no noise for {kind!r} at such a "
@@ -362,7 +373,8 @@ def _total(price: Price) -> str:
         )
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
     held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
-    return f"at most epsilon {shown(price.epsilon)}{at}{held}"
+    basis = f" ({price.basis})" if price.basis else ""
+    return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
 
 
 def _of_a_person(price: Price) -> list[str]:

@@ -15,10 +15,12 @@ import numpy as np
 
 from privfed.attacks.roc import clopper_pearson
 from privfed.audits.groups import audit_group
+from privfed.errors import PluginError
 from privfed.exact import Number, exact
+from privfed.owner.opendp_maps import checked
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.conformance import Check, run_checks
@@ -193,42 +195,24 @@ def check_noise_is_the_sources(bench: Bench) -> None:
 
 
 def check_scale_is_exact(bench: Bench) -> None:
-    """The published law of the noise covers the charge, in exact fractions."""
+    """What is stated covers the laws of the noise, all together, in exact fractions."""
     for group in bench.supported():
         priced = bench.price(group)
-        told = [told_by(law, priced, group) for law in ("laplace", "gaussian")]
-        assert told[0] <= (priced.loss.epsilon or 0)
-        assert told[1] <= (priced.loss.rho or 0)
-        for law in priced.noised.values():
-            if law.law == "flip":
-                odds = math.log((1 - law.parameter) / law.parameter)
-                assert odds * joint(group).l1 <= float(priced.loss.epsilon or 0) * (1 + 1e-12)
-
-
-def told_by(law: str, priced: Protection, group: Mapping[str, BoundedPart]) -> Fraction:
-    """What the noise of one law tells, exactly: epsilon of Laplace noise, rho of Gaussian noise.
-
-    The parts of one grid and scale move together; what differing ones tell adds up.
-    """
-    alike: dict[tuple[Fraction, float], dict[str, BoundedPart]] = {}
-    for name, noised in priced.noised.items():
-        if noised.law == law:
-            key = group[name].part.grid, noised.parameter
-            alike.setdefault(key, {})[name] = group[name]
-    each = [(joint(parts), Fraction(scale)) for (_, scale), parts in alike.items()]
-    if law == "laplace":
-        return sum((bound.l1 / scale for bound, scale in each), Fraction(0))
-    return sum((bound.l2_squared / (2 * scale**2) for bound, scale in each), Fraction(0))
+        if priced.loss.finite:
+            try:
+                checked(priced)
+            except PluginError as error:
+                raise AssertionError(str(error)) from None
 
 
 def check_law_is_kept(bench: Bench) -> None:
     """The noise drawn has the published deviation, within 6 % (some six standard errors)."""
     for part in audited(bench):
         group = {"part": part}
-        for name, law in bench.price(group).noised.items():
+        for name, law in bench.price(group).laws.items():
             start = exact_cells(group, 0)
             drawn = np.asarray(bench.protect(start, group)[name].data, dtype=float)
-            assert abs(drawn.std() / law.deviation - 1) < 0.06
+            assert abs(drawn.std() / law.std - 1) < 0.06
 
 
 def check_audit(bench: Bench) -> None:

@@ -16,7 +16,8 @@ from privfed.mechanisms.additive import AdditiveNoise
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
-from privfed.privacy.mechanism import BoundedPart, Noised, Protected, Protection, joint, unmasked
+from privfed.privacy.laws import Law
+from privfed.privacy.mechanism import BoundedPart, Protected, Protection, joint, unmasked
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound
 
@@ -26,9 +27,9 @@ class HalvedLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-halved"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw as if twice as much were spent."""
-        return super().draw(noise, cells, scale / 2)
+        return super().draw(type(law)(law.parameter / 2), noise, cells)
 
 
 class HalvedGaussian(Gaussian):
@@ -36,9 +37,9 @@ class HalvedGaussian(Gaussian):
 
     name: ClassVar[str] = "faulty-gaussian-halved"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw as if four times as much were spent."""
-        return super().draw(noise, cells, scale / 2)
+        return super().draw(type(law)(law.parameter / 2), noise, cells)
 
 
 class FloatLaplace(Laplace):
@@ -52,9 +53,9 @@ class FloatLaplace(Laplace):
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw numpy's Laplace noise, in floats."""
-        return self._rng.laplace(0.0, scale, cells)
+        return self._rng.laplace(0.0, law.parameter, cells)
 
 
 class Thinner(AdditiveNoise):
@@ -63,9 +64,9 @@ class Thinner(AdditiveNoise):
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw noise that is too small."""
-        return super().draw(noise, cells, scale / self.factor)  # type: ignore[safe-super]
+        return super().draw(type(law)(law.parameter / self.factor), noise, cells)
 
 
 class ThinnerLaplace(Thinner, Laplace):
@@ -112,8 +113,8 @@ class FirstPartLaplace(Laplace):
         """The honest price, and the noise that the first part alone would need."""
         first = next(iter(group.values())).bound
         assert first is not None
-        law = Noised(self.law, self.scale(first, spend))
-        return replace(super().price(group, spend), noised=dict.fromkeys(group, law))
+        law = self.law(self.scale(first, spend))
+        return replace(super().price(group, spend), laws=dict.fromkeys(group, law))
 
 
 class SharedBetweenPartsLaplace(Laplace):
@@ -130,7 +131,8 @@ class SharedBetweenPartsLaplace(Laplace):
     ) -> Protected:
         """Add one draw to all parts, as much of it as each needs."""
         most = max(array.size for array in exact.values())
-        drawn = self.draw(noise, most, max(law.parameter for law in priced.noised.values()))
+        widest = max(priced.laws.values(), key=lambda law: law.parameter)
+        drawn = self.draw(widest, noise, most)
         return {
             name: unmasked(array + drawn[: array.size].reshape(array.shape))
             for name, array in exact.items()
@@ -142,9 +144,9 @@ class SharedBetweenCellsLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-shared-cells"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """The second half of the cells gets the noise of the first."""
-        half = super().draw(noise, (cells + 1) // 2, scale)
+        half = super().draw(law, noise, (cells + 1) // 2)
         return np.concatenate([half, half])[:cells]
 
 
@@ -156,9 +158,9 @@ class SeededLaplace(Laplace):
     def __init__(self, seed: int = 0) -> None:
         self._noise = TestNoise(seed)
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw from the generator that everybody can repeat."""
-        return super().draw(self._noise, cells, scale)
+        return super().draw(law, self._noise, cells)
 
 
 class ThinCellLaplace(Laplace):
@@ -166,10 +168,10 @@ class ThinCellLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-thin-cell"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw the last cell's noise by itself."""
-        rest = super().draw(noise, cells - 1, scale)
-        return np.concatenate([rest, super().draw(noise, 1, scale / 3)])
+        rest = super().draw(law, noise, cells - 1)
+        return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
 
 class TwoAnswersLaplace(Laplace):
@@ -177,9 +179,9 @@ class TwoAnswersLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-two-answers"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """The mean of two draws, in whole units."""
-        one, other = (super(TwoAnswersLaplace, self).draw(noise, cells, scale) for _ in range(2))
+        one, other = (super(TwoAnswersLaplace, self).draw(law, noise, cells) for _ in range(2))
         return np.asarray((one + other) // 2)
 
 
@@ -188,9 +190,9 @@ class RoundedLaplace(FloatLaplace):
 
     name: ClassVar[str] = "faulty-laplace-rounded"
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw numpy's Laplace noise, to three decimals."""
-        return np.round(super().draw(noise, cells, scale), 3)
+        return np.round(super().draw(law, noise, cells), 3)
 
 
 class Truncated(AdditiveNoise):
@@ -199,11 +201,11 @@ class Truncated(AdditiveNoise):
     def __init__(self, scales: float) -> None:
         self.scales = scales
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw until nothing lies too far out."""
-        drawn = super().draw(noise, cells, scale)  # type: ignore[safe-super]
-        while (far := np.abs(drawn) > self.scales * scale).any():
-            drawn[far] = super().draw(noise, int(far.sum()), scale)  # type: ignore[safe-super]
+        drawn = super().draw(law, noise, cells)
+        while (far := np.abs(drawn) > self.scales * law.parameter).any():
+            drawn[far] = super().draw(law, noise, int(far.sum()))
         return drawn
 
 
@@ -233,10 +235,10 @@ class ForgetfulLaplace(Laplace):
     def __init__(self, once_in: int = 1000) -> None:
         self.once_in = once_in
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw, and leave some cells without noise."""
         forgotten = noise.bits(cells, Fraction(2**64 // self.once_in, 2**64))
-        return np.where(forgotten, 0, super().draw(noise, cells, scale))
+        return np.where(forgotten, 0, super().draw(law, noise, cells))
 
 
 class SilentGaussian(Gaussian):
@@ -247,10 +249,10 @@ class SilentGaussian(Gaussian):
     def __init__(self, every: int) -> None:
         self.every, self.answers = every, 0
 
-    def draw(self, noise: Noise, cells: int, scale: float) -> np.ndarray:
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Nothing, or as it should be."""
         silent, self.answers = self.answers % self.every == 0, self.answers + 1
-        return super().draw(noise, cells, scale) * (not silent)
+        return super().draw(law, noise, cells) * (not silent)
 
 
 class YesLeaningResponse(RandomizedResponse):

@@ -26,7 +26,9 @@ from privfed.ledger import Ledger
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.owner.gate import Gate
+from privfed.privacy.laws import BitFlips, Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
+from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import dearest_of
 from privfed.tables.records import Records
@@ -35,24 +37,24 @@ from privfed.testing.queries import Histogram
 
 def laplace(epsilon: float, steps: int = 1000) -> Loss:
     """Laplace noise of that epsilon over a fine grid."""
-    return Loss.pure(repr(epsilon), ("laplace", str(steps), repr(steps / epsilon)))
+    return Loss.pure(repr(epsilon), Charged(DiscreteLaplace(steps / epsilon), steps))
 
 
 def response(epsilon: float) -> Loss:
     """One randomized bit of that epsilon."""
     flip = flip_probability(Fraction(repr(epsilon)))
-    return Loss.pure(repr(epsilon), ("randomized-response", str(flip), "1"))
+    return Loss.pure(repr(epsilon), Charged(BitFlips(flip), 1))
 
 
 def gaussian(mu: float) -> Loss:
     """Gaussian noise of that sensitivity in standard deviations."""
-    return Loss.zcdp(repr(mu**2 / 2), ("gaussian", "1000000", repr(1000 / mu)))
+    return Loss.zcdp(repr(mu**2 / 2), Charged(DiscreteGaussian(1000 / mu), 1000000))
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_counts_under_laplace_noise_agree_with_the_reference(delta: float) -> None:
     """A hundred integer counts, whose discrete noise costs more than continuous noise would."""
-    ours = pld.epsilon_at([Loss.pure("0.05", ("laplace", "1", "20.0"))] * 100, delta)
+    ours = pld.epsilon_at([Loss.pure("0.05", Charged(DiscreteLaplace(20.0), 1))] * 100, delta)
     theirs = reference.from_discrete_laplace_mechanism(
         0.05, value_discretization_interval=1e-4
     ).self_compose(100)
@@ -63,7 +65,7 @@ def test_gaussians_add_up_in_squares() -> None:
     """Composition of Gaussians is Gaussian: the analytic formula."""
     ours = pld.delta_at([gaussian(0.1)] * 25 + [gaussian(0.3)] * 10, 2.0)
     mu = math.sqrt(25 * 0.01 + 10 * 0.09)
-    exact = pld.Pair("gaussian", mu).curve(np.array([2.0]))[0]
+    exact = GaussianPair(mu).curve(np.array([2.0]))[0]
     assert ours == pytest.approx(exact, rel=0.01)
     assert ours >= exact * (1 - 1e-9)
 
@@ -76,7 +78,7 @@ def test_randomized_responses_are_not_forgotten() -> None:
     ).self_compose(20)
     assert twenty == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=0.01)
     assert twenty > 10
-    one = Loss.pure("20", ("randomized-response", str(flip_probability(Fraction(1))), "20"))
+    one = Loss.pure("20", Charged(BitFlips(flip_probability(Fraction(1))), 20))
     assert pld.epsilon_at([one], 1e-6) == pytest.approx(
         pld.epsilon_at([response(1.0)] * 20, 1e-6), rel=1e-9
     )
@@ -92,9 +94,9 @@ def test_the_discrete_laplace_curve_is_that_of_its_probabilities(size: float, st
     shifted = (1 - p) / (1 + p) * p ** np.abs(k - steps)
     grid = np.linspace(-size, size, 41)
     exact = [np.maximum(shifted - math.exp(e) * law, 0).sum() for e in grid]
-    ours = pld.Pair("laplace", size, steps).curve(grid)
+    ours = LaplacePair(size, steps).curve(grid)
     np.testing.assert_allclose(ours, exact, atol=1e-9 + p ** (3000 + 59 * steps))
-    assert (ours <= pld.Pair("randomized-response", size).curve(grid) + 1e-12).all()
+    assert (ours <= ResponsePair(size).curve(grid) + 1e-12).all()
 
 
 @pytest.mark.parametrize("split", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
@@ -110,7 +112,7 @@ def test_one_cell_that_moves_is_worse_than_several(size: float, split: tuple[flo
     for part in parts[1:]:
         spread = spread.compose(part)
     grid = np.linspace(0, size, 101)
-    whole = pld.Pair("laplace", size, 1000).curve(grid)
+    whole = LaplacePair(size, 1000).curve(grid)
     assert (np.array(spread.get_delta_for_epsilon(grid.tolist())) <= whole + 5e-4 * size).all()
 
 
@@ -142,7 +144,9 @@ def test_buckets_and_grid_cost_under_a_hundredth() -> None:
 
 def test_buckets_only_round_up() -> None:
     """Each bucket is at least as costly as what is sorted into it, by at most its step."""
-    found = Counter({pld.Pair("laplace", size, 8): 1 for size in (0.011, 0.5, 1.0, 3.3)})
+    found: Counter[DominatingPair] = Counter(
+        {LaplacePair(size, 8): 1 for size in (0.011, 0.5, 1.0, 3.3)}
+    )
     for (before, _), (after, _) in zip(sorted_(found), sorted_(pld.bucketed(found)), strict=True):
         assert before.size <= after.size <= before.size * 1.0101
 
@@ -158,7 +162,7 @@ def test_what_has_no_curve_is_refused_and_falls_back() -> None:
         Loss.open("why"),
         Loss.zcdp("0.1"),
         Loss(Fraction(1), delta=Fraction(1, 10**6)),
-        Loss.zcdp("0.1", ("gaussian", "4", "2.0")),
+        Loss.zcdp("0.1", Charged(DiscreteGaussian("2.0"), 4)),
     ):
         with pytest.raises(UnsupportedLoss):
             pld.epsilon_at([loss], 1e-6)
@@ -305,7 +309,7 @@ def test_the_dearest_gaussian_dominates_every_sensitivity(rho: str) -> None:
     dearest = pld.epsilon_at([Gaussian().dearest(Fraction(rho))], 1e-6)
     for squared in (1, 2, 10, 10**6):
         sigma = math.sqrt(squared / (2 * float(rho)))
-        one = Loss.zcdp(rho, ("gaussian", str(squared), repr(sigma)))
+        one = Loss.zcdp(rho, Charged(DiscreteGaussian(sigma), squared))
         assert pld.epsilon_at([one], 1e-6) <= dearest * (1 + 1e-9)
 
 
@@ -318,7 +322,7 @@ def test_discrete_gaussian_noise_tells_no_more_than_its_curve(sigma: float, shif
     still, moved = still / still.sum(), moved / moved.sum()
     epsilon = np.linspace(0, 8 * shift / sigma, 200)
     exact = np.array([np.maximum(moved - np.exp(e) * still, 0).sum() for e in epsilon])
-    loss = Loss(rho=Fraction(1), laws=(("gaussian", str(shift**2), repr(sigma)),))
+    loss = Loss(rho=Fraction(1), laws=(Charged(DiscreteGaussian(sigma), shift**2),))
     (pair,) = pld.pairs([loss])
     assert (pair.curve(epsilon) >= exact - 1e-14).all()
-    assert (pld.Pair("gaussian", shift / sigma).curve(epsilon) < exact - 1e-14).any()
+    assert (GaussianPair(shift / sigma).curve(epsilon) < exact - 1e-14).any()

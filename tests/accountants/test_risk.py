@@ -18,6 +18,7 @@ from privfed.accountants.risk import Risk, Subject, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.laws import BitFlips, Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
 
 RATES = (0.001, 0.01, 0.1)
@@ -33,7 +34,7 @@ def curve(*losses: Loss) -> Tradeoff:
 def test_randomized_response_agrees_with_its_closed_form(epsilon: float) -> None:
     """TPR = min(e^eps FPR, 1 - e^-eps (1 - FPR)); advantage tanh(eps / 2)."""
     flip = 1 / (1 + math.exp(epsilon))
-    law = ("randomized-response", str(int(flip * 2**64)) + f"/{2**64}", "1")
+    law = Charged(BitFlips(str(int(flip * 2**64)) + f"/{2**64}"), 1)
     for ours in (curve(Loss.pure(str(epsilon), law)), Tradeoff.pure(epsilon)):
         for rate in RATES:
             exact = min(math.exp(epsilon) * rate, 1 - math.exp(-epsilon) * (1 - rate))
@@ -45,7 +46,7 @@ def test_randomized_response_agrees_with_its_closed_form(epsilon: float) -> None
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_laplace_agrees_with_its_closed_form(epsilon: float) -> None:
     """Of continuous noise: e^eps FPR while that is at most 1/2, then e^-eps / (4 FPR) is missed."""
-    law = ("laplace", "100000", repr(100000 / epsilon))
+    law = Charged(DiscreteLaplace(100000 / epsilon), 100000)
     ours = curve(Loss.pure(str(epsilon), law))
     for rate in RATES:
         low = math.exp(epsilon) * rate
@@ -57,7 +58,7 @@ def test_laplace_agrees_with_its_closed_form(epsilon: float) -> None:
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 2.0])
 def test_gaussian_agrees_with_its_closed_form(mu: float) -> None:
     """TPR = Phi(Phi^-1(FPR) + mu); advantage 2 Phi(mu / 2) - 1; ten releases add up in squares."""
-    loss = Loss.zcdp(str(mu**2 / 20), ("gaussian", "1000000", repr(1000 * math.sqrt(10) / mu)))
+    loss = Loss.zcdp(str(mu**2 / 20), Charged(DiscreteGaussian(1000 * math.sqrt(10) / mu), 1000000))
     ours = curve(*pld_bucket(loss, 10))
     for rate in RATES:
         assert ours.found(rate) == pytest.approx(norm.cdf(norm.ppf(rate) + mu), abs=1e-3)
@@ -125,7 +126,7 @@ def test_posteriors_follow_bayes() -> None:
 
 def test_composed_counts_are_far_from_their_basic_sum() -> None:
     """A hundred counts at epsilon 0.05: basic composition says .99, the curve about .034."""
-    ours = Risk.of(curve(*[Loss.pure("0.05", ("laplace", "1", "20.0"))] * 100))
+    ours = Risk.of(curve(*[Loss.pure("0.05", Charged(DiscreteLaplace("20.0"), 1))] * 100))
     assert ours.found[0.01] == pytest.approx(0.034, abs=2e-3)
     assert ours.advantage == pytest.approx(0.197, abs=2e-3)
     assert Risk.of(Tradeoff.pure(5)).found[0.01] > 0.95
@@ -141,7 +142,7 @@ def test_no_guarantee_and_no_release_are_the_extremes() -> None:
 def test_missing_falls_as_accusing_rises() -> None:
     """A trade-off curve is decreasing, convex and below 1 - alpha."""
     alpha = np.linspace(0, 1, 301)
-    for ours in (curve(Loss.pure("1", ("laplace", "9", "9.0"))), Tradeoff.zcdp(0.3)):
+    for ours in (curve(Loss.pure("1", Charged(DiscreteLaplace("9.0"), 9))), Tradeoff.zcdp(0.3)):
         missed = ours.missed(alpha)
         assert (np.diff(missed) <= 1e-12).all() and (missed <= 1 - alpha + 1e-12).all()
         assert (np.diff(missed, 2) >= -1e-9).all()

@@ -20,7 +20,7 @@ from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.rule_book import RuleBook
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import BitFlips
 from privfed.questions.part import PartType
 
 PEOPLE = 300
@@ -169,10 +169,10 @@ def changed(part: ReleasedPart) -> Transcript:
 )
 def test_foreign_bits_are_left_out(units: np.ndarray) -> None:
     """Text, numbers that are no bits, and wrong shapes give no finding and no crash."""
-    noise = Noised("flip", 0.3)
+    noise = BitFlips(0.3)
     part = ReleasedPart(PartType.BITS, ("template", "individual"), units, noise=noise)
     assert attack(changed(part)) == {}
-    flat = replace(part, units=np.zeros((75, PEOPLE), bool), noise=Noised("flip", 0.5))
+    flat = replace(part, units=np.zeros((75, PEOPLE), bool), noise=BitFlips(0.5))
     assert attack(changed(flat)) == {}
 
 

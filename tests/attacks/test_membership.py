@@ -28,6 +28,7 @@ from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.privacy.laws import DiscreteGaussian, Unknown
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -181,7 +182,7 @@ def test_only_known_laws_are_read() -> None:
     for entry in transcript:
         part = entry.release.parts["counts"]
         assert part.noise is not None
-        other = replace(part, noise=replace(part.noise, law="staircase"))
+        other = replace(part, noise=Unknown("staircase", "1.0"))
         strange.append(replace(entry, release=replace(entry.release, parts={"counts": other})))
     assert Membership().attackable(transcript)
     assert not Membership().attackable(Transcript(tuple(strange)))
@@ -217,7 +218,7 @@ def test_ties_are_broken_by_a_coin() -> None:
     rng = np.random.default_rng(0)
     outside = np.rint(rng.normal(0, 1, 200_000))
     inside = np.rint(rng.normal(0, 1, 200_000)) + 1
-    expected = discrete("gaussian", 1.0, 1).at(0.01)
+    expected = discrete(DiscreteGaussian(1.0), 1).at(0.01)
     assert expected == pytest.approx(0.083, abs=0.01)
     assert hits(inside, outside) / len(inside) == pytest.approx(expected, abs=0.01)
     assert hits(inside[:0], outside) == hits(inside, outside[:0]) == 0

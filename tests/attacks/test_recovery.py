@@ -19,7 +19,7 @@ from privfed.attacks.recovery import Recovery, read
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.learners.fuzzy_tree.queries import Leaves
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import DiscreteGaussian, Law
 from privfed.questions import wire
 from privfed.questions.part import GRID, PartType
 from privfed.questions.query import View
@@ -35,7 +35,7 @@ SCHEMA = Schema(
 FAN = tuple(((0, j),) for j in range(5))
 
 
-def released(records: Records, noise: Noised | None = None) -> Transcript:
+def released(records: Records, noise: Law | None = None) -> Transcript:
     """What a client with these records answers about the leaves of the fan, exactly."""
     schema = records.schema
     query = Leaves(FAN, 5, schema.lower, schema.upper, tuple(range(len(schema.features))))
@@ -81,7 +81,7 @@ def test_too_many_records_are_not_claimed() -> None:
 def test_noisy_equations_are_not_read() -> None:
     """Under a mechanism with noise there is nothing to solve exactly."""
     truth = {"one": drawn(1, 0)}
-    transcript = released(truth["one"], Noised("gaussian", 1e6))
+    transcript = released(truth["one"], DiscreteGaussian(1e6))
     assert read(transcript.entries[0]) is None
     (found,) = Recovery().run(transcript, truth, SCHEMA)
     assert found.value == 0 and found.of == 1

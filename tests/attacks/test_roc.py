@@ -9,6 +9,7 @@ import pytest
 
 from privfed.attacks.roc import Curve, discrete, distance, gaussian_area, gaussian_found
 from privfed.errors import InputError
+from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, law_of
 from privfed.privacy.noise import TestNoise
 
 
@@ -27,7 +28,10 @@ def test_whole_numbers_are_accused_by_a_coin_where_they_tie(law: str, size: floa
     """What is computed is what an attacker gets, at a rate between two whole numbers too."""
     shift = int(size)
     noise = getattr(TestNoise(3), law)(400_000, size)
-    curve, exact = Curve.of(noise[:200_000] + shift, noise[200_000:]), discrete(law, size, shift)
+    curve, exact = (
+        Curve.of(noise[:200_000] + shift, noise[200_000:]),
+        discrete(law_of(law, repr(size)), shift),
+    )
     assert exact.area == pytest.approx(curve.area, abs=0.004)
     for rate in (0.01, 0.1):
         assert exact.at(rate) == pytest.approx(curve.at(rate), abs=0.006)
@@ -35,7 +39,7 @@ def test_whole_numbers_are_accused_by_a_coin_where_they_tie(law: str, size: floa
 
 def test_a_count_with_noise_of_mu_one_gives_a_twelfth() -> None:
     """.083 at 1 %: a strict threshold would give .058, continuous noise .092."""
-    found = discrete("gaussian", 1.0, 1)
+    found = discrete(DiscreteGaussian(1.0), 1)
     assert found.at(0.01) == pytest.approx(0.083, abs=0.001)
     assert gaussian_found(1.0, 0.01) == pytest.approx(0.092, abs=0.001)
 
@@ -44,12 +48,12 @@ def test_laplace_noise_attains_its_epsilon() -> None:
     """Its curve is e^epsilon steep at the start, whatever the shift."""
     for scale, shift in ((1.0, 1), (5.0, 5), (2.0, 4)):
         ratio = np.exp(shift / scale)
-        assert discrete("laplace", scale, shift).at(0.01) == pytest.approx(0.01 * ratio)
+        assert discrete(DiscreteLaplace(scale), shift).at(0.01) == pytest.approx(0.01 * ratio)
 
 
 def test_wide_noise_is_continuous() -> None:
     """On a fine grid the discrete law's rates are the closed form's."""
-    found = discrete("gaussian", 200.0, 300)
+    found = discrete(DiscreteGaussian(200.0), 300)
     assert found.area == pytest.approx(gaussian_area(1.5), abs=1e-4)
     assert found.at(0.01) == pytest.approx(gaussian_found(1.5, 0.01), abs=1e-3)
 
@@ -74,8 +78,8 @@ def test_nonsense_is_refused() -> None:
     calls: list[Callable[[], object]] = [
         lambda: Curve.of(np.empty(0), np.ones(3)),
         lambda: Curve.of(np.ones(3), np.array([np.nan])),
-        lambda: discrete("flip", 0.3, 1),
-        lambda: discrete("laplace", 0.0, 1),
+        lambda: discrete(BitFlips(0.3), 1),
+        lambda: discrete(DiscreteLaplace(0.0), 1),
     ]
     for call in calls:
         with pytest.raises(InputError):

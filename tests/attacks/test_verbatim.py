@@ -12,7 +12,7 @@ import pytest
 from privfed.attacks.verbatim import Verbatim, numbers_inside
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law
 from privfed.questions import wire
 from privfed.questions.part import GRID, PartType
 from privfed.tables.records import Records
@@ -22,7 +22,7 @@ SCHEMA = Schema((Column("a", lower=0, upper=10), Column("b", lower=-3, upper=7))
 
 
 def released(
-    units: np.ndarray, type_: PartType, grid: Fraction = Fraction(1), noise: Noised | None = None
+    units: np.ndarray, type_: PartType, grid: Fraction = Fraction(1), noise: Law | None = None
 ) -> Transcript:
     """One release of one part by one client."""
     part = ReleasedPart(type_, tuple("xyz"[: units.ndim]), units, grid=grid, noise=noise)
@@ -112,7 +112,7 @@ def test_noisy_counts_are_not_accused_of_a_value_that_nearly_everybody_has() -> 
         "one": Records(schema, ages[:, None]),
         "two": Records(schema, rng.integers(1, 99, (60, 1)).astype(float)),
     }
-    law = Noised("laplace", 5.0)
+    law = DiscreteLaplace(5.0)
     accused, matched = 0, 0
     for _ in range(100):
         counts = np.rint(37 + rng.laplace(0, 5.0, 3)).astype(np.int64)
@@ -129,7 +129,7 @@ def test_a_mechanism_that_claims_noise_and_adds_none_is_convicted(
     """Raw sums of single records stand out from the same numbers with noise."""
     raw = np.rint(truth["one"].x[:10] / float(GRID)).astype(np.int64)
     exact = {"one": Records(SCHEMA, raw * float(GRID)), "two": truth["two"]}
-    law = Noised("gaussian", float(1 / GRID))
+    law = DiscreteGaussian(float(1 / GRID))
     (found,) = Verbatim().run(released(raw, PartType.SUMS, GRID, law), exact, SCHEMA)
     assert found.value == 20 and found.severity == "breach"
     assert "noisy" in found.metric

@@ -73,7 +73,7 @@ def test_the_noise_drawn_has_the_scale_charged_for(
     deviation = _deviation(mechanism, wide)
     assert abs(drawn.std() / deviation - 1) < 0.07
     assert abs(drawn.mean()) < 7 * deviation / math.sqrt(CELLS)
-    for law in mechanism.price(group, Fraction(spend)).noised.values():
+    for law in mechanism.price(group, Fraction(spend)).laws.values():
         assert law.parameter == wide
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.mechanisms.gaussian import Gaussian
+from privfed.privacy.laws import Charged, DiscreteGaussian
 from privfed.privacy.mechanism import BoundedPart, joint
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType
@@ -55,7 +56,7 @@ def test_a_part_that_no_record_moves_is_free() -> None:
     """Zero sensitivity: the exact values, free, and no noise is claimed."""
     group = counts(0)
     assert Gaussian().price(group, Fraction(1)).loss.rho == 0
-    assert Gaussian().price(group, Fraction(1)).noised == {}
+    assert Gaussian().price(group, Fraction(1)).laws == {}
     protected = (
         Gaussian().price(group, Fraction(1)).protect({"part 0": np.arange(4)}, TestNoise(1), {})
     )
@@ -73,7 +74,7 @@ def test_no_pure_epsilon() -> None:
     """Gaussian noise has no finite pure epsilon, and claims none."""
     loss = Gaussian().price(counts(1), Fraction(1, 2)).loss
     assert loss.epsilon is None
-    assert loss.laws == (("gaussian", "1", "1.0"),)
+    assert loss.laws == (Charged(DiscreteGaussian(1.0), 1),)
 
 
 @pytest.mark.parametrize("part_type", [PartType.BITS, PartType.VALUES, PartType.ARTIFACT])

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.accountants.pld import epsilon_at
-from privfed.mechanisms.additive import AdditiveNoise, shares
+from privfed.mechanisms.additive import AdditiveNoise
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
-from privfed.privacy.mechanism import BoundedPart
+from privfed.privacy.laws import Charged
+from privfed.privacy.mechanism import BoundedPart, shares
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import GRID, Bound, Part, PartType
 
@@ -39,8 +40,8 @@ def test_a_count_beside_a_sum_is_not_drowned() -> None:
     released = priced.protect(exact, TestNoise(1))
     assert np.abs(released["counts"] - 4096).max() < 40
     assert np.abs(released["sums"] * float(GRID) - 2048).max() < 40
-    assert priced.noised["counts"].parameter == 2.0
-    assert priced.noised["sums"].parameter == 2.0 * UNIT
+    assert priced.laws["counts"].parameter == 2.0
+    assert priced.laws["sums"].parameter == 2.0 * UNIT
     assert priced.loss.epsilon == 1 and len(priced.loss.laws) == 2
 
 
@@ -79,11 +80,11 @@ def test_no_neighbour_tells_more_than_the_spend(
     told = Fraction(0)
     for (_, l1), (name, bounded) in zip(sizes, group.items(), strict=True):
         if not l1:
-            assert name not in priced.noised or bounded.part.grid in {g for g, n in sizes if n}
+            assert name not in priced.laws or bounded.part.grid in {g for g, n in sizes if n}
             continue
         cuts = sorted(data.draw(st.lists(st.integers(0, l1), min_size=3, max_size=3)))
         moves = np.diff([0, *cuts, l1])
-        scale = Fraction(priced.noised[name].parameter)
+        scale = Fraction(priced.laws[name].parameter)
         for move in map(int, moves):
             laplace = isinstance(mechanism, Laplace)
             told += move / scale if laplace else move**2 / (2 * scale**2)
@@ -96,7 +97,7 @@ def test_no_neighbour_tells_more_than_the_spend(
 def test_restating_a_grid_changes_no_noise(mechanism: AdditiveNoise) -> None:
     """A sum in finer units has noise of the same size, and so has the count beside it."""
     finer = {"counts": COUNT_AND_SUM["counts"], "sums": part(GRID / 1024, UNIT * 1024)}
-    one, other = (mechanism.price(group, Fraction(1)).noised for group in (COUNT_AND_SUM, finer))
+    one, other = (mechanism.price(group, Fraction(1)).laws for group in (COUNT_AND_SUM, finer))
     assert other["counts"] == one["counts"]
     assert other["sums"].parameter == pytest.approx(1024 * one["sums"].parameter, rel=1e-12)
 
@@ -108,12 +109,12 @@ def test_parts_of_one_grid_are_as_they_were(mechanism: AdditiveNoise, grid: Frac
     group = {"a": part(grid, 3, 9), "b": part(grid, 5, 7)}
     priced = mechanism.price(group, Fraction(1, 2))
     scale = 16.0 if isinstance(mechanism, Laplace) else 4.0
-    norm = "8" if isinstance(mechanism, Laplace) else "16"
-    assert priced.loss.laws == ((mechanism.law, norm, repr(scale)),)
+    norm = 8 if isinstance(mechanism, Laplace) else 16
+    assert priced.loss.laws == (Charged(mechanism.law(scale), norm),)
     released = priced.protect({"a": np.zeros(4, int), "b": np.zeros(4, int)}, TestNoise(3))
     source = TestNoise(3)
     for name in group:
-        assert np.array_equal(released[name].data, mechanism.draw(source, 4, scale))
+        assert np.array_equal(released[name].data, mechanism.law(scale).draw(source, 4))
 
 
 def test_a_distribution_of_privacy_losses_composes_both_laws() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.mechanisms.laplace import Laplace
-from privfed.privacy.mechanism import WIDEST, BoundedPart, Noised, joint
+from privfed.privacy.laws import Charged, DiscreteLaplace
+from privfed.privacy.mechanism import WIDEST, BoundedPart, joint
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType
 
@@ -54,7 +55,7 @@ def test_a_part_that_no_record_moves_is_free() -> None:
     group = counts(0)
     exact = {"part 0": np.arange(4)}
     assert Laplace().price(group, Fraction(1)).loss.epsilon == 0
-    assert Laplace().price(group, Fraction(1)).noised == {}
+    assert Laplace().price(group, Fraction(1)).laws == {}
     protected = Laplace().price(group, Fraction(1)).protect(exact, TestNoise(1), {})
     assert protected["part 0"].tolist() == [0, 1, 2, 3]
 
@@ -86,6 +87,8 @@ def test_supports(part_type: PartType, bound: Bound | None, supported: bool) -> 
 
 def test_the_published_law() -> None:
     """One scale for every part of the group, joint over them."""
-    laws = Laplace().price(counts(1, 3), Fraction(1, 2)).noised
-    assert laws == {"part 0": Noised("laplace", 8.0), "part 1": Noised("laplace", 8.0)}
-    assert Laplace().price(counts(1, 3), Fraction(1, 2)).loss.laws == (("laplace", "4", "8.0"),)
+    laws = Laplace().price(counts(1, 3), Fraction(1, 2)).laws
+    assert laws == {"part 0": DiscreteLaplace(8.0), "part 1": DiscreteLaplace(8.0)}
+    assert Laplace().price(counts(1, 3), Fraction(1, 2)).loss.laws == (
+        Charged(DiscreteLaplace(8.0), 4),
+    )

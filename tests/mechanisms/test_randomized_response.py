@@ -16,6 +16,7 @@ from privfed.mechanisms.randomized_response import (
     estimate_count,
     flip_probability,
 )
+from privfed.privacy.laws import BitFlips
 from privfed.privacy.mechanism import BoundedPart
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType
@@ -67,9 +68,8 @@ def test_charge_beside_opendp(spend: Fraction) -> None:
 @pytest.mark.parametrize("bound", [1, 3])
 def test_bits_share_the_spend(bound: int) -> None:
     """A unit that can change three bits gets a third of the epsilon on each."""
-    law = RandomizedResponse().price(bits(bound), Fraction(3)).noised["bits"]
-    assert law.law == "flip"
-    assert law.parameter == float(flip_probability(Fraction(3, bound)))
+    law = RandomizedResponse().price(bits(bound), Fraction(3)).laws["bits"]
+    assert law == BitFlips(flip_probability(Fraction(3, bound)))
 
 
 def test_no_bit_that_moves_is_free() -> None:

@@ -24,7 +24,7 @@ def test_the_loss_is_unprotected(mechanism: Mechanism) -> None:
     assert not loss.finite
     assert loss.unprotected
     assert (loss.epsilon, loss.rho) == (None, None)
-    assert mechanism.price(GROUP, Fraction(1)).noised == {}
+    assert mechanism.price(GROUP, Fraction(1)).laws == {}
 
 
 def test_open_is_exact() -> None:

@@ -18,7 +18,7 @@ from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount, ChargedQuery
+from privfed.reports.account import ChargedQuery, ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary

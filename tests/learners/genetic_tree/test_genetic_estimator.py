@@ -98,7 +98,7 @@ def test_the_private_way_spends_what_it_may_and_no_more(
     for entry in federation.transcript():
         assert isinstance(entry.release, Release)
         for part in entry.release.parts.values():
-            assert part.noise is not None and part.noise.law == "gaussian"
+            assert part.noise is not None and part.noise.name == "gaussian"
 
 
 @EACH

@@ -19,7 +19,7 @@ from privfed.learners.rule_search.estimate import (
     percentile,
 )
 from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import BitFlips
 from privfed.questions.part import PartType
 from privfed.questions.query import Query
 from privfed.tables.schema import Column, Schema
@@ -31,7 +31,7 @@ def _answer(bits: np.ndarray, flip: float, clients: int = 1) -> Answer:
     replies = {}
     for number, columns in enumerate(np.array_split(bits, clients, axis=1)):
         part = ReleasedPart(
-            PartType.BITS, ("template", "individual"), columns, noise=Noised("flip", flip)
+            PartType.BITS, ("template", "individual"), columns, noise=BitFlips(flip)
         )
         replies[str(number)] = Release(str(number), "r", QUERY.kind, QUERY.digest, {"bits": part})
     return Answer(QUERY, replies)

@@ -20,7 +20,7 @@ from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, Sa
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import BitFlips
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import PartType
 
@@ -98,7 +98,7 @@ def _answered(people: int) -> Answer:
         start += holders
     bits = parity(HASHED.masks() & (drawn + 1).astype(np.uint32))[None]
     units = np.resize(bits, (1, people))
-    part = ReleasedPart(PartType.BITS, ("hash", "individual"), units, noise=Noised("flip", 0.0))
+    part = ReleasedPart(PartType.BITS, ("hash", "individual"), units, noise=BitFlips(0.0))
     release = Release("cohort", "r", HASHED.kind, HASHED.digest, {"bits": part})
     return Answer(HASHED, {"cohort": release})
 

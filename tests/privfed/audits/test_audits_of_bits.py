@@ -105,7 +105,7 @@ class ConcentratedResponse(RandomizedResponse):
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Zero-concentrated alone, with the flips of that much epsilon."""
-        return replace(super().price(group, spend), loss=Loss.zcdp(spend))
+        return replace(super().price(group, spend), stated=Loss.zcdp(spend))
 
 
 def test_a_claim_in_rho_on_bits_is_no_gaussians() -> None:

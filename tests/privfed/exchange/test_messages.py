@@ -20,7 +20,7 @@ from privfed.exchange.messages import (
     ReleasedPart,
 )
 from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.privacy.mechanism import Noised
+from privfed.privacy.laws import DiscreteGaussian, Law
 from privfed.questions import wire
 from privfed.questions.part import PartType
 from privfed.testing.queries import Histogram
@@ -28,7 +28,7 @@ from privfed.testing.queries import Histogram
 QUERY = Histogram(0, (0.0, 0.5, 1.0))
 
 
-def release(client: str, units: list[int], noise: Noised | None = None) -> Release:
+def release(client: str, units: list[int], noise: Law | None = None) -> Release:
     """One client's counts, the last cell suppressed."""
     mask = np.array([False] * (len(units) - 1) + [True])
     array = np.where(mask, 0, np.array(units))
@@ -41,8 +41,8 @@ def answer() -> Answer:
     return Answer(
         QUERY,
         {
-            "north": release("north", [4, 9], Noised("gaussian", 3.0)),
-            "south": release("south", [2, 9], Noised("gaussian", 4.0)),
+            "north": release("north", [4, 9], DiscreteGaussian(3.0)),
+            "south": release("south", [2, 9], DiscreteGaussian(4.0)),
             "east": Refusal("east", "1", Reason.BUDGET),
             "west": Failure("west", "1"),
             "gone": Absent("gone", "1"),

@@ -18,8 +18,8 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head, Release, ReleasedPart
 from privfed.ledger import Charge, Ledger
 from privfed.ledger.store import encode_body, fits, link
+from privfed.privacy.laws import DiscreteGaussian
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
 from privfed.questions.part import PartType
 
@@ -241,7 +241,7 @@ def test_a_release_that_is_not_what_was_charged_for_is_found(path: Path, salt: s
     ledger.reserve(one, PureEpsilon(), lambda spent: None)
     said = reply(other)
     if salt == "noise":
-        said = said.replace(wire.encode(10.0), wire.encode(1.0))
+        said = said.replace(wire.encode("10.0"), wire.encode("20.0"))
     with ledger._store.exclusive():
         ledger._store.append("released", "server", "r901", {"query": one.query}, said)
     with pytest.raises(LedgerError, match="is not what was charged for"):
@@ -253,7 +253,7 @@ def test_a_loss_that_names_no_law_beside_noise_of_a_known_one_is_found(tmp_path:
     ledger = Ledger(tmp_path / "l.db", "d")
     one = Charge("s", "r", "k", "0" * 64, Loss(rho=Fraction(1, 1000)))
     ledger.reserve(one, ZeroConcentrated(), lambda spent: None)
-    noise = Noised("gaussian", 1.0)
+    noise = DiscreteGaussian(1.0)
     part = ReleasedPart(
         PartType.COUNTS, ("cell",), np.arange(3), None, mechanism="gaussian", noise=noise
     )

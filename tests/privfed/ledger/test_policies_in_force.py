@@ -267,7 +267,7 @@ class Negative(Laplace):
         """A negative epsilon, past the constructor's check."""
         loss = Loss.pure(spend)
         object.__setattr__(loss, "epsilon", Fraction(-1))
-        return replace(super().price(group, spend), loss=loss)
+        return replace(super().price(group, spend), stated=loss)
 
 
 class NotANumber(Laplace):
@@ -279,7 +279,7 @@ class NotANumber(Laplace):
         """Not a number."""
         loss = Loss.pure(spend)
         object.__setattr__(loss, "epsilon", float("nan"))
-        return replace(super().price(group, spend), loss=loss)
+        return replace(super().price(group, spend), stated=loss)
 
 
 class Nothing(Laplace):
@@ -298,8 +298,8 @@ class Cheap(Laplace):
     name = "cheap"
 
     def loss(self, bound: Any, spend: Any, scale: Any) -> Any:
-        """Half, with the noise's true law."""
-        return Loss.pure(spend / 2, super().loss(bound, spend, scale).laws[0])
+        """Half."""
+        return Loss.pure(spend / 2)
 
 
 class Forgetful(Laplace):
@@ -307,9 +307,9 @@ class Forgetful(Laplace):
 
     name = "forgetful"
 
-    def loss(self, bound: Any, spend: Any, scale: Any) -> Any:
-        """A consistent charge for noise that is too little."""
-        return Loss.pure(spend, ("laplace", "1", repr(float(1 / spend))))
+    def scale(self, bound: Any, spend: Any) -> Any:
+        """For half the sensitivity."""
+        return super().scale(bound, spend) / 2
 
 
 @pytest.mark.parametrize("lying", [Raising, Negative, NotANumber, Nothing, Cheap, Forgetful])

@@ -45,7 +45,7 @@ def test_a_release(make_gate: MakeGate) -> None:
     assert not released.secure
     noise = released.parts["counts"].noise
     assert noise is not None
-    assert (noise.law, noise.parameter) == ("laplace", 10.0)
+    assert (noise.name, noise.parameter) == ("laplace", 10.0)
     assert released.parts["counts"].units.dtype == np.int64
 
 

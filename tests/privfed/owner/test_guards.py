@@ -121,7 +121,7 @@ def test_a_gate_charges_the_laws_of_both_grids(
     assert abs(int(said.parts["counts"].units[0]) - len(records)) < 5
     assert abs(float(said["sums"][0]) - float(records.target.sum())) < 5
     row = next(entry for entry in gate.ledger.entries() if entry.event == "reserved")
-    assert [law[0] for law in row.body["loss"]["laws"]] == ["laplace", "laplace"]
+    assert [law["law"] for law in row.body["loss"]["laws"]] == ["laplace", "laplace"]
     assert [cost for _, cost in row.body["maps"]] == pytest.approx([2.0, 2.0])
     assert gate.ledger.spent(gate.accountant).total[0] == 4
 
@@ -134,8 +134,7 @@ class Spendthrift(Laplace):
     def price(self, group, spend):  # type: ignore[no-untyped-def]
         """Noise and laws for two spends, at the price of one."""
         twice = super().price(group, spend * len(group))
-        loss = Loss(spend, spend**2 / 2, laws=twice.loss.laws)
-        return Protection(self, group, spend, loss, twice.noised)
+        return Protection(self, group, spend, twice.laws, Loss(spend, spend**2 / 2))
 
 
 class Forgetful(Laplace):
@@ -143,9 +142,9 @@ class Forgetful(Laplace):
 
     name = "forgetful"
 
-    def loss(self, bound, spend, scale):  # type: ignore[no-untyped-def]
-        """A law for one unit, whatever the bound."""
-        return Loss.pure(spend, ("laplace", "1", repr(float(1 / spend))))
+    def scale(self, bound, spend):  # type: ignore[no-untyped-def]
+        """For one unit, whatever the bound."""
+        return float(1 / spend)
 
 
 @pytest.mark.parametrize("lying", [Spendthrift(), Forgetful()])

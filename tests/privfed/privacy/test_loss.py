@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from privfed.errors import InputError
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
+from privfed.privacy.laws import BitFlips, Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss, covers, pure_to_zcdp
 from privfed.questions.part import Bound
 
@@ -97,12 +98,12 @@ def test_an_open_part_beside_a_protected_one_keeps_what_that_costs() -> None:
 @pytest.mark.parametrize(
     ("loss", "sound"),
     [
-        (Loss.pure("0.1", ("laplace", "1", "10.0")), True),
-        (Loss.pure("0.001", ("laplace", "1", "1.0")), False),
-        (Loss.zcdp("0.5", ("gaussian", "4", "2.0")), True),
-        (Loss.zcdp("0.4", ("gaussian", "4", "2.0")), False),
-        (Loss(Fraction(2), laws=(("randomized-response", "1/4", "1"),)), True),
-        (Loss(Fraction(1), laws=(("randomized-response", "1/4", "1"),)), False),
+        (Loss.pure("0.1", Charged(DiscreteLaplace("10.0"), 1)), True),
+        (Loss.pure("0.001", Charged(DiscreteLaplace("1.0"), 1)), False),
+        (Loss.zcdp("0.5", Charged(DiscreteGaussian("2.0"), 4)), True),
+        (Loss.zcdp("0.4", Charged(DiscreteGaussian("2.0"), 4)), False),
+        (Loss(Fraction(2), laws=(Charged(BitFlips("1/4"), 1),)), True),
+        (Loss(Fraction(1), laws=(Charged(BitFlips("1/4"), 1),)), False),
         (Loss.pure("0.1"), True),
         (Loss.open("why"), True),
     ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privfed.privacy.mechanism import WIDEST, BoundedPart, Noised, joint, unmasked, within_range
+from privfed.privacy.laws import law_of
+from privfed.privacy.mechanism import WIDEST, BoundedPart, joint, unmasked, within_range
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType
 
@@ -40,7 +41,7 @@ def test_deviation_is_that_of_the_noise(law: str, parameter: float) -> None:
         "gaussian": lambda: noise.gaussian(200_000, parameter),
         "flip": lambda: np.random.default_rng(1).random(200_000) < parameter,
     }[law]()
-    assert draws.std() == pytest.approx(Noised(law, parameter).deviation, rel=0.02)
+    assert draws.std() == pytest.approx(law_of(law, repr(parameter)).std, rel=0.02)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), WIDEST * 2])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from privfed.accountants import pld
 from privfed.errors import UnsupportedLoss
+from privfed.privacy.laws import BitFlips, Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
 from privfed.privacy.neighbours import Neighbours, convert, group
 
@@ -69,13 +70,17 @@ def test_delta_grows_as_the_chain_of_inequalities_does(
 
 def test_laws_are_shifted_with_the_group() -> None:
     """The same noise under a greater shift gives the greater loss."""
-    loss = Loss.pure("0.1", ("laplace", "10", "100.0")) + Loss.pure(
-        "0.2", ("randomized-response", "1/4", "1")
+    loss = Loss.pure("0.1", Charged(DiscreteLaplace("100.0"), 10)) + Loss.pure(
+        "0.2", Charged(BitFlips("1/4"), 1)
     )
-    assert [law[1:] for law in group(loss, 3).laws] == [("30", "100.0"), ("1/4", "3")]
-    gaussian = Loss.zcdp("0.5", ("gaussian", "4", "2.0"))
-    assert group(gaussian, 3).laws == (("gaussian", "36", "2.0"),)
-    assert pld.epsilon_at([group(Loss.pure("0.1", ("laplace", "1", "10.0")), 3)], 0.0) <= 0.3 * 1.02
+    shifted = (Charged(DiscreteLaplace(100.0), 30), Charged(BitFlips("1/4"), 3))
+    assert group(loss, 3).laws == shifted
+    gaussian = Loss.zcdp("0.5", Charged(DiscreteGaussian("2.0"), 4))
+    assert group(gaussian, 3).laws == (Charged(DiscreteGaussian("2.0"), 36),)
+    assert (
+        pld.epsilon_at([group(Loss.pure("0.1", Charged(DiscreteLaplace("10.0"), 1)), 3)], 0.0)
+        <= 0.3 * 1.02
+    )
 
 
 def test_unprotected_stays_unprotected() -> None:

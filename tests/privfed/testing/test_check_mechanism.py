@@ -106,7 +106,7 @@ class Gullible(Laplace):
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """The spend, bound or not."""
-        return Protection(self, group, spend, Loss.pure(spend))
+        return Protection(self, group, spend, stated=Loss.pure(spend))
 
 
 class Narrow(Laplace):
@@ -123,8 +123,8 @@ class Spendthrift(Laplace):
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Noise for as many spends as there are grids."""
         grids = len({bounded.part.grid for bounded in group.values()})
-        noised = super().price(group, spend * grids).noised
-        return Protection(self, group, spend, Loss.pure(spend), noised)
+        laws = super().price(group, spend * grids).laws
+        return Protection(self, group, spend, laws, Loss.pure(spend))
 
 
 class Peeking(Nullify):
@@ -168,7 +168,7 @@ class Fickle(Open):
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """A reason that counts."""
         self.asked += 1
-        return Protection(self, group, spend, Loss.open(f"asked {self.asked} times"))
+        return Protection(self, group, spend, stated=Loss.open(f"asked {self.asked} times"))
 
 
 class Useless(Open):

@@ -1,0 +1,548 @@
+"""Laws of noise: what is drawn, how likely it is, and what it loses.
+
+A law is chosen by a mechanism, drawn from by the core, told in releases and charged in ledgers, all
+under one name. A name in data becomes a law through the entry points of ``privfed.laws`` alone; one
+that is not installed is :class:`Unknown`, and proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_randomized_response_bool
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import OpenDPException, enable_features
+
+from privfed import plugins
+from privfed.errors import InputError, PluginError, UnsupportedLoss
+from privfed.privacy.noise import Noise
+from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
+from privfed.questions.part import Bound
+
+enable_features("contrib")
+#: Least sigma in grid units from which discrete Gaussian noise is accounted by a continuous curve.
+SIGMA = 3.0
+#: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
+#: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
+#: the share 1 / (24 sigma^2) makes up for it. A fifth more is allowed for, and tested coordinate by
+#: coordinate; coordinates are independent, so that the vector's pair is dominated too.
+PADDING = 1 / 20
+#: How far a computed lower bound is drawn down, relatively: more than floats err.
+DOWN = 1 - 1e-12
+#: Log-probability below the largest at which a law's window ends, and most of its points.
+DEPTH, POINTS = 40.0, 2**16
+#: Names and forms of laws in releases and ledgers of format 3.
+ALIASES = {"flip": "randomized_response", "randomized-response": "randomized_response"}
+Parameter = float | Fraction
+
+
+class Law(ABC):
+    """A distribution of integer noise; every cell gets an independent draw.
+
+    A law of one's own gives :meth:`draw`, :meth:`log_mass` and :meth:`loses`; all else follows from
+    them, less tightly than a law that knows better. It is on its author's word: every loss that
+    contains it says so. Laws are equal by class and parameters.
+
+    Args:
+        parameters: numbers, or their text; the first is a scale, a standard deviation, or what the
+            law calls its own.
+
+    Raises:
+        InputError: a parameter is not a finite number.
+    """
+
+    #: What releases, ledgers and policies call it; the name it is installed by.
+    name: ClassVar[str]
+    #: What it loses: pure ``"epsilon"`` (nats), or ``"rho"`` (zCDP).
+    measure: ClassVar[Literal["epsilon", "rho"]] = "epsilon"
+    #: In which norm the loss counts units: 1 for L1, 2 for squared L2.
+    norm: ClassVar[Literal[1, 2]] = 1
+    #: Whether noise is added to numbers; otherwise it says which bits are flipped.
+    additive: ClassVar[bool] = True
+    #: Whether :meth:`loses` is exact, and no lower bound.
+    exact: ClassVar[bool] = False
+
+    def __init__(self, *parameters: Parameter | str) -> None:
+        self.parameters = tuple(map(_number, parameters))
+        if not all(math.isfinite(each) for each in self.parameters):
+            raise InputError(f"law {self.name!r}: parameters are finite numbers, such as 2.5")
+
+    @property
+    def parameter(self) -> float:
+        """The first parameter."""
+        return float(self.parameters[0])
+
+    @abstractmethod
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """Draw independent integers, or flips, shape (cells,), from the given source alone."""
+
+    @abstractmethod
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """Log-probability of integers for one cell, shape as given; -inf where impossible."""
+
+    @abstractmethod
+    def loses(self, units: int) -> Fraction:
+        """What is lost, in :attr:`measure`, if all cells together move by so many units.
+
+        Units are those of :attr:`norm`, spread over any number of cells. Exact, or a lower bound
+        by a relative 1e-12 at most: a stated cost is checked by it.
+        """
+
+    @cached_property
+    def std(self) -> float:
+        """Standard deviation of one cell's noise, in grid units."""
+        points = self.window
+        weights = np.exp(self.log_mass(points)) * np.gradient(points.astype(float))
+        mean = weights @ points / weights.sum()
+        return math.sqrt(float(weights @ (points - mean) ** 2 / weights.sum()))
+
+    @cached_property
+    def window(self) -> np.ndarray:
+        """Integers outside of which there is hardly any mass: all of them, or evenly spaced ones."""
+        reach = 16
+        top = float(self.log_mass(np.arange(-reach, reach + 1)).max())
+        while reach < 2**53 and self.log_mass(np.array([-reach, reach])).max() > top - DEPTH:
+            reach *= 2
+        return np.unique(np.linspace(-reach, reach, min(2 * reach, POINTS) + 1).astype(np.int64))
+
+    def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
+        """ln p(present) - ln p(absent), cell by cell; 0 where neither is possible."""
+        with np.errstate(invalid="ignore"):
+            told = self.log_mass(present) - self.log_mass(absent)
+        return np.where(np.isnan(told), 0.0, told)
+
+    def worst(self, step: int) -> float:
+        """What one cell that moves by a step loses at least, by the law's own probabilities.
+
+        The largest log-ratio over :attr:`window` or, for ``rho``, the largest Renyi divergence of
+        some order divided by that order: a lower bound for :meth:`loses`, computed from
+        :meth:`log_mass` alone.
+        """
+        points = self.window
+        ratio = self.log_ratio(points, points - step)
+        if self.measure == "epsilon":
+            return float(np.abs(ratio).max())
+        possible = (log_mass := self.log_mass(points)) > -np.inf
+        weights = log_mass[possible] + np.log(np.gradient(points)[possible])
+        total, ratio = np.logaddexp.reduce(weights), ratio[possible]
+        return max(
+            float(np.logaddexp.reduce(weights - total + excess * ratio)) / excess / (1 + excess)
+            for excess in (0.01, 0.1, 0.5, 1.0, 3.0)
+        )
+
+    def distance(self, moved: np.ndarray) -> np.ndarray:
+        """What records lose that move the cells so, shape (records,); cells last.
+
+        An epsilon; for ``rho`` the square of a Gaussian distance mu, which is 2 rho.
+        """
+        units = np.rint((np.abs(moved) ** self.norm).sum(axis=-1)).astype(np.int64)
+        different, place = np.unique(units, return_inverse=True)
+        lost = np.array([float(self.loses(int(each))) for each in different])
+        return np.asarray(lost[place] * (2 if self.measure == "rho" else 1))
+
+    def units(self, bound: Bound) -> int:
+        """How many units of the law's norm a bound allows."""
+        return bound.l1 if self.norm == 1 else bound.l2_squared
+
+    def concentrated(self, units: int) -> Fraction:
+        """The zCDP that follows, a little less than in truth: a lower bound to check by.
+
+        Pure epsilon is epsilon * tanh(epsilon / 2)-zCDP; see :func:`.pure_to_zcdp`.
+        """
+        lost = self.loses(units)
+        if self.measure == "rho":
+            return lost
+        return Fraction(float(lost) * math.tanh(float(lost) / 2) * DOWN)
+
+    def pairs(self, units: int) -> Mapping[DominatingPair, int]:
+        """Pairs that together dominate a release, with how often each occurs.
+
+        Raises:
+            UnsupportedLoss: a concentrated law without a curve of its own.
+        """
+        if self.measure == "rho":
+            raise UnsupportedLoss(f"noise of the law {self.name!r} has no curve here")
+        lost = float(self.loses(units))
+        return {ResponsePair(lost): 1} if lost else {}
+
+    def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
+        """A bound on the Renyi divergence at each order, shape as given."""
+        lost = float(self.loses(units))
+        return orders * lost if self.measure == "rho" else pure_renyi(lost, orders)
+
+    def opendp(self, units: int) -> float | None:
+        """What OpenDP's measurement with this noise costs; none where it has none such."""
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.to_wire() == other.to_wire()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name, self.parameters))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(str, self.parameters))})"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Give name and parameters as plain data, numbers as exact text."""
+        return {"law": self.name, "parameters": [_text(each) for each in self.parameters]}
+
+    @classmethod
+    def from_wire(cls, plain: Any) -> Law:
+        """Read what :meth:`to_wire` gave, or the form of format 3 (``parameter``, a number).
+
+        Raises:
+            InputError: it is no such data.
+        """
+        known = isinstance(plain, dict) and isinstance(plain.get("law"), str)
+        told = (plain.get("parameters") or [plain.get("parameter")]) if known else None
+        if not isinstance(told, list | tuple) or not all(
+            isinstance(p, str | float | int) for p in told
+        ):
+            raise InputError("a law is written as its name and its parameters")
+        return law_of(plain["law"], *(p if isinstance(p, str) else repr(float(p)) for p in told))
+
+
+class DiscreteLaplace(Law):
+    """Discrete Laplace noise: P(k) = (1 - r) / (1 + r) r^|k| with r = exp(-1 / scale).
+
+    Loss: if cell i moves by d_i, ln p(x_i) - ln p(x_i - d_i) = (|x_i - d_i| - |x_i|) / scale, at
+    most |d_i| / scale, and attained beyond both. Cells are independent, so that log-ratios add up:
+    the vector loses sum |d_i| / scale = L1 / scale, however the units are spread, exactly.
+
+    Args:
+        scale: in grid units.
+    """
+
+    name: ClassVar[str] = "laplace"
+    exact: ClassVar[bool] = True
+
+    def __init__(self, scale: Parameter | str) -> None:
+        super().__init__(_positive(self.name, scale))
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """See :class:`Law`."""
+        return noise.laplace(cells, self.parameter)
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """See :class:`Law`: (1 - r) / (1 + r) is tanh(1 / (2 scale))."""
+        return np.asarray(
+            math.log(math.tanh(0.5 / self.parameter)) - np.abs(points) / self.parameter
+        )
+
+    def loses(self, units: int) -> Fraction:
+        """L1 / scale, exactly; the scale is the float that is drawn with."""
+        return units / Fraction(self.parameter)
+
+    @cached_property
+    def std(self) -> float:
+        """sqrt(2 r) / (1 - r)."""
+        ratio = math.exp(-1 / self.parameter)
+        return math.sqrt(2 * ratio) / (1 - ratio)
+
+    def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
+        """(|absent| - |present|) / scale."""
+        return np.asarray((np.abs(absent) - np.abs(present)) / self.parameter)
+
+    def distance(self, moved: np.ndarray) -> np.ndarray:
+        """The sum of |moved| / scale."""
+        return np.asarray((np.abs(moved) / self.parameter).sum(axis=-1))
+
+    def pairs(self, units: int) -> Mapping[DominatingPair, int]:
+        """One cell that moves by all units: the worst of the release's trade-offs."""
+        return {LaplacePair(units / self.parameter, units): 1} if units else {}
+
+    def opendp(self, units: int) -> float | None:
+        """See :class:`Law`."""
+        measurement: Any = make_laplace(_integers(), l1_distance(T="i64"), scale=self.parameter)
+        return float(measurement.map(units))
+
+
+class DiscreteGaussian(Law):
+    """Discrete Gaussian noise: P(k) proportional to exp(-k^2 / (2 sigma^2)).
+
+    Loss: the Renyi divergence of order a of one cell that moves by d_i is at most
+    a d_i^2 / (2 sigma^2) (Canonne, Kamath and Steinke 2020, Proposition 5). Cells are independent, so
+    that divergences add up: the vector is sum d_i^2 / (2 sigma^2) = L2^2 / (2 sigma^2)-zCDP. There is
+    no finite epsilon: the log-ratio grows without end along the tail.
+
+    Args:
+        sigma: in grid units.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    exact: ClassVar[bool] = True
+    measure: ClassVar[Literal["epsilon", "rho"]] = "rho"
+    norm: ClassVar[Literal[1, 2]] = 2
+
+    def __init__(self, sigma: Parameter | str) -> None:
+        super().__init__(_positive(self.name, sigma))
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """See :class:`Law`."""
+        return noise.gaussian(cells, self.parameter)
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """See :class:`Law`; from a sigma of 2 the weights' sum is the integral to the last bit."""
+        total = math.sqrt(2 * math.pi) * self.parameter
+        if self.parameter < 2:
+            total = float(np.exp(-(np.arange(-80, 81) ** 2) / (2 * self.parameter**2)).sum())
+        squares = np.asarray(points, dtype=float) ** 2
+        return np.asarray(-squares / (2 * self.parameter**2) - math.log(total))
+
+    def loses(self, units: int) -> Fraction:
+        """L2^2 / (2 sigma^2), exactly; sigma is the float that is drawn with."""
+        return units / (2 * Fraction(self.parameter) ** 2)
+
+    @cached_property
+    def std(self) -> float:
+        """Sigma; less on the integers where it is below 1."""
+        if self.parameter >= 1:
+            return self.parameter
+        points = np.arange(-12, 13)
+        weights = np.exp(-(points**2) / (2 * self.parameter**2))
+        return math.sqrt(float(weights @ points**2 / weights.sum()))
+
+    def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
+        """(absent^2 - present^2) / (2 sigma^2)."""
+        return np.asarray((absent - present) * (absent + present) / (2 * self.parameter**2))
+
+    def distance(self, moved: np.ndarray) -> np.ndarray:
+        """The sum of (moved / sigma)^2: mu^2."""
+        return np.asarray(((np.abs(moved) / self.parameter) ** 2).sum(axis=-1))
+
+    def pairs(self, units: int) -> Mapping[DominatingPair, int]:
+        """A continuous pair, a little wider than the discrete one; see :data:`PADDING`."""
+        sigma = self.parameter
+        if sigma < SIGMA:
+            raise UnsupportedLoss(f"noise of the law {self.name!r} below {SIGMA} has no curve here")
+        size = math.sqrt(units) / sigma * (1 + PADDING / sigma**2)
+        return {GaussianPair(size): 1} if units else {}
+
+    def opendp(self, units: int) -> float | None:
+        """See :class:`Law`."""
+        measurement: Any = make_gaussian(_integers(), l2_distance(T="f64"), scale=self.parameter)
+        return float(measurement.map(math.sqrt(units)))
+
+
+class BitFlips(Law):
+    """Flips of bits, each with a probability of at most one half (Warner 1965).
+
+    Loss: of a bit that changes, the log-ratio is ln((1 - q) / q) or its negative, whatever is
+    answered. Bits are flipped independently, so that log-ratios add up: m bits that change lose
+    m ln((1 - q) / q), attained where all answers are the truth.
+
+    Args:
+        flip: q, exactly: a multiple of 2^-64 where it is drawn. 0 flips nothing.
+    """
+
+    name: ClassVar[str] = "randomized_response"
+    additive: ClassVar[bool] = False
+
+    def __init__(self, flip: Parameter | str) -> None:
+        super().__init__(Fraction(_number(flip)))
+        if not 0 <= self.flip <= Fraction(1, 2):
+            raise InputError("a bit is flipped with a probability from 0 to 1/2")
+
+    @property
+    def flip(self) -> Fraction:
+        """The probability of a flip, exactly."""
+        return Fraction(self.parameters[0])
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """See :class:`Law`; nothing is drawn where no bit is flipped."""
+        return noise.bits(cells, self.flip) if self.flip else np.zeros(cells, dtype=bool)
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """Of 0 (the truth) and 1 (a flip)."""
+        if not self.flip:
+            return np.where(np.asarray(points) == 0, 0.0, -np.inf)
+        lie, truth = math.log(self.flip), math.log1p(-float(self.flip))
+        return np.where(
+            np.asarray(points) == 0, truth, np.where(np.asarray(points) == 1, lie, -np.inf)
+        )
+
+    def loses(self, units: int) -> Fraction:
+        """Bits that change times ln((1 - q) / q), a little less than in truth."""
+        return Fraction(units * self._odds * DOWN) if units else Fraction(0)
+
+    @property
+    def _odds(self) -> float:
+        return math.log((1 - self.flip) / self.flip)
+
+    @cached_property
+    def std(self) -> float:
+        """sqrt(q (1 - q))."""
+        return math.sqrt(self.parameter * (1 - self.parameter))
+
+    def concentrated(self, units: int) -> Fraction:
+        """Of each bit by itself, which is tight: m e tanh(e / 2) for e = ln((1 - q) / q)."""
+        return Fraction(units * self._odds * math.tanh(self._odds / 2) * DOWN if units else 0)
+
+    def pairs(self, units: int) -> Mapping[DominatingPair, int]:
+        """A pair for each bit."""
+        return {ResponsePair(self._odds): units} if units and self._odds else {}
+
+    def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
+        """The sum over bits, exactly."""
+        return units * pure_renyi(self._odds, orders) if units else np.zeros(orders.shape)
+
+    def opendp(self, units: int) -> float | None:
+        """See :class:`Law`."""
+        measurement: Any = make_randomized_response_bool(prob=float(1 - self.flip))
+        return float(measurement.map(1)) * units
+
+
+#: Laws whose loss is derived and tested here; any other is on its author's word.
+PROVEN: tuple[type[Law], ...] = (DiscreteLaplace, DiscreteGaussian, BitFlips)
+
+
+class Unknown(Law):
+    """A law that is not installed here: told of as it was written, and proof of nothing.
+
+    Args:
+        name: as it was written.
+        parameters: as they were written.
+    """
+
+    name: str  # type: ignore[misc]  # of the instance, for there is no class of that name
+    additive: ClassVar[bool] = False
+
+    def __init__(self, name: str, *parameters: str) -> None:
+        self.name, self.parameters = name, parameters  # type: ignore[assignment]
+
+    def _refused(self) -> UnsupportedLoss:
+        return UnsupportedLoss(
+            f"the law {self.name!r} is not installed here; install the package that brings it"
+        )
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """Refused."""
+        raise self._refused()
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """Refused."""
+        raise self._refused()
+
+    def loses(self, units: int) -> Fraction:
+        """Refused."""
+        raise self._refused()
+
+    def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
+        """No bound."""
+        return np.full(orders.shape, np.inf)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Noise of one law, and how far a neighbour moves what it hides.
+
+    Args:
+        law: of the noise.
+        units: in the law's norm, all cells together.
+    """
+
+    law: Law
+    units: int
+
+    def times(self, steps: int) -> Charged:
+        """The same noise over so many steps between neighbours (group privacy)."""
+        return Charged(self.law, self.units * steps**self.law.norm)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {**self.law.to_wire(), "units": self.units}
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Charged:
+        """Read what :meth:`to_plain` gave, or the lists of format 3.
+
+        Those are ``["laplace", L1, scale]``, ``["gaussian", squared L2, sigma]`` and
+        ``["randomized-response", flip, bits]``.
+
+        Raises:
+            InputError: it is neither.
+        """
+        if isinstance(plain, list | tuple) and plain:
+            name, *words = map(str, plain)
+            if len(words) != 2 or not words[name == "randomized-response"].isdecimal():
+                return cls(Unknown(name, *words), 0)
+            flips = name == "randomized-response"
+            return cls(law_of(name, words[not flips]), int(words[flips]))
+        if not isinstance(plain, dict) or type(plain.get("units")) is not int or plain["units"] < 0:
+            raise InputError("a charged law is written as its name, its parameters and its units")
+        return cls(Law.from_wire(plain), plain["units"])
+
+
+@lru_cache(maxsize=4096)
+def law_of(name: str, *parameters: str) -> Law:
+    """Build a law from its name in data, through the installed ones alone.
+
+    Raises:
+        InputError: an installed law does not take these parameters.
+    """
+    name = ALIASES.get(name, name)
+    if name not in plugins.available("laws"):
+        return Unknown(name, *parameters)
+    build = plugins.load("laws", name)
+    try:
+        law: Law = build(*parameters)
+    except (TypeError, ValueError, ArithmeticError):
+        raise InputError(f"law {name!r} does not take these parameters") from None
+    if not isinstance(law, Law) or law.name != name:
+        raise PluginError(f"the law installed as {name!r} is none, or calls itself otherwise")
+    return law
+
+
+def proven(law: Law) -> bool:
+    """Whether a law's loss is derived here: its class is one of ours, and no subclass of it."""
+    return type(law) in PROVEN
+
+
+def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """Of randomized response, which dominates every pure loss (Mironov 2017, Proposition 5)."""
+    if epsilon == 0:
+        return np.zeros(orders.shape)
+    truth, lie = -np.log1p(math.exp(-epsilon)), -np.log1p(math.exp(epsilon))
+    one = orders * truth + (1 - orders) * lie
+    other = orders * lie + (1 - orders) * truth
+    return np.asarray(np.logaddexp(one, other) / (orders - 1))
+
+
+@lru_cache(maxsize=1024)
+def mapped(charged: Charged) -> float | None:
+    """What OpenDP's measurement with this noise costs; none where it has none (or none in floats)."""
+    try:
+        return charged.law.opendp(charged.units)
+    except (ArithmeticError, TypeError, ValueError, OpenDPException):
+        return None
+
+
+@lru_cache(maxsize=1)
+def _integers() -> Any:
+    return vector_domain(atom_domain(T="i64"))
+
+
+def _number(value: Parameter | str) -> Parameter:
+    if isinstance(value, str):
+        return Fraction(value) if "/" in value else float(value)
+    return value if isinstance(value, Fraction) else float(value)
+
+
+def _text(value: Parameter) -> str:
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _positive(name: str, scale: Parameter | str) -> float:
+    number = float(_number(scale))
+    if not 0 < number < math.inf:
+        raise InputError(f"law {name!r} takes a finite scale above 0, such as 2.5")
+    return number

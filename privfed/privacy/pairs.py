@@ -1,0 +1,99 @@
+"""Dominating pairs: hockey-stick curves that bound what one release tells at every epsilon.
+
+A release is dominated by a pair of distributions whose hockey-stick divergence is at least its own
+at every epsilon; independent releases are then dominated by the product of their pairs (Dong, Roth
+and Su 2022; Zhu, Dong and Wang 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+
+@dataclass(frozen=True)
+class DominatingPair(ABC):
+    """A dominating pair, up to what its hockey-stick curve depends on.
+
+    Args:
+        size: epsilon of one release; for Gaussian noise the sensitivity in standard deviations.
+    """
+
+    size: float
+
+    def curve(self, epsilon: np.ndarray) -> np.ndarray:
+        """delta(epsilon), also for negative epsilon."""
+        least = -np.expm1(np.minimum(epsilon, 0))
+        delta = np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
+        delta[epsilon >= self.size] = 0.0
+        return delta
+
+    @abstractmethod
+    def divergence(self, epsilon: np.ndarray) -> np.ndarray:
+        """The hockey-stick divergence at each epsilon below the size."""
+
+    @property
+    def reach(self) -> float:
+        """The greatest loss that matters."""
+        return self.size
+
+
+class ResponsePair(DominatingPair):
+    """Randomized response at an epsilon: it dominates every pure loss (Kairouz et al. 2015)."""
+
+    def divergence(self, epsilon: np.ndarray) -> np.ndarray:
+        """(e^size - e^epsilon) / (1 + e^size) up to the size."""
+        share = -np.expm1(np.minimum(epsilon, self.size) - self.size)
+        return np.asarray(share / (1 + math.exp(-self.size)))
+
+
+@dataclass(frozen=True)
+class LaplacePair(DominatingPair):
+    """Discrete Laplace noise.
+
+    Args:
+        steps: how many steps of its lattice the shift takes.
+    """
+
+    steps: int
+
+    def divergence(self, epsilon: np.ndarray) -> np.ndarray:
+        """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.
+
+        Concave in j, and greatest where both tails are equally likely: at one of two integers.
+        """
+        step = self.size / self.steps
+        middle = (self.steps + 1) / 2 + epsilon / (2 * step)
+        low = np.clip(np.floor(middle), 0, self.steps)
+        both = [
+            1
+            - (np.exp(-step * (self.steps - j + 1)) + np.exp(epsilon - step * j))
+            / (1 + math.exp(-step))
+            for j in (low, low + 1)
+        ]
+        return np.asarray(np.maximum(*both))
+
+
+class GaussianPair(DominatingPair):
+    """Gaussian noise; the shifts of several, in standard deviations, add up in squares."""
+
+    def divergence(self, epsilon: np.ndarray) -> np.ndarray:
+        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Theorem 8)."""
+        mu, ratio = self.size, epsilon / self.size
+        return np.asarray(
+            np.exp(log_ndtr(mu / 2 - ratio)) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
+        )
+
+    def curve(self, epsilon: np.ndarray) -> np.ndarray:
+        """delta(epsilon), which is nowhere zero."""
+        least = -np.expm1(np.minimum(epsilon, 0))
+        return np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
+
+    @property
+    def reach(self) -> float:
+        """The loss beyond which hardly anything is left."""
+        return self.size * (self.size / 2 + 9)
