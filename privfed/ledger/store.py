@@ -31,7 +31,7 @@ import msgspec
 from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 
-#: Number of the canonical form; a ledger written in another one is refused.
+#: Number of the canonical form, and those that are still read: in format 3 laws were lists.
 FORMAT, READABLE = 4, (3, 4)
 GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
