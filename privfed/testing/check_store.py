@@ -241,7 +241,12 @@ def check_reserving_is_exclusive(case: StoreCase) -> None:
     path = case.path()
     with case.opened(path) as store:
         write(store, 0)
-    children = [in_child(lambda n=n: _reserve(case, path, n)) for n in range(PROCESSES)]  # type: ignore[misc]
+    gate, opened = os.pipe()
+    children = [
+        in_child(lambda n=n: _reserve(case, path, n, (gate, opened))) for n in range(PROCESSES)
+    ]  # type: ignore[misc]
+    os.close(gate)
+    os.close(opened)
     ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert ends == [0] * PROCESSES, "a process met an error"
     with case.opened(path) as store:
@@ -250,8 +255,12 @@ def check_reserving_is_exclusive(case: StoreCase) -> None:
         assert len(rows) == FITS + 1, f"{len(rows) - 1} were reserved, and {FITS} fit"
 
 
-def _reserve(case: StoreCase, path: Path, process: int) -> None:
+def _reserve(case: StoreCase, path: Path, process: int, gate: tuple[int, int]) -> None:
+    """Open the store, wait until every process has, and reserve as much as fits."""
     with case.opened(path) as store:
+        store.look("spent")
+        os.close(gate[1])
+        os.read(gate[0], 1)  # nothing is ever written: it ends when the last one has closed its end
         for number in range(TRIES):
             with store.exclusive():
                 spent = store.held("spent")[0] or 0
