@@ -21,10 +21,11 @@ FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "fede
 BESIDE = {
     "mechanisms": {"questions", "privacy"},
     "accountants": {"privacy", "exchange"},
-    "attacks": {"questions", "exchange"},
+    "leaks": set(),
+    "attacks": {"questions", "exchange", "leaks"},
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
-    "testing": {*FLOORS, "mechanisms", "accountants", "attacks", "learners", "study"},
+    "testing": {*FLOORS, "leaks", "mechanisms", "accountants", "attacks", "learners", "study"},
     "study": {*FLOORS, "mechanisms", "accountants", "attacks", "learners", "reports"},
 }
 ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BESIDE
