@@ -21,11 +21,15 @@ FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "fede
 BESIDE = {
     "mechanisms": {"questions", "privacy"},
     "accountants": {"privacy", "exchange"},
-    "attacks": {"questions", "privacy", "exchange"},
+    "leaks": set(),
+    "attacks": {"questions", "privacy", "exchange", "leaks"},
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
-    "testing": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "study"},
+    "testing": {
+        *FLOORS,
+        *("leaks", "mechanisms", "accountants", "attacks", "audits", "learners", "study"),
+    },
     "study": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "reports"},
 }
 ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BESIDE

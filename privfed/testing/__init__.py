@@ -3,7 +3,6 @@
 Assertions for any test suite, in any framework (the names of ``__all__``, imported on first use):
 
 - ``assertions``: no raw value left, support, audits, ledgers, budgets.
-- ``left``: takes whatever left apart; ``rules``: what is looked for in it.
 - ``sentinel_tables``: made-up tables whose values are recognised in any form.
 - ``strategies``: neighbouring tables, divisions, schedules and hostile schemas for Hypothesis.
 - ``plugin``: fixtures and a marker for pytest.
@@ -42,6 +41,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from privfed.leaks.reading.walk import flatten as flatten
     from privfed.testing.assertions.alpha import spending as spending
     from privfed.testing.assertions.audit import assert_dp as assert_dp
     from privfed.testing.assertions.budget import (
@@ -52,20 +52,19 @@ if TYPE_CHECKING:
     from privfed.testing.assertions.no_raw import RawValueLeft as RawValueLeft
     from privfed.testing.assertions.no_raw import assert_no_raw as assert_no_raw
     from privfed.testing.assertions.support import assert_support as assert_support
-    from privfed.testing.left.walk import flatten as flatten
     from privfed.testing.sentinel_tables import sentinels as sentinels
 
 _HOMES = {
-    "Powerless": "assertions.no_raw",
-    "RawValueLeft": "assertions.no_raw",
-    "assert_dp": "assertions.audit",
-    "assert_ledger": "assertions.ledger",
-    "assert_no_raw": "assertions.no_raw",
-    "assert_refuses_over_budget": "assertions.budget",
-    "assert_support": "assertions.support",
-    "flatten": "left.walk",
-    "sentinels": "sentinel_tables",
-    "spending": "assertions.alpha",
+    "Powerless": "testing.assertions.no_raw",
+    "RawValueLeft": "testing.assertions.no_raw",
+    "assert_dp": "testing.assertions.audit",
+    "assert_ledger": "testing.assertions.ledger",
+    "assert_no_raw": "testing.assertions.no_raw",
+    "assert_refuses_over_budget": "testing.assertions.budget",
+    "assert_support": "testing.assertions.support",
+    "flatten": "leaks.reading.walk",
+    "sentinels": "testing.sentinel_tables",
+    "spending": "testing.assertions.alpha",
 }
 __all__ = [*sorted(_HOMES)]  # noqa: PLE0604
 
@@ -73,4 +72,4 @@ __all__ = [*sorted(_HOMES)]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'privfed.testing' has no attribute {name!r}")
-    return getattr(import_module(f"privfed.testing.{_HOMES[name]}"), name)
+    return getattr(import_module(f"privfed.{_HOMES[name]}"), name)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
 from privfed.testing.conformance import Check, run_checks
-from privfed.testing.left.walk import flatten
 
 #: How much of a number the order of records may move: what rounding loses in a sum.
 ROUNDING = 1e-6

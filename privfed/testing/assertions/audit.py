@@ -12,8 +12,8 @@ from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import SELECTION, audit_outputs
 from privfed.audits.threshold_tests import Claim
 from privfed.errors import InputError
+from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.alpha import share
-from privfed.testing.left.walk import flatten
 
 #: Most columns of an output that the audit looks at one by one.
 COLUMNS = 30

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.testing.left.leaf import Leaf, fits
-from privfed.testing.left.walk import flatten
+from privfed.leaks.reading.leaf import Leaf, fits
+from privfed.leaks.reading.walk import flatten
 
 #: How many findings a message tells of.
 SHOWN = 4

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.leaks.artefact import Released
+from privfed.leaks.evidence import DRAWS, Evidence
+from privfed.leaks.power import is_powerless, too_common
+from privfed.leaks.reading.walk import flatten
+from privfed.leaks.scan import FAMILIES, Settings, search
+from privfed.leaks.table import RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
-from privfed.testing.left.leaf import Leaf
-from privfed.testing.left.walk import flatten
-from privfed.testing.rules.match import Match
-from privfed.testing.rules.released import Released
-from privfed.testing.rules.search import search
-from privfed.testing.rules.table import RawTable, raw_tables
+from privfed.testing.assertions.suite import Looked, current
 
 #: How many findings a message tells of.
 SHOWN = 4
-#: How many records are planted, one after the other, before an assertion says that it is powerless.
-PLANTED = 3
 
 
 class RawValueLeft(AssertionError):
@@ -28,10 +28,10 @@ class RawValueLeft(AssertionError):
 
     Args:
         message: what is found, where, and how to mend it.
-        matches: the findings, the surest first.
+        matches: the findings, the plainest first.
     """
 
-    def __init__(self, message: str, matches: Sequence[Match] = ()) -> None:
+    def __init__(self, message: str, matches: Sequence[Evidence] = ()) -> None:
         super().__init__(message)
         self.matches = tuple(matches)
 
@@ -50,21 +50,19 @@ def assert_no_raw(
     schema: Any = None,
     alpha: float | None = None,
     may_be_empty: bool = False,
+    off: Sequence[str] = (),
 ) -> None:
     """Assert that no raw value left, nor a function of fewer than k records, in any form.
 
-    What left is taken apart down to numbers, texts and bytes (:mod:`privfed.testing.left`) and held
-    against the raw table by the rules of :mod:`privfed.testing.rules`: values as they are, rounded,
-    as shorter floats, as text, as bytes, encoded and compressed; functions of one value, of two
-    records, of a column, of a small group; rows and columns scaled, shifted or in order; values that
-    released numbers give away together. What chance explains is no finding: raw values that
-    k records share, numbers as small and round as any count.
+    What left is taken apart down to numbers, texts and bytes (:mod:`privfed.leaks.reading`) and
+    scored against the raw table by the rules of :mod:`privfed.leaks`. A rule convicts only where the
+    raw table explains what left better than each of 200 tables that are drawn anew in its shape.
 
     Args:
         left: whatever left, in any nesting: containers, arrays, tables, tensors, models, bytes,
             pickles (never loaded), texts, files, log records, exceptions, replies.
         raw: the table that must not leave: a DataFrame, an array, a mapping of columns, or a mapping
-            of owners to tables. Tables of :func:`sentinels` are recognised in nearly any form.
+            of owners to tables. Messages show values of :func:`sentinels` alone.
         allow: public values that may leave (numbers, texts), and patterns of paths to leave out, such
             as ``"left['metrics']*"``.
         tolerance: share of a value by which released numbers may differ on top of their own rounding.
@@ -73,6 +71,7 @@ def assert_no_raw(
         alpha: how often it may convict a release that has nothing to do with the table; the share of
             the running test, or ``ALONE``, unless given.
         may_be_empty: whether it is fine that nothing left at all, as in a log without a line.
+        off: families of rules to switch off, beside those of the suite (``privfed_off``).
 
     Raises:
         RawValueLeft: something was found; an AssertionError.
@@ -81,12 +80,11 @@ def assert_no_raw(
         InputError: the raw data are no table, or an argument makes no sense.
     """
     __tracebackhide__ = True
-    slack = 0.0 if tolerance is None else tolerance
-    if not (k >= 2 and 0 <= slack < 1):
-        raise InputError("write k of at least 2, and a tolerance of at least 0 and below 1")
+    suite, slack = current(), 0.0 if tolerance is None else tolerance
+    _check(k, slack, off := (*off, *suite.off))
     numbers, texts = _allowed(allow)
     tables = [_without(one, texts) for one in raw_tables(raw, schema, numbers, k)]
-    released = Released.of(flatten(left), texts)
+    released = Released.of(flatten(left, rows=True), texts)
     if released.empty:
         if may_be_empty:
             return
@@ -94,11 +92,21 @@ def assert_no_raw(
             "nothing left at all, so that there is nothing to look through; pass what was released, "
             "or may_be_empty=True where that may be nothing"
         )
-    rate = share(alpha)
-    found = search(tables, released, alpha=rate, smallest=k, tolerance=slack)
+    settings = Settings(share(alpha), k, slack, off)
+    found = search(tables, released, settings)
+    blind = [name for table in tables for name in too_common(table, settings)]
+    looked = Looked(len(found), tuple(dict.fromkeys(blind)))
+    found = suite.judged(found, looked, partial(_hidden, tables=tables, sentinel=False))
     if found:
-        raise RawValueLeft(_message(found, tables), found)
-    _check_power(tables, rate / max(1, len(released.blocks)))
+        raise RawValueLeft(_message(found, tables, blind), found)
+    _check_power(tables, settings)
+
+
+def _check(k: int, tolerance: float, off: Sequence[str]) -> None:
+    if not (k >= 2 and 0 <= tolerance < 1):
+        raise InputError("write k of at least 2, and a tolerance of at least 0 and below 1")
+    if unknown := sorted(set(off) - set(FAMILIES)):
+        raise InputError(f"no rule is called {unknown}; the rules are {', '.join(FAMILIES)}")
 
 
 def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
@@ -114,33 +122,38 @@ def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
 
 def _without(table: RawTable, texts: Iterable[str]) -> RawTable:
     """The table less the texts that may leave."""
-    public = set(texts)
-    kept = {
-        column: ["" if value in public else value for value in values]
-        for column, values in table.texts.items()
-    }
-    return replace(table, texts=kept)
+    public = list(texts)
+    if not public:
+        return table
+    return replace(table, texts=tuple(column.without(public) for column in table.texts))
 
 
-def _message(found: Sequence[Match], tables: Sequence[RawTable]) -> str:
+def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
     sentinel = all(table.sentinel for table in tables)
-    rules = list({match.rule: match for match in reversed(found)}.values())
-    chosen = sorted(rules, key=lambda match: (match.chance, not match.main))[:SHOWN]
+    rules = list({one.rule: one for one in reversed(found)}.values())
+    chosen = sorted(rules, key=lambda one: (one.plain, -one.nats))[:SHOWN]
     lines = [f"raw values left ({len(found)} finding{'s' if len(found) > 1 else ''}):"]
-    for match in chosen:
-        lines.append(f"- {_hidden(match.where, tables, sentinel)}: {_told(match, sentinel)}")
-        if match.mend:
-            lines.append(f"  {match.mend}")
+    for one in chosen:
+        lines.append(f"- {_hidden(one.where, tables, sentinel)}: {_told(one, sentinel)}")
+        if one.mend:
+            lines.append(f"  {one.mend}")
     if len(rules) > len(chosen):
         lines.append(f"and {len(rules) - len(chosen)} more in other forms")
+    if blind:
+        lines.append(f"(a single cell of {', '.join(map(repr, blind))} is too common to convict)")
     return "\n".join(lines)
 
 
-def _told(match: Match, sentinel: bool) -> str:
-    value = f" = {match.value}" if sentinel and match.value else ""
-    more = f", and {match.count - 1} more" if match.count > 1 else ""
-    form = f" ({match.precision})" if match.precision else ""
-    return f"{match.rule}{form}, {match.origin}{value}{more}; by chance {match.chance:.0e}"
+def _told(one: Evidence, sentinel: bool) -> str:
+    value = f" = {one.value()}" if sentinel and one.value() else ""
+    more = f", and {one.count - 1} more" if one.count > 1 else ""
+    form = f" ({one.precision})" if one.precision else ""
+    rank = (
+        "no other value has this digest or these bytes"
+        if one.certain
+        else f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
+    )
+    return f"{one.rule}{form}, {one.record}{value}{more}; {rank} [{one.family}]"
 
 
 def _hidden(path: str, tables: Sequence[RawTable], sentinel: bool) -> str:
@@ -148,39 +161,23 @@ def _hidden(path: str, tables: Sequence[RawTable], sentinel: bool) -> str:
     if sentinel:
         return path
     for table in tables:
-        for values in table.texts.values():
-            for value in values:
+        for column in table.texts:
+            for value in column.values if column.naming else ():
                 if value and value in path:
                     path = path.replace(value, "...")
     return path
 
 
-def _check_power(tables: Sequence[RawTable], alpha: float) -> None:
-    """Plant a record, a column, the whole table; what is not even found then is beyond the rules.
+def _check_power(tables: Sequence[RawTable], settings: Settings) -> None:
+    """Say so where even a copy of the table would not be noticed.
 
     Raises:
-        Powerless: none of them is found.
+        Powerless: it would not.
     """
     for table in tables:
-        if not any(_noticed(plant, table, alpha) for plant in _plants(table)):
+        if is_powerless(table, settings):
             raise Powerless(
                 f"a planted copy of the raw table would not have been noticed among what left: its "
                 f"{table.records} records of {table.numbers.shape[1]} numeric columns look like "
                 "anybody's; use a longer table, or privfed.testing.sentinels(schema_or_frame, n)"
             )
-
-
-def _plants(table: RawTable) -> Iterable[object]:
-    for column in table.texts.values():
-        yield column[0]
-    complete = np.flatnonzero(np.isfinite(table.numbers).all(axis=1))
-    for record in complete[:: max(1, len(complete) // PLANTED)][:PLANTED]:
-        yield table.numbers[record]
-    yield from table.numbers.T
-    yield from table.codes.T
-    yield table.numbers
-
-
-def _noticed(plant: object, table: RawTable, alpha: float) -> bool:
-    leaf = [Leaf("planted", plant)] if isinstance(plant, str | np.ndarray) else []
-    return bool(search([table], Released.of(leaf), alpha=alpha, functions=False))

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.testing.left.leaf import Leaf
-from privfed.testing.left.walk import flatten
+from privfed.leaks.reading.leaf import Leaf
+from privfed.leaks.reading.walk import flatten
 
 #: How many tables, with all but a few records drawn anew, must leave a number as it is.
 CONFIRMED = 3

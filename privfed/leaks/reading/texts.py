@@ -8,7 +8,6 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,14 +15,22 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from privfed.testing.left.encodings import decoded
-from privfed.testing.left.leaf import Leaf
+from privfed.leaks.reading.dates import HINT, dates_in
+from privfed.leaks.reading.encodings import decoded
+from privfed.leaks.reading.leaf import Leaf
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])")
+#: A number that no letter or digit touches in front: ``E11.9`` and ``v2.1`` are labels.
+NUMBER = re.compile(
+    r"(?<![A-Za-z_\d])(?<!\d\.)[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
+)
+#: Thousands set apart by commas, points, quotes or spaces; the other mark of the two is decimal.
+_MARKS = "'’ \u00a0\u2009\u202f_"
+_GROUPED = re.compile(
+    rf"(?<![\d,.])\d{{1,3}}(?:(?:,\d{{3}})+(?:\.\d+)?|(?:\.\d{{3}})+(?:,\d+)?|([{_MARKS}])\d{{3}}(?:\1\d{{3}})*(?:[.,]\d+)?)(?![\d,])"
+)
 _COMMA = re.compile(r"(?<![\d,.])\d+,\d+(?![\d,])")
+_GROUPED_HINT = re.compile(rf"\d[{_MARKS},.]\d{{3}}")
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _BASE85 = re.compile(r"[!-~]{20,}")
 _LITERAL = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*\"""")
@@ -34,51 +41,66 @@ LONG = 1 << 20
 
 def numbers_in(path: str, text: str) -> Iterator[Leaf]:
     """The numbers that are written in a text, in order, one leaf for each way of reading them."""
-    yield from _read(path, text, _NUMBER, float)
+    yield from _read(path, text, NUMBER, float)
     if len(text) <= LONG:
+        if _GROUPED_HINT.search(text):
+            yield from _read(path, text, _GROUPED, ungrouped)
         if "," in text:
-            yield from _read(path, text, _GROUPED, lambda t: float(t.replace(",", "")))
             yield from _read(path, text, _COMMA, lambda t: float(t.replace(",", ".")))
         if "0x" in text:
             yield from _read(path, text, _HEXFLOAT, float.fromhex)
-        if "-" in text:
-            yield from _read(path, text, _DATE, seconds_of)
+        if HINT.search(text):
+            dates = list(dates_in(text))
+            if dates:
+                places = _Places(text, [start for start, *_ in dates])
+                yield Leaf(path, np.array([seconds for *_, seconds, _ in dates]), places)
 
 
-def seconds_of(text: str) -> float:
-    """Seconds since 1970 of a date and time in the ISO format, read as UTC; NaN where it is none."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return float("nan")
+def ungrouped(text: str) -> float:
+    """A number whose thousands are set apart; the last mark is decimal if it stands once alone."""
+    plain = re.sub(rf"[{_MARKS}]", "", text)
+    comma, point = plain.rfind(","), plain.rfind(".")
+    if comma > point >= 0 or (point < 0 and plain.count(",") == 1 and plain != text):
+        return float(plain.replace(".", "").replace(",", "."))
+    if point >= 0 and plain.count(".") > 1:
+        return float(plain.replace(".", ""))
+    if comma < 0 and plain == text:  # 46.838 alone may be forty-six thousand
+        return float(plain.replace(".", ""))
+    return float(plain.replace(",", ""))
 
 
 def _read(
     path: str, text: str, pattern: re.Pattern[str], convert: Callable[[str], float]
 ) -> Iterator[Leaf]:
-    found = pattern.findall(text)
-    if not found:
-        return
-    values = np.array([convert(one) for one in found], dtype=float)
-    yield Leaf(path, values, _Places(text, pattern, len(found)))
+    found = [one[0] for one in pattern.finditer(text)] if pattern.groups else pattern.findall(text)
+    if found:
+        values = np.array([convert(one) for one in found], dtype=float)
+        yield Leaf(path, values, _Places(text, pattern, len(found)))
 
 
 class _Places(Sequence[str]):
     """Where numbers stood in a text, worked out when somebody asks."""
 
-    def __init__(self, text: str, pattern: re.Pattern[str], count: int) -> None:
-        self._text, self._pattern, self._count = text, pattern, count
+    def __init__(self, text: str, where: re.Pattern[str] | list[int], count: int = 0) -> None:
+        self._text, self._where = text, where
+        self._count = len(where) if isinstance(where, list) else count
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> str:  # type: ignore[override]
-        text = self._text
-        found = next(islice(self._pattern.finditer(text), index, None), None)
+        if isinstance(self._where, list):
+            return place_in(self._text, self._where[index])
+        found = next(islice(self._where.finditer(self._text), index, None), None)
         if found is None:
             raise IndexError(index)
-        line = text.count("\n", 0, found.start())
-        return f", line {line + 1}" if "\n" in text else f", character {found.start()}"
+        return place_in(self._text, found.start())
+
+
+def place_in(text: str, start: int) -> str:
+    """Where a position of a text is, in words."""
+    line = text.count("\n", 0, start)
+    return f", line {line + 1}" if "\n" in text else f", character {start}"
 
 
 def encoded_in(text: str) -> Iterator[tuple[str, object]]:

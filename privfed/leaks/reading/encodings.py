@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privfed.testing.left.pickles import is_pickle, opcodes_hold
+from privfed.leaks.reading.pickles import is_pickle, opcodes_hold
 
 #: Most bytes that anything is unpacked to.
 LARGEST = 1 << 30

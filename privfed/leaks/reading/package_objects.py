@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from privfed.leaks.reading.leaf import CELLS, ROWS, RowText
+
 #: Named things inside an object: how one reaches each, and what it is.
 Parts = Iterator[tuple[str, object]]
 
@@ -35,6 +37,10 @@ def _frame(frame: Any) -> Parts:
     for place in range(frame.shape[1]):
         if len(numeric) < 2 or place not in numeric:
             yield from _series_values(f".iloc[:, {place}]", frame.iloc[:, place])
+    if len(numeric) < frame.shape[1] <= CELLS and len(frame) <= ROWS:
+        names = [str(name) for name in frame.columns]
+        lines = (zip(names, row, strict=True) for row in frame.itertuples(index=False, name=None))
+        yield ".rows", RowText("\n".join("; ".join(f"{k}={v}" for k, v in one) for one in lines))
     yield ".columns", list(frame.columns)
     yield from _index(frame.index)
     if frame.attrs:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.testing.rules.precision import (
+from privfed.leaks.precision import (
     BRAIN,
     DOUBLE,
     HALF,

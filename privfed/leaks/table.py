@@ -1,23 +1,25 @@
-"""The raw values, by record and column, in whatever form the table came."""
+"""The raw table by columns, in whatever form it came, and re-drawn tables of the same shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from privfed.errors import InputError
-from privfed.testing.left.walk import numbers_of
-from privfed.testing.rules.precision import NO_GRADE, decimals_of
+from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.reading.dates import column_of_dates
+from privfed.leaks.reading.walk import numbers_of
+from privfed.leaks.texts import TextColumn
 
-#: Share of different values above which a text column names records instead of describing them.
-NAMING = 0.5
-#: Shortest text that is looked for.
-SHORTEST = 4
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: By how many ranks, and by what share of all, a re-drawn number may leave its place.
+MOVED, MOVED_SHARE = 3.0, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,28 +27,29 @@ class RawTable:
     """One raw table.
 
     Args:
-        numbers: its numeric columns, shape (records, columns); missing cells are NaN.
+        numbers: its numeric columns, shape (records, columns); missing cells are NaN. Dates are
+            seconds since 1970.
         names: their names.
-        codes: its other columns as codes of their different values, shape (records, others).
-        code_names: their names.
-        texts: for each column of texts that name single records, those texts.
+        dates: which of them are dates.
+        texts: its other columns.
         owner: whose table it is, if there are several.
-        sentinel: whether the values are made up, so that a message may show them.
+        sentinel: whether the values are synthetic, so that a message may show them.
         bounds: public bounds of numeric columns, by which a release may have scaled them.
         public: values that may leave.
         shared: a value of so many records is nobody's own.
+        memo: what rules worked out of it.
     """
 
     numbers: np.ndarray
     names: tuple[str, ...]
-    codes: np.ndarray
-    code_names: tuple[str, ...]
-    texts: Mapping[str, Sequence[str]]
+    dates: np.ndarray
+    texts: tuple[TextColumn, ...]
     owner: str = ""
     sentinel: bool = False
     bounds: Mapping[str, tuple[float, float]] | None = None
     public: np.ndarray = field(default_factory=lambda: np.empty(0))
     shared: int = 5
+    memo: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def records(self) -> int:
@@ -54,28 +57,33 @@ class RawTable:
         return len(self.numbers)
 
     @cached_property
+    def codes(self) -> np.ndarray:
+        """The text columns as codes of their different values, shape (records, text columns)."""
+        listed = [text.codes.astype(float) for text in self.texts]
+        return np.column_stack(listed) if listed else np.empty((self.records, 0))
+
+    @cached_property
     def cells(self) -> Cells:
         """The numeric cells that belong to few records, by size; zeros left out."""
         return Cells.of(self.own)
-
-    @cached_property
-    def steps(self) -> np.ndarray:
-        """For each numeric column the step of which its values are multiples apart, else 0.
-
-        Days as seconds are 86,400 apart: another day meets one of them far more often than another
-        second.
-        """
-        return np.array([_step(column[np.isfinite(column)]) for column in self.numbers.T])
 
     def where(self, cell: int) -> str:
         """Record and column of a cell, by its position in the flattened ``numbers``."""
         row, column = divmod(int(cell), self.numbers.shape[1])
         return self.place(row, self.names[column])
 
+    def shown(self, cell: int) -> str:
+        """One numeric cell."""
+        return repr(float(self.numbers.ravel()[cell]))
+
     def place(self, row: int, column: str) -> str:
         """Record and column in words."""
-        whose = f" of {self.owner}" if self.owner else ""
-        return f"record {row}, column {column!r}{whose}"
+        return f"record {row}, column {column!r}{self.whose}"
+
+    @property
+    def whose(self) -> str:
+        """The owner in words."""
+        return f" of {self.owner}" if self.owner else ""
 
     @cached_property
     def own(self) -> np.ndarray:
@@ -86,6 +94,71 @@ class RawTable:
             _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
             column[counts[inverse] >= self.shared] = np.nan
         return numbers
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """For each numeric column the step of which its values are multiples apart, else 0."""
+        return np.array([_step(column[np.isfinite(column)]) for column in self.numbers.T])
+
+    @cached_property
+    def _shapes(self) -> list[_Shape]:
+        return [_Shape.of(own, step) for own, step in zip(self.own.T, self.steps, strict=True)]
+
+    def redrawn(self, rng: np.random.Generator) -> RawTable:
+        """A table of the same shape that what left knows nothing of.
+
+        Each column by itself is shuffled among the records; values that few records have are drawn
+        anew, from the column's own distribution, decimals and steps (texts: from its own letters,
+        place by place). Values that many records share stay.
+        """
+        numbers = self.numbers.copy()
+        for column, shape in zip(numbers.T, self._shapes, strict=True):
+            shape.redraw(column, rng)
+            rng.shuffle(column)
+        texts = tuple(text.redrawn(rng) for text in self.texts)
+        return replace(self, numbers=numbers, texts=texts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """One column's own values, and how fine each is written.
+
+    Args:
+        places: the records that have them, by value.
+        ordered: the values, ascending.
+        steps: of which each is a multiple; 0 where it has all its digits.
+    """
+
+    places: np.ndarray
+    ordered: np.ndarray
+    steps: np.ndarray
+
+    @classmethod
+    def of(cls, own: np.ndarray, step: float) -> _Shape:
+        """Of a column in which what is not its records' own is NaN."""
+        places = np.flatnonzero(np.isfinite(own))
+        places = places[np.argsort(own[places], kind="stable")]
+        ordered = own[places]
+        grades = decimals_of(np.where(ordered == 0, 1.0, ordered)).astype(float)
+        steps = np.where(grades == NO_GRADE, 0.0, 10.0**-grades)
+        return cls(places, ordered, np.maximum(steps, step))
+
+    def redraw(self, column: np.ndarray, rng: np.random.Generator) -> None:
+        """Put new values in their places: of a rank nearby, between its neighbours, as fine."""
+        count = len(self.places)
+        if count < 2:
+            return
+        far = max(MOVED, MOVED_SHARE * count)
+        rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
+        rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
+        values, first, times = np.unique(self.ordered, return_index=True, return_counts=True)
+        drawn = np.interp(np.maximum(rank, 0), first + (times - 1) / 2, values)
+        safe = np.where(self.steps > 0, self.steps, 1.0)
+        base = self.ordered[0] - np.rint(self.ordered[0] / safe) * safe
+        rounded = np.rint((drawn - base) / safe) * safe + base
+        decimals = np.where(self.steps > 0, np.clip(np.ceil(-np.log10(safe)) + 3, 0, 12), 0)
+        scale = 10.0**decimals
+        column[self.places] = np.where(self.steps > 0, np.rint(rounded * scale) / scale, drawn)
 
 
 def _step(values: np.ndarray) -> float:
@@ -160,7 +233,11 @@ def raw_tables(
 
 
 def _is_table(value: object) -> bool:
-    return isinstance(value, pd.DataFrame | Mapping) or _has_records(value) or np.ndim(value) == 2  # type: ignore[arg-type]
+    return _is_frame(value) or _has_records(value) or np.ndim(value) == 2  # type: ignore[arg-type]
+
+
+def _is_frame(value: object) -> bool:
+    return isinstance(value, Mapping) or (hasattr(value, "columns") and hasattr(value, "iloc"))
 
 
 def _has_records(value: object) -> bool:
@@ -175,6 +252,8 @@ def _one(raw: Any, owner: str, schema: Any) -> Iterator[RawTable]:
 
 
 def _frame(raw: Any) -> pd.DataFrame:
+    import pandas as pd
+
     if isinstance(raw, pd.DataFrame):
         return raw
     if _has_records(raw):
@@ -185,7 +264,7 @@ def _frame(raw: Any) -> pd.DataFrame:
     if isinstance(raw, pd.Series):
         return raw.to_frame()
     try:
-        if not isinstance(raw, Mapping | pd.DataFrame):
+        if not isinstance(raw, Mapping):
             raw = raw if isinstance(raw, list | tuple) and _has_texts(raw) else np.asarray(raw)
             raw = (
                 raw.reshape(len(raw), -1) if isinstance(raw, np.ndarray) and raw.ndim != 2 else raw
@@ -203,55 +282,63 @@ def _has_texts(rows: Sequence[Any]) -> bool:
 
 def _read(frame: pd.DataFrame, owner: str, sentinel: bool, schema: Any) -> RawTable:
     numbers: dict[str, np.ndarray] = {}
-    codes: dict[str, np.ndarray] = {}
-    texts: dict[str, Sequence[str]] = {}
+    dates: list[bool] = []
+    texts: list[TextColumn] = []
     for place, name in enumerate(map(str, frame.columns)):
         series = frame.iloc[:, place]
-        values = _numeric(series)
+        values, dated = _numeric(series)
         if values is not None:
             numbers[name] = values
-            continue
-        coded, different = pd.factorize(series.astype(str))
-        codes[name] = np.asarray(coded)
-        named = [str(value) for value in different]
-        if len(named) > NAMING * len(frame) or len(named) == len(frame):
-            texts[name] = [str(value) for value in series]
+            dates.append(dated)
+        if values is None or (isinstance(_first(series), str) and not dated):
+            texts.append(TextColumn.of(name, series.isna().to_numpy(), series.astype(str)))
     bounds = {c.name: c.bounds for c in schema.columns if c.numeric} if schema is not None else None
-    return RawTable(
-        _stacked(numbers, len(frame)),
-        tuple(numbers),
-        _stacked(codes, len(frame)),
-        tuple(codes),
-        texts,
-        owner,
-        sentinel,
-        bounds,
-    )
+    stacked = np.column_stack(list(numbers.values())) if numbers else np.empty((len(frame), 0))
+    kinds = np.array(dates, dtype=bool)
+    return RawTable(stacked, tuple(numbers), kinds, tuple(texts), owner, sentinel, bounds)
 
 
-def _stacked(columns: Mapping[str, np.ndarray], records: int) -> np.ndarray:
-    if not columns:
-        return np.empty((records, 0))
-    return np.column_stack([np.asarray(column, dtype=float) for column in columns.values()])
+def _numeric(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
+    """A column as numbers, and whether they are dates; none for texts and categories."""
+    import pandas as pd
 
-
-def _numeric(series: pd.Series[Any]) -> np.ndarray | None:
-    """A column as numbers: moments as seconds since 1970; none for texts and categories."""
     if pd.api.types.is_datetime64_any_dtype(series):
         utc = pd.to_datetime(series, utc=True).dt.tz_localize(None).to_numpy("datetime64[ns]")
-        return np.where(np.isnat(utc), np.nan, utc.astype(np.int64) / 1e9)
+        return np.where(np.isnat(utc), np.nan, utc.astype(np.int64) / 1e9), True
     if pd.api.types.is_timedelta64_dtype(series):
-        return np.asarray(series.dt.total_seconds(), dtype=float)
+        return np.asarray(series.dt.total_seconds(), dtype=float), False
     if isinstance(series.dtype, pd.CategoricalDtype) or pd.api.types.is_complex_dtype(series):
-        return None
+        return None, False
     if pd.api.types.is_numeric_dtype(series):
-        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
+        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan)), False
+    if isinstance(_first(series), str):
+        return _written(series)
     listed = [[np.nan] if _is_missing(one) else numbers_of(one) for one in series]
     known = [one for one in listed if one is not None and len(one) == 1]
     if len(known) < len(listed) or np.isnan(np.array(known)).all():
-        return None
-    return np.array(known).ravel()
+        return None, False
+    return np.array(known).ravel(), hasattr(_first(series), "year")
+
+
+def _first(series: pd.Series[Any]) -> object:
+    """The first value that is there."""
+    return next((one for one in series if not _is_missing(one)), None)
+
+
+def _written(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
+    """Texts that are all numbers or all dates, as such; ids with leading zeros count as numbers."""
+    texts = [None if _is_missing(one) or one != one else str(one) for one in series]
+    known = [one for one in texts if one is not None]
+    dates = column_of_dates(texts)
+    if dates is not None:
+        return dates, True
+    try:
+        plain = np.array([np.nan if one is None else float(one) for one in texts])
+    except ValueError:
+        return None, False
+    short = all(len(one) <= 15 and not one.isalpha() for one in known)
+    return (plain, False) if short else (None, False)
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value is pd.NA or value is pd.NaT
+    return value is None or type(value).__name__ in ("NAType", "NaTType")

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from privfed.testing.rules.chance import densities, tail, tails
-from privfed.testing.rules.functions import Derived
-from privfed.testing.rules.match import Match
-from privfed.testing.rules.precision import (
-    DOUBLE,
-    NO_GRADE,
-    Precision,
-    decimals_of,
-    simplicity,
-)
-from privfed.testing.rules.released import Index, Released
-from privfed.testing.rules.table import Cells, RawTable
+from privfed.leaks.artefact import Index, Released
+from privfed.leaks.chance import densities, surprise, surprises
+from privfed.leaks.evidence import Evidence
+from privfed.leaks.functions import Derived, Function
+from privfed.leaks.precision import DOUBLE, Precision, simplicity
+from privfed.leaks.table import RawTable
 
-#: Matches that chance explains this easily are not worth telling of.
-LIKELY = 0.05
 #: By how many last places a double may differ from a raw value: what a sum of thousands loses. A
 #: match counts by how near it is, so that a wide reach costs nothing.
 PLACES = 4096
@@ -50,31 +41,26 @@ class Hits:
 
 
 def compare(
-    rule: Derived, table: RawTable, released: Released, tolerance: float
-) -> Iterator[Match | None]:
-    """Hold one rule's values against all that left.
-
-    Args:
-        rule: what it computes from the raw values.
-        table: the raw values.
-        released: what left.
-        tolerance: share of a value by which a released number may differ on top of its precision.
-
-    Returns:
-        for each precision the surest match, or none where chance explains all of them.
-    """
-    if not len(rule.cells):
-        return
+    function: Function, table: RawTable, released: Released, tolerance: float
+) -> Evidence | None:
+    """Hold one function's values against all that left; the most surprising precision, if any."""
+    derived = function.of(table)
+    if derived is None or not len(derived.cells):
+        return None
+    best: tuple[float, Precision, Hits, np.ndarray] | None = None
     for precision, index in released.precisions.items():
-        tried = rule
-        if not rule.main and precision is not DOUBLE and len(index.sizes) >= CROWD:
-            if _hopeless(rule.cells.sizes, precision):
+        tried = derived
+        if not function.main and precision is not DOUBLE and len(index.sizes) >= CROWD:
+            if derived.through or _hopeless(derived.cells.sizes, precision):
                 continue
-            tried = replace(rule, cells=rule.cells.thinned(THIN))
+            tried = replace(derived, cells=derived.cells.thinned(THIN))
         hits = _hits(tried, index, precision, tolerance)
-        if _verdict(index, hits).chance <= LIKELY:  # what is simple, or met by others, is likelier
-            hits = replace(hits, chance=_likelier(tried, table, index, hits))
-        yield _told(tried, table, released, index, precision, hits)
+        nats, inside = _surprise(index, hits)
+        nats -= np.log(len(released.precisions))
+        if nats > (best[0] if best else 0.0):
+            best = (nats, precision, hits, inside)
+            derived = tried
+    return None if best is None else _told(function, derived, table, released, *best)
 
 
 def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
@@ -86,10 +72,15 @@ def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
 def _hits(rule: Derived, index: Index, precision: Precision, tolerance: float) -> Hits:
     """Released numbers within reach of a raw size; none if no block has more than it must."""
     sizes = rule.cells.sizes
-    places = _candidates(index.sizes, sizes, precision, rule.slack, tolerance)
-    values = index.sizes[places]
+    if rule.through is None:
+        places = _candidates(index.sizes, sizes, precision, rule.slack, tolerance)
+        values = index.sizes[places]
+        cell = precision.cell(values)
+    else:
+        places = np.arange(len(index.sizes))
+        values = rule.through(index.sizes)
+        cell = precision.cell(index.sizes) * values / index.sizes
     nearest, distance = _nearest(sizes, values)
-    cell = precision.cell(values)
     reach = _reach(values, cell, precision, rule.slack, tolerance)
     close = distance <= reach
     places, nearest, values = places[close], nearest[close], values[close]
@@ -97,15 +88,9 @@ def _hits(rule: Derived, index: Index, precision: Precision, tolerance: float) -
     chance = np.minimum(densities(sizes, nearest) * width, 1.0)
     if _expected(index, places, chance):
         return Hits(places[:0], nearest[:0], chance[:0])
-    return Hits(places, nearest, chance)
-
-
-def _likelier(rule: Derived, table: RawTable, index: Index, hits: Hits) -> np.ndarray:
-    """The chance of each match, raised where the number is simple or its raw value common."""
-    chance = np.maximum(hits.chance, simplicity(index.sizes[hits.places]))
-    if not rule.of_data:
-        chance = np.maximum(chance, _source(rule.cells, hits.nearest, table))
-    return np.asarray(np.minimum(chance, 1.0))
+    if len(places) <= THIN:  # of more, simple ones are few
+        chance = np.maximum(chance, simplicity(index.sizes[places]))
+    return Hits(places, nearest, np.minimum(chance, 1.0))
 
 
 def _expected(index: Index, places: np.ndarray, chance: np.ndarray) -> bool:
@@ -113,8 +98,7 @@ def _expected(index: Index, places: np.ndarray, chance: np.ndarray) -> bool:
     if not len(places):
         return True
     hits = np.bincount(index.blocks[places], minlength=len(index.trials))
-    most = index.trials * min(1.0, float(chance.min()))
-    return bool((hits <= most).all())
+    return bool((hits <= index.trials * min(1.0, float(chance.min()))).all())
 
 
 def _reach(
@@ -126,7 +110,11 @@ def _reach(
 
 
 def _candidates(
-    released: np.ndarray, sizes: np.ndarray, precision: Precision, slack: float, tolerance: float
+    released: np.ndarray,
+    sizes: np.ndarray,
+    precision: Precision,
+    slack: float,
+    tolerance: float,
 ) -> np.ndarray:
     """Positions of released numbers that may match: all, or those next to a raw size."""
     if len(released) <= len(sizes):
@@ -153,69 +141,42 @@ def _nearest(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.where(near < far, before, after), np.minimum(near, far)
 
 
-def _source(cells: Cells, nearest: np.ndarray, table: RawTable) -> np.ndarray:
-    """How likely a raw value is met by a number as short as itself: high for small whole ones."""
-    cell = cells.first[nearest]
-    raw = np.abs(table.numbers.ravel()[cell])
-    usable = np.isfinite(raw) & (raw > 0) & bool(len(table.cells))
-    chance = np.zeros(len(raw))
-    kept = raw[usable]
-    grades = decimals_of(kept)
-    step = np.where(grades == NO_GRADE, np.spacing(kept), 10.0 ** -grades.astype(float))
-    step = np.maximum(step, table.steps[cell[usable] % table.numbers.shape[1]])
-    places, _ = _nearest(table.cells.sizes, kept)
-    chance[usable] = np.maximum(simplicity(kept), densities(table.cells.sizes, places) * step)
-    return chance
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    """How likely matches are by chance, and which of them say so.
-
-    Args:
-        chance: the p-value, over blocks and over all of them together.
-        inside: positions among the hits of those of the surest block, or of all.
-    """
-
-    chance: float
-    inside: np.ndarray
-
-
-def _verdict(index: Index, hits: Hits) -> _Verdict:
+def _surprise(index: Index, hits: Hits) -> tuple[float, np.ndarray]:
+    """Nats of the most surprising block, or of all together; the hits that say so."""
     groups = index.blocks[hits.places].astype(np.int64)
     if not len(groups):
-        return _Verdict(1.0, groups)
-    each = tails(groups, hits.chance, index.trials) * max(1, int((index.trials > 0).sum()))
+        return 0.0, groups
+    each = surprises(groups, hits.chance, index.trials) - np.log((index.trials > 0).sum())
     _, once = np.unique(index.sizes[hits.places], return_index=True)  # copies tell nothing new
-    whole = tail(hits.chance[once], int(index.trials.sum()))
-    alone = each.min() <= whole
-    inside = np.flatnonzero(groups == int(np.argmin(each))) if alone else np.arange(len(groups))
-    return _Verdict(min(1.0, 2 * float(min(each.min(), whole))), inside)
+    whole = surprise(hits.chance[once], index.different)
+    alone = float(each.max()) >= whole
+    inside = np.flatnonzero(groups == int(np.argmax(each))) if alone else np.arange(len(groups))
+    return max(float(each.max()), whole) - np.log(2), inside
 
 
 def _told(
-    rule: Derived,
+    function: Function,
+    derived: Derived,
     table: RawTable,
     released: Released,
-    index: Index,
+    nats: float,
     precision: Precision,
     hits: Hits,
-) -> Match | None:
-    verdict = _verdict(index, hits)
-    if verdict.chance > LIKELY:
-        return None
-    inside = verdict.inside
+    inside: np.ndarray,
+) -> Evidence:
+    index = released.precisions[precision]
     surest = inside[np.argmin(hits.chance[inside])]
     block = released.blocks[int(index.blocks[hits.places[surest]])]
-    cell = int(rule.cells.first[hits.nearest[surest]])
-    return Match(
-        rule.rule,
+    cell = int(derived.cells.first[min(hits.nearest[surest], len(derived.cells) - 1)])
+    return Evidence(
+        function.family,
+        function.rule,
+        nats,
         partial(block.find, float(index.sizes[hits.places[surest]])),
-        table.where(cell),
-        verdict.chance,
+        partial(table.where, cell),
         len(np.unique(index.sizes[hits.places[inside]])),
         precision.name,
-        repr(float(table.numbers.ravel()[cell])),
-        rule.mend,
-        rule.main,
+        partial(table.shown, cell),
+        function.mend,
+        function.plain,
     )

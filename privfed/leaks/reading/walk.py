@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from privfed.testing.left.encodings import decoded, streams_inside
-from privfed.testing.left.leaf import Leaf
-from privfed.testing.left.package_objects import reader_of
-from privfed.testing.left.texts import encoded_in, numbers_in
+from privfed.leaks.reading.encodings import decoded, streams_inside
+from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText
+from privfed.leaks.reading.package_objects import reader_of
+from privfed.leaks.reading.texts import encoded_in, numbers_in
 
 #: How deep objects may nest, encodings counted.
 DEPTH = 60
@@ -36,34 +36,40 @@ NESTED = 6
 #: Least bytes that are taken for something else than text or a number.
 SHORT = 4
 _PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
+_CELL = (str, int, float, np.number, Decimal, date)
 _NO_DATA = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperType, property)
 
 
-def flatten(left: object, path: str = "left") -> Iterator[Leaf]:
+def flatten(left: object, path: str = "left", *, rows: bool = False) -> Iterator[Leaf]:
     """Everything that an object holds, with the path to it.
 
     Args:
         left: containers, arrays, tables, tensors, models, texts, bytes, pickles, paths of files,
             log records, exceptions, replies over HTTP, messages of other frameworks, in any nesting.
         path: what to call it.
+        rows: whether to give, of each short container, its cells side by side as a text too.
 
     Returns:
         arrays of numbers (in any type and shape), texts, and bytes.
     """
-    return _Walk().leaves(path, left)
+    return _Walk(rows).leaves(path, left)
 
 
 class _Walk:
     """One pass over an object; an object that stands in it twice is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: bool) -> None:
+        self._rows = rows
         self._seen: dict[int, object] = {}
 
     def leaves(self, path: str, thing: object, depth: int = 0, nested: int = 0) -> Iterator[Leaf]:
         """The leaves of one thing."""
         if thing is None or depth > DEPTH or isinstance(thing, _NO_DATA):
             return
-        if isinstance(thing, str):
+        if isinstance(thing, RowText):
+            if self._rows:
+                yield Leaf(path, str(thing), row=True)
+        elif isinstance(thing, str):
             yield from self._text(path, thing, depth, nested)
         elif isinstance(thing, bytes | bytearray | memoryview):
             yield from self._bytes(path, bytes(thing), depth, nested)
@@ -111,7 +117,13 @@ class _Walk:
         numbers: list[float] = []
         labels: list[str] = []
         texts: list[str] = []
+        cells: list[str] = []
         for whole, label, part in parts:
+            if isinstance(part, RowText):
+                yield from self.leaves(whole, part, depth + 1, nested)
+                continue
+            if self._rows and len(cells) <= CELLS and isinstance(part, _CELL):
+                cells.append(f"{label.strip('.[]')}={shown(part)}")
             plain = None if isinstance(part, np.ndarray) else numbers_of(part)
             if plain is not None:
                 numbers += plain
@@ -124,6 +136,8 @@ class _Walk:
             yield Leaf(path, np.array(numbers, dtype=float), labels)
         if texts:
             yield from self._text(path, "\n".join(texts), depth, nested)
+        if 1 < len(cells) <= CELLS:
+            yield Leaf(path, "; ".join(cells), row=True)
 
     def _mapping(
         self, path: str, mapping: Mapping[Any, object], depth: int, nested: int
@@ -149,6 +163,8 @@ class _Walk:
         if table is not None:
             yield table_leaf(path, *table)
             if table[1] is None:
+                if self._rows:
+                    yield from rows_of(path, table[0])
                 return
         parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
         yield from self._gathered(parts, path, depth, nested)
@@ -161,6 +177,8 @@ class _Walk:
             return
         if kind in "fiub":
             yield Leaf(path, np.asarray(array))
+            if self._rows and kind != "b":
+                yield from rows_of(path, np.asarray(array))
             if array.dtype.itemsize == 1 and kind != "b" and array.size > SHORT:
                 yield from self._bytes(f"{path} as bytes", array.tobytes(), depth, nested)
         elif kind == "c":
@@ -221,6 +239,20 @@ class _Walk:
 def table_leaf(path: str, values: np.ndarray, labels: list[str] | None) -> Leaf:
     """A list of rows as one array, so that its columns can be compared too."""
     return Leaf(f"{path}[rows]" if labels else path, values, labels)
+
+
+def shown(cell: object) -> str:
+    """A cell as a text would show it."""
+    return f"{cell!s}"[:200].replace("\n", " ")
+
+
+def rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
+    """The rows of a small array as lines of text, as many as may be read."""
+    rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
+    if 1 < rows.shape[1] <= CELLS and len(rows) <= ROWS:
+        listed = rows.tolist() if values.dtype.itemsize == 8 else rows.astype(str)
+        lines = ["; ".join(map(str, row)) for row in listed]
+        yield Leaf(path, "\n".join(lines), row=True)
 
 
 def _as_table(

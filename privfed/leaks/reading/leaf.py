@@ -9,8 +9,14 @@ from functools import cache
 
 import numpy as np
 
+#: Most cells of a container, and most rows of a table, that are also read as lines of text.
+CELLS, ROWS = 64, 5000
 #: Most numbers of which each is looked at by its own name.
 NAMED = 10_000
+
+
+class RowText(str):
+    """The cells of a table, one row a line, beside the leaves that hold them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +27,13 @@ class Leaf:
         path: where it was, from ``left`` down, as one would write it in Python.
         value: numbers of any shape (never copied), a text, or bytes.
         labels: names of the elements along the last axis of ``value``; without them, positions.
+        row: whether it is a text made of the cells of one container, whose numbers are leaves too.
     """
 
     path: str
     value: np.ndarray | str | bytes
     labels: Sequence[str] | None = None
+    row: bool = False
 
     def element(self, position: int) -> str:
         """The path to one number, by its position in the flattened array."""

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from privfed.testing.left.leaf import Leaf
-from privfed.testing.rules.precision import DOUBLE, Precision, precisions_of, split_by_grid
+from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid
+from privfed.leaks.reading.leaf import Leaf
+from privfed.leaks.texts import Runs, runs_of
 
 #: How many numbers are sorted by precision at a time: so many stay in the processor's cache.
 CHUNK = 1 << 16
@@ -75,14 +76,9 @@ class Index:
         return cls(ordered, owners, np.bincount(owners, minlength=count))
 
     @cached_property
-    def _by_block(self) -> tuple[np.ndarray, np.ndarray]:
-        order = np.argsort(self.blocks, kind="stable")
-        return self.sizes[order], np.concatenate([[0], np.cumsum(self.trials)])
-
-    def of_block(self, block: int) -> np.ndarray:
-        """One block's different sizes, ascending."""
-        sizes, ends = self._by_block
-        return np.asarray(sizes[ends[block] : ends[block + 1]])
+    def different(self) -> int:
+        """How many different sizes there are."""
+        return int(np.count_nonzero(np.diff(self.sizes))) + 1
 
 
 @dataclass(eq=False)
@@ -92,11 +88,13 @@ class Released:
     Args:
         blocks: arrays of numbers.
         texts: texts, with their paths.
+        rows: texts made of the cells of one container each, with their paths.
         strings: bytes of unknown structure, with their paths.
     """
 
     blocks: list[Block] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
+    rows: list[tuple[str, str]] = field(default_factory=list)
     strings: list[tuple[str, bytes]] = field(default_factory=list)
 
     @classmethod
@@ -105,12 +103,13 @@ class Released:
         released = cls()
         for whole in leaves:
             leaf = whole.less(allowed)
-            if leaf is None:
+            if leaf is None or (leaf.row and any(one.startswith(leaf.path) for one in allowed)):
                 continue
             if isinstance(leaf.value, np.ndarray):
                 released.blocks.append(Block(leaf, leaf.value))
             elif isinstance(leaf.value, str):
-                released.texts.append((leaf.path, leaf.value))
+                kept = released.rows if leaf.row else released.texts
+                kept.append((leaf.path, leaf.value))
             else:
                 released.strings.append((leaf.path, leaf.value))
                 released.blocks += _read_whole(leaf.path, leaf.value)
@@ -120,6 +119,16 @@ class Released:
     def empty(self) -> bool:
         """Whether nothing left at all."""
         return not (self.blocks or self.texts or self.strings)
+
+    @cached_property
+    def worded(self) -> list[tuple[str, str]]:
+        """Texts, and what is text inside bytes of unknown structure."""
+        return self.texts + [(path, data.decode("latin-1")) for path, data in self.strings]
+
+    @cached_property
+    def runs(self) -> list[tuple[str, str, Runs]]:
+        """Letters and digits of all texts: path, text, and their runs."""
+        return [(path, text, runs) for path, text in self.worded for runs in runs_of(text)]
 
     @cached_property
     def precisions(self) -> Mapping[Precision, Index]:

@@ -1,0 +1,343 @@
+"""Several cells of one record side by side: in a line of text, or in one container.
+
+No single cell need be rare: an age, a code and a measurement are a patient when they stand together.
+Key names before a value (``creatinine=1.27``) tell which column it is of. The same is asked of two
+records' sums and means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from privfed.leaks.artefact import Released
+from privfed.leaks.chance import densities
+from privfed.leaks.evidence import Evidence
+from privfed.leaks.reading.dates import DAY, HINT, dates_in
+from privfed.leaks.reading.texts import ungrouped
+from privfed.leaks.table import RawTable
+from privfed.leaks.texts import Runs, key_of
+
+#: Most text that is read line by line, and most lines of a table that are compared cell by cell.
+READ, COMPARED = 1 << 21, 300
+#: How many tokens make a line; longer ones are parted.
+TOKENS = 48
+#: A cell that this share of the records or more have says nothing.
+COMMON = 0.25
+#: Most records that a line's cells may point to.
+POINTED = 2_000_000
+_KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?)?"
+_TOKEN = re.compile(
+    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'’ \u00a0\u202f_]\d{3})+(?:\.\d+)?"
+    r"|\d{1,3}(?:\.\d{3})+,\d+|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z_]\w)"
+)
+MEND = "cells of one record stand together; leave the record out, or pool at least k records"
+
+
+@dataclass(eq=False)
+class Lines:
+    """Numbers and runs of letters by line.
+
+    Args:
+        names: normalised names of the table's numeric columns.
+        where: path and line of each line, as a message says it.
+    """
+
+    names: Sequence[bytes]
+    where: list[tuple[str, int]] = field(default_factory=list)
+    runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    _tokens: list[tuple[float, float, int, int, bool]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, released: Released, table: RawTable) -> Lines:
+        """Of all texts, the short ones first, as much as may be read."""
+        lines, read = cls([key_of(name) for name in table.names]), 0
+        for path, text in sorted([*released.rows, *released.texts], key=lambda one: len(one[1])):
+            read += len(text)
+            if read > READ:
+                break
+            lines._read(path, text)
+        return lines
+
+    def _read(self, path: str, text: str) -> None:
+        runs, listed = Runs.of(text), text.split("\n")
+        parted = [0] * len(listed)
+        for number, line in enumerate(listed):
+            parted[number] = len(self.where)
+            count = 0
+            for token in _tokens(line):
+                if count % TOKENS == 0:
+                    self.where.append((path, number if len(listed) > 1 else -1))
+                count += 1
+                self._tokens.append(
+                    (*token[:2], self._column(token[2]), len(self.where) - 1, token[3])
+                )
+            if not count:
+                self.where.append((path, number if len(listed) > 1 else -1))
+        if len(runs.lower):
+            self.runs.append((runs, np.array(parted)[runs.lines]))
+
+    def _column(self, key: str) -> int:
+        """The column that a key names, or -1."""
+        if not key:
+            return -1
+        words = key_of(key)
+        fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
+        return max(fit, key=lambda at: len(self.names[at]), default=-1)
+
+    @property
+    def tokens(self) -> tuple[np.ndarray, ...]:
+        """Values, widths, named columns, lines, and whether dates."""
+        table = np.array(self._tokens, dtype=float).reshape(-1, 5)
+        return (
+            table[:, 0],
+            table[:, 1],
+            table[:, 2].astype(int),
+            table[:, 3].astype(int),
+            table[:, 4].astype(bool),
+        )
+
+    def locate(self, line: int) -> str:
+        """Where a line is."""
+        path, number = self.where[line]
+        return path if number < 0 else f"{path}, line {number + 1}"
+
+
+def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
+    """Value, width of its last digit, key before it, and whether a date, of every number of a line."""
+    taken = []
+    if HINT.search(line):
+        for start, end, seconds, timed in dates_in(line):
+            taken.append((start, end))
+            yield seconds, 1.0 if timed else DAY, "", True
+    for found in _TOKEN.finditer(line):
+        start, end = found.span(2)
+        if any(start < last and first < end for first, last in taken):
+            continue
+        text = found[2]
+        try:
+            value = float(text)
+        except ValueError:
+            value = ungrouped(text)
+        mantissa, _, power = text.lower().partition("e")
+        mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
+        decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
+        width = 10.0 ** (int(power or 0) - decimals)
+        yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
+
+
+@dataclass(frozen=True, eq=False)
+class _Matches:
+    """Cells that match tokens: line, column, how many other tokens might have, nats, records."""
+
+    line: np.ndarray
+    column: np.ndarray
+    nats: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    order: np.ndarray
+
+
+def together(lines: Lines, table: RawTable) -> Evidence | None:
+    """The line whose cells are most surprisingly those of one record."""
+    found = [*_number_matches(lines, table), *_text_matches(lines, table)]
+    found = [one for one in found if len(one.line)]
+    if not found:
+        return None
+    line = np.concatenate([one.line for one in found])
+    column = np.concatenate([one.column for one in found])
+    nats = np.concatenate([one.nats for one in found])
+    looks = np.log(len(lines.where)) + np.log(table.records)
+    width = int(column.max()) + 1
+    best = np.zeros((int(line.max()) + 1) * width)
+    np.maximum.at(best, line * width + column, nats)
+    bound = best.reshape(-1, width).sum(axis=1) - looks
+    several = (best.reshape(-1, width) > 0).sum(axis=1) > 1
+    chosen = np.flatnonzero((bound > 0) & several)
+    chosen = chosen[np.argsort(-bound[chosen])][:COMPARED]
+    if not len(chosen):
+        return None
+    score, at, record, columns = _best(chosen, found, table.records)
+    return Evidence(
+        "lines",
+        "several cells of one record, side by side",
+        score - looks,
+        partial(lines.locate, at),
+        lambda: f"record {record}, columns {_named(table, columns)}{table.whose}",
+        len(columns),
+        mend=MEND,
+        plain=1,
+    )
+
+
+def _best(
+    chosen: np.ndarray, found: list[_Matches], records: int
+) -> tuple[float, int, int, list[int]]:
+    """The greatest sum over columns of the nats of one record in one line."""
+    keys, columns, nats = [], [], []
+    for one in found:
+        kept = np.flatnonzero(np.isin(one.line, chosen))
+        counts = one.last[kept] - one.first[kept]
+        kept = kept[np.cumsum(counts) <= POINTED]
+        counts = one.last[kept] - one.first[kept]
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        at = np.arange(total) + np.repeat(one.first[kept] - ends + counts, counts)
+        keys.append(np.repeat(one.line[kept], counts) * records + one.order[at])
+        columns.append(np.repeat(one.column[kept], counts))
+        nats.append(np.repeat(one.nats[kept], counts))
+    key, column, gain = map(np.concatenate, (keys, columns, nats))
+    order = np.lexsort((-gain, column, key))
+    key, column, gain = key[order], column[order], gain[order]
+    once = np.r_[True, (key[1:] != key[:-1]) | (column[1:] != column[:-1])]
+    key, column, gain = key[once], column[once], gain[once]
+    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    sums = np.add.reduceat(gain, starts)
+    several = np.diff(np.r_[starts, len(key)]) > 1
+    sums = np.where(several, sums, 0.0)
+    most = int(np.argmax(sums))
+    end = starts[most + 1] if most + 1 < len(starts) else len(key)
+    line, record = divmod(int(key[starts[most]]), records)
+    return float(sums[most]), line, record, column[starts[most] : end].tolist()
+
+
+def _named(table: RawTable, columns: list[int]) -> str:
+    names = [*table.names, *(text.name for text in table.texts)]
+    return ", ".join(repr(names[at]) for at in columns)
+
+
+def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
+    """Tokens against the numeric columns."""
+    value, width, named, line, dated = lines.tokens
+    open_ = ~np.isin(np.abs(value), np.abs(table.public))
+    for at, column in enumerate(table.numbers.T if len(value) else ()):
+        present = np.flatnonzero(np.isfinite(column))
+        order = present[np.argsort(column[present], kind="stable")]
+        ordered = column[order]
+        if not len(ordered):
+            continue
+        fit = np.flatnonzero(open_ & (dated == table.dates[at]) & ((named == -1) | (named == at)))
+        reach = width[fit] * np.where(dated[fit], 0.999, 0.5 + 1e-6)
+        reach = np.maximum(reach, np.abs(value[fit]) * 1e-12)
+        low = value[fit] - np.where(dated[fit], 0, reach)
+        first = np.searchsorted(ordered, low, side="left")
+        last = np.searchsorted(ordered, value[fit] + reach, side="right")
+        counts = last - first
+        kept = np.flatnonzero((counts > 0) & (counts < max(2, COMMON * len(ordered))))
+        fit, first, last, counts = fit[kept], first[kept], last[kept], counts[kept]
+        sizes = np.unique(ordered)
+        step = np.maximum(width[fit], table.steps[at])
+        near = np.minimum(np.searchsorted(sizes, ordered[first]), len(sizes) - 1)
+        own = densities(sizes, near, deviations=0) * step / len(sizes)
+        share = np.clip(np.maximum(own, (counts - 1) / len(ordered)), 1e-15, 1.0)
+        nats = -np.log(share) - _others(line[fit], value[fit], named[fit])
+        many = np.maximum(nats, 0.0)
+        yield _Matches(line[fit], np.full(len(fit), at), many, first, last, order)
+
+
+def _others(line: np.ndarray, value: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """Log of how many different tokens of the same line might have been the column's."""
+    if not len(line):
+        return np.empty(0)
+    pairs = np.unique(np.column_stack([line.astype(float), value]), axis=0)[:, 0].astype(int)
+    return np.asarray(np.where(named >= 0, 0.0, np.log(np.bincount(pairs)[line])))
+
+
+def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
+    """Runs of letters and digits against the text columns."""
+    for at, column in enumerate(table.texts, start=len(table.names)):
+        order = np.argsort(column.codes, kind="stable")
+        ends = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
+        for runs, numbers in lines.runs:
+            for length in np.unique(column.lengths[column.lengths > 0]).tolist():
+                begins, forms, _ = runs.find(column, length)
+                values = column.value_of[forms]
+                counts = ends[values + 1] - ends[values]
+                kept = (counts > 0) & (counts < COMMON * table.records)
+                begins, values, counts = begins[kept], values[kept], counts[kept]
+                if len(begins):
+                    nats = np.log(table.records / counts)
+                    where = numbers[begins]
+                    full = np.full(len(begins), at)
+                    yield _Matches(where, full, nats, ends[values], ends[values + 1], order)
+
+
+def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
+    """A line whose numbers are the sums or means of the same two records, over several columns."""
+    value, width, named, line, dated = lines.tokens
+    if table.records < 3 or table.numbers.shape[1] < 2:
+        return None
+    best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
+    usable = np.flatnonzero(~dated & (width < np.maximum(1e-3 * np.abs(value), 1e-12)))
+    many = [at for at in np.unique(line[usable]) if (line[usable] == at).sum() > 1][
+        : COMPARED // 10
+    ]
+    for at in many:
+        tokens = usable[line[usable] == at][:12]
+        for factor in (1.0, 2.0):
+            score, pair = _pair(
+                table, value[tokens] * factor, width[tokens] * factor, named[tokens]
+            )
+            best = max(best, (score, int(at), pair))
+    if best[0] <= 0:
+        return None
+    first, second = best[2]
+    return Evidence(
+        "lines",
+        "the sums or means of two records, over several columns",
+        best[0] - float(np.log(2 * max(1, len(many)))),
+        partial(lines.locate, best[1]),
+        partial(str, f"records {first} and {second}{table.whose}"),
+        mend="a mean of two gives both away to either; pool more records, or add noise",
+        plain=4,
+    )
+
+
+def _pair(
+    table: RawTable, value: np.ndarray, width: np.ndarray, named: np.ndarray
+) -> tuple[float, tuple[int, int]]:
+    """The pair of records whose sums are most of the values, and how surprising that is.
+
+    Candidates are found by the token and column that fit the fewest pairs.
+    """
+    numbers = table.numbers
+    scales = np.nanstd(np.where(np.isfinite(numbers), numbers, np.nan), axis=0) * 2.5 * np.sqrt(2)
+    first_found: list[tuple[np.ndarray, np.ndarray]] = []
+    for token in range(len(value)):
+        for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
+            share = width[token] / max(scales[column], 1e-300)
+            if share * table.records**2 / 2 < 50:
+                first_found.append(_partners(numbers[:, column], value[token], width[token]))
+    if not first_found:
+        return 0.0, (0, 0)
+    one, other = (np.concatenate(part)[:5000] for part in zip(*first_found, strict=True))
+    if not len(one):
+        return 0.0, (0, 0)
+    sums = numbers[one] + numbers[other]
+    near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
+    near &= (named[None, None, :] < 0) | (named == np.arange(numbers.shape[1])[:, None])
+    gain = np.log(np.maximum(scales[:, None], 1e-300) / width) - np.log(len(value))
+    nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
+    total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
+    most = int(np.argmax(total))
+    pairs = np.log(table.records * (table.records - 1) / 2)
+    return float(total[most] - pairs), (int(one[most]), int(other[most]))
+
+
+def _partners(column: np.ndarray, total: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of records whose values add up to a total, within half a last digit."""
+    order = np.argsort(column, kind="stable")
+    ordered = column[order]
+    reach = 0.5 * width * (1 + 1e-6) + abs(total) * 1e-12
+    first = np.searchsorted(ordered, total - ordered - reach, side="left")
+    last = np.searchsorted(ordered, total - ordered + reach, side="right")
+    counts = np.maximum(last - first, 0)
+    ends = np.cumsum(counts)
+    at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + counts, counts)
+    one = np.repeat(np.arange(len(ordered)), counts)
+    kept = one < at
+    return order[one[kept]], order[at[kept]]

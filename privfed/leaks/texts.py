@@ -1,0 +1,248 @@
+"""Texts once case, accents and separators are gone: as columns of a table, and as they left.
+
+Every text becomes the bytes of its letters and digits (NFKD, without accents, lower case). A
+value of a table is found in what left as a run of these bytes that begins and ends at a word's edge,
+however it was spaced, hyphenated or quoted. Runs are compared by 64-bit sums of powers (Rabin and
+Karp), so that all places are tried at once.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+#: Share of different values above which a text column names records instead of describing them.
+NAMING = 0.5
+#: Longest run of letters and digits that is compared; of longer values, the beginning.
+LONGEST = 48
+#: Shortest that names a record by itself.
+SHORTEST = 4
+#: How much text is looked at at a time.
+CHUNK = 1 << 22
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
+_MIX = np.random.default_rng(26).integers(1, 1 << 63, 256, dtype=np.uint64) | np.uint64(1)
+_BYTES = np.arange(256)
+_UPPER = (_BYTES >= 65) & (_BYTES <= 90)
+_DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
+_LETTER = _UPPER | ((_BYTES >= 97) & (_BYTES <= 122)) | (_BYTES >= 128)
+_LOWER = np.where(_UPPER, _BYTES + 32, _BYTES).astype(np.uint8)
+_CLASS = np.where(_DIGIT, 1, np.where(_LETTER, 2, 0)).astype(np.int8)
+
+
+def normalised(text: str) -> bytes:
+    """A text without accents, as bytes; case and separators still there."""
+    if text.isascii():
+        return text.encode()
+    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+    return "".join(one for one in plain if not unicodedata.combining(one)).encode(errors="replace")
+
+
+def key_of(text: str) -> bytes:
+    """Only letters and digits, in lower case."""
+    octets = np.frombuffer(normalised(text), np.uint8)
+    return _LOWER[octets[_CLASS[octets] > 0]].tobytes()
+
+
+def other_forms(text: str) -> Iterator[bytes]:
+    """Keys of other ways to write a value: a name's last word first, an email less its domain, a
+    telephone number less its country."""
+    words = text.replace(",", " ").split()
+    digits = [one for one in text if one.isdigit()]
+    if "@" in text:
+        yield key_of(text.split("@")[0])
+    elif 2 <= len(words) <= 4 and not digits:
+        yield key_of(" ".join([words[-1], *words[:-1]]))
+    if text.startswith("+") and len(digits) >= 9:
+        yield from (b"00" + key_of(text), b"0" + key_of(text)[2:], b"0" + key_of(text)[3:])
+        yield key_of(text)[1:]
+    if not text.isascii():
+        plain = text.lower()
+        for letter, pair in (("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ø", "oe"), ("å", "aa")):
+            plain = plain.replace(letter, pair)
+        yield key_of(plain)
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    """One column of texts.
+
+    Args:
+        name: of the column.
+        codes: which of the different values each record has; -1 for none.
+        values: the different values as they are.
+        keys: letters and digits of each, shape (forms, longest), zeros behind: of the values
+            first, then of their other forms.
+        value_of: the value that each form is of.
+    """
+
+    name: str
+    codes: np.ndarray
+    values: tuple[str, ...]
+    keys: np.ndarray
+    value_of: np.ndarray
+
+    @classmethod
+    def of(cls, name: str, missing: np.ndarray, texts: Iterable[str]) -> TextColumn:
+        """Of texts, one a record."""
+        listed = np.array(list(texts), dtype=object)
+        listed[missing] = ""
+        values, codes = np.unique(listed.astype(str), return_inverse=True)
+        named = [str(value) for value in values]
+        forms = [(key_of(value), at) for at, value in enumerate(named)]
+        forms += [(form, at) for at, value in enumerate(named) for form in set(other_forms(value))]
+        width = max(1, min(LONGEST, max(len(key) for key, _ in forms)))
+        whole = b"".join(key[:width].ljust(width, b"\0") for key, _ in forms)
+        keys = np.frombuffer(whole, np.uint8).reshape(len(forms), width)
+        codes = np.where(missing, -1, codes.ravel())
+        return cls(name, codes, tuple(named), keys, np.array([at for _, at in forms]))
+
+    @cached_property
+    def naming(self) -> bool:
+        """Whether the values name single records."""
+        known = int((self.codes >= 0).sum())
+        return len(self.values) > NAMING * known or len(self.values) == known
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How many records have each value."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """How many letters and digits each value has."""
+        return np.asarray((self.keys != 0).sum(axis=1))
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """The sum of powers of each value; 0 for the empty one."""
+        width = self.keys.shape[1]
+        with np.errstate(over="ignore"):
+            powers = np.cumprod(np.r_[np.uint64(1), np.full(width - 1, _BASE)])
+            mixed = np.where(self.keys != 0, _MIX[self.keys], np.uint64(0))
+            return np.asarray((mixed * powers).sum(axis=1, dtype=np.uint64))
+
+    @cached_property
+    def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
+        """The forms' sums, ascending, and which form each is of."""
+        order = np.argsort(self.hashes, kind="stable")
+        return self.hashes[order], order
+
+    @cached_property
+    def letters(self) -> np.ndarray:
+        """The log of how many beginnings of 0, 1, 2, ... letters the column's own letters make."""
+        nats = np.zeros(self.keys.shape[1])
+        for place, letters in enumerate(self.keys.T):
+            counts = np.bincount(letters[letters > 0]).astype(float)
+            share = counts[counts > 0] / max(counts.sum(), 1)
+            nats[place] = -(share * np.log(share)).sum()
+        return np.r_[0.0, np.cumsum(nats)]
+
+    @property
+    def space(self) -> np.ndarray:
+        """For each form the log of how many of its length its column's letters make."""
+        return np.asarray(self.letters[self.lengths])
+
+    def record(self, value: int) -> int:
+        """The first record that has a value."""
+        return int(np.flatnonzero(self.codes == value)[0])
+
+    def redrawn(self, rng: np.random.Generator) -> TextColumn:
+        """Shuffled among the records; names are made up anew, of the same letters place by place."""
+        codes = rng.permutation(self.codes)
+        if not self.naming:
+            return replace(self, codes=codes)
+        keys = self.keys.copy()
+        kinds = _CLASS[keys]
+        for place in range(keys.shape[1]):
+            for kind in (1, 2):
+                same = np.flatnonzero(kinds[:, place] == kind)
+                keys[same, place] = keys[rng.permutation(same), place]
+        return replace(self, codes=codes, keys=keys)
+
+    def without(self, public: Iterable[str]) -> TextColumn:
+        """The column less the values that may leave."""
+        free = np.isin(np.array(self.values, dtype=object), list(public))
+        codes = np.where((self.codes >= 0) & free[self.codes], -1, self.codes)
+        keys = np.where(free[self.value_of][:, None], 0, self.keys).astype(np.uint8)
+        return replace(self, codes=codes, keys=keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Letters and digits of a text that left, and where its words begin and end.
+
+    Args:
+        lower: the bytes.
+        begins: positions at which words begin.
+        ends: for each position, whether a word ends before it; one longer than ``lower``.
+        proper: for each position, whether the byte was a digit or in upper case.
+        lines: for each position, the line of the text.
+    """
+
+    lower: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    proper: np.ndarray
+    lines: np.ndarray
+
+    @classmethod
+    def of(cls, text: str, first_line: int = 0) -> Runs:
+        """Of some text."""
+        octets = np.frombuffer(normalised(text), np.uint8)
+        kept = _CLASS[octets] > 0
+        at = np.flatnonzero(kept)
+        begins = np.flatnonzero(np.r_[True, np.diff(at) > 1]) if len(at) else at
+        ends = np.zeros(len(at) + 1, dtype=bool)
+        ends[begins], ends[-1] = True, True
+        chosen = octets[at]
+        lines = first_line + np.cumsum(octets == 10)[at] if len(at) else at
+        proper = _UPPER[chosen] | _DIGIT[chosen]
+        return cls(_LOWER[chosen], begins, ends, proper, lines)
+
+    @cached_property
+    def _sums(self) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore"):
+            count = len(self.lower)
+            powers = np.cumprod(np.r_[np.uint64(1), np.full(count, _BASE)])
+            sums = np.r_[np.uint64(0), np.cumsum(_MIX[self.lower] * powers[:count])]
+            return sums, np.cumprod(np.r_[np.uint64(1), np.full(count, _INVERSE)])
+
+    def of_length(self, length: int) -> np.ndarray:
+        """Where a run of so many letters and digits begins and ends at words' edges."""
+        begins = self.begins[self.begins + length <= len(self.lower)]
+        return np.asarray(begins[self.ends[begins + length]])
+
+    def hashes(self, begins: np.ndarray, length: int) -> np.ndarray:
+        """The sums of powers of runs of one length."""
+        sums, back = self._sums
+        with np.errstate(over="ignore"):
+            return np.asarray((sums[begins + length] - sums[begins]) * back[begins])
+
+    def find(self, column: TextColumn, length: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Places at which forms of one length stand, the forms, and how many places were tried."""
+        begins = self.of_length(length)
+        if not len(begins):
+            return begins, begins, 0
+        ordered, which = column.by_hash
+        seen = self.hashes(begins, length)
+        place = np.minimum(np.searchsorted(ordered, seen), len(ordered) - 1)
+        hit = np.flatnonzero(ordered[place] == seen)
+        return begins[hit], which[place[hit]], len(begins)
+
+
+def runs_of(text: str) -> Iterator[Runs]:
+    """A text in pieces that end at line ends, where there are any."""
+    start, line = 0, 0
+    while start < len(text):
+        end = min(len(text), start + CHUNK)
+        cut = text.rfind("\n", start, end) if end < len(text) else end
+        end = end if cut <= start else cut + (end < len(text))
+        piece = text[start:end]
+        yield Runs.of(piece, line)
+        line += piece.count("\n")
+        start = end

@@ -1,0 +1,125 @@
+"""Texts that name records, in whatever case, spacing or notation, whole or masked."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import numpy as np
+
+from privfed.leaks.artefact import Released
+from privfed.leaks.chance import surprise
+from privfed.leaks.evidence import Evidence
+from privfed.leaks.table import RawTable
+from privfed.leaks.texts import SHORTEST, Runs, TextColumn, key_of
+
+#: From how many letters on a single word without a capital is taken for a name.
+LONG_WORD = 9
+#: A part of a text that was blotted out, and what was left on either side.
+_MASKED = re.compile(r"([\w+][\w.@+ -]*)?(?:[*•█#]{2,}|[xX]{3,}|…|\.{3})([\w@][\w.@-]*)?")
+#: Most masked texts that are looked at.
+MASKED = 500
+_MEND = "leave out what names a record, or use a key that says nothing of it"
+
+
+def names_in(released: Released, table: RawTable) -> Evidence | None:
+    """Values of columns that name records, anywhere in the texts that left."""
+    found = [_names(released, table, text) for text in table.texts if text.naming]
+    return max((one for one in found if one), key=lambda one: one.nats, default=None)
+
+
+def _names(released: Released, table: RawTable, column: TextColumn) -> Evidence | None:
+    chances, trials, first = [np.empty(0)], 0, None
+    lengths = np.unique(column.lengths[column.lengths >= SHORTEST])
+    for path, text, runs in released.runs:
+        for length in lengths.tolist():
+            begins, forms, tried = runs.find(column, length)
+            proper = [at for at, begin in enumerate(begins) if _is_name(runs, int(begin), length)]
+            trials += tried
+            if proper:
+                forms = np.unique(forms[proper])
+                chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
+                if first is None:
+                    first = (path, text, runs, int(begins[proper[0]]), int(forms[0]))
+    if first is None:
+        return None
+    path, text, runs, begin, form = first
+    value = int(column.value_of[form])
+    each = np.minimum(np.concatenate(chances), 1.0)
+    return Evidence(
+        "names",
+        "a raw text",
+        surprise(each, max(trials, len(each))),
+        lambda: f"{path}, line {int(runs.lines[begin]) + 1}" if "\n" in text else path,
+        lambda: table.place(column.record(value), column.name),
+        len(each),
+        value=partial(repr, column.values[value]),
+        mend=_MEND,
+    )
+
+
+def _is_name(runs: Runs, begin: int, length: int) -> bool:
+    """Whether a run is no everyday word: capitals, digits, several words, or many letters."""
+    part = slice(begin, begin + length)
+    return bool(
+        length >= LONG_WORD
+        or runs.proper[part].any()
+        or runs.ends[begin + 1 : begin + length].any()
+    )
+
+
+def masked_of(released: Released) -> list[tuple[str, bytes, bytes]]:
+    """Masked texts that left: path, what is left before the mask, and behind."""
+    found = []
+    for path, text in [*released.texts, *released.rows]:
+        if "*" in text or "…" in text or "..." in text or "xxx" in text.lower() or "#" in text:
+            for match in _MASKED.finditer(text):
+                before = key_of((match[1] or "").split(" ")[-1]) if match[1] else b""
+                behind = key_of(match[2] or "")
+                if len(before) + len(behind) >= SHORTEST:
+                    found.append((path, before, behind))
+    return found[:MASKED]
+
+
+def masked_in(masked: list[tuple[str, bytes, bytes]], table: RawTable) -> Evidence | None:
+    """Masked texts of which what is left still names a record."""
+    best = None
+    for column in table.texts:
+        if not column.naming:
+            continue
+        chances, first = [], None
+        for path, before, behind in masked:
+            forms = _fitting(column, before, behind)
+            if len(forms):
+                ending = _fitting(column, b"", behind)
+                nats = column.letters[min(len(before), len(column.letters) - 1)]
+                nats += np.log(len(column.keys) / len(ending)) - np.log(len(column.keys))
+                chances.append(min(1.0, float(np.exp(-nats))))
+                first = first or (path, int(column.value_of[forms[0]]))
+        if first is None:
+            continue
+        nats = surprise(np.array(chances), len(masked))
+        if best is None or nats > best.nats:
+            best = Evidence(
+                "masked",
+                "what a mask leaves of a raw text",
+                nats,
+                partial(str, first[0]),
+                partial(table.place, column.record(first[1]), column.name),
+                len(chances),
+                value=partial(repr, column.values[first[1]]),
+                mend="what is left names the record; leave out more, or all of it",
+                plain=2,
+            )
+    return best
+
+
+def _fitting(column: TextColumn, before: bytes, behind: bytes) -> np.ndarray:
+    """The forms that begin and end like that."""
+    fit = column.lengths >= max(SHORTEST, len(before) + len(behind) + 1)
+    for place, letter in enumerate(before[: column.keys.shape[1]]):
+        fit &= column.keys[:, place] == letter
+    forms = np.flatnonzero(fit)
+    for back, letter in enumerate(reversed(behind)):
+        forms = forms[column.keys[forms, column.lengths[forms] - 1 - back] == letter]
+    return np.asarray(forms)

@@ -1,0 +1,123 @@
+"""What a whole suite says of its leak assertions: rules switched off, findings accepted, what was seen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from privfed.errors import InputError
+from privfed.leaks.evidence import Evidence
+
+#: The form of a baseline file.
+FORMAT = "privfed-leaks-baseline 1"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One assertion that looked for raw values.
+
+    Args:
+        findings: how many there were.
+        blind: columns of which a single cell was too common to convict.
+    """
+
+    findings: int
+    blind: tuple[str, ...] = ()
+
+
+@dataclass
+class Suite:
+    """The settings of a suite, and what its assertions saw.
+
+    Args:
+        off: families of rules that are switched off.
+        accepted: hashes of findings that were reviewed and accepted.
+        recording: whether new findings are accepted instead of raised.
+        test: the running test, which a finding is accepted for.
+    """
+
+    off: tuple[str, ...] = ()
+    accepted: dict[str, str] = field(default_factory=dict)
+    recording: bool = False
+    test: str = ""
+    seen: list[Looked] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+
+    def judged(
+        self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
+    ) -> list[Evidence]:
+        """The findings that nobody has accepted; paths without raw texts are what is digested."""
+        self.seen.append(looked)
+        new = []
+        for one in found:
+            key, told = self._key(one, hidden)
+            if self.recording:
+                self.accepted.setdefault(key, told)
+            if key in self.accepted:
+                self.used.add(key)
+            else:
+                new.append(one)
+        return new
+
+    def _key(self, one: Evidence, hidden: Callable[[str], str]) -> tuple[str, str]:
+        """A digest of test, path and rule (no value goes into it), and what a reviewer reads."""
+        told = f"{self.test}: {one.rule}"
+        text = "\0".join((self.test, hidden(one.where), one.rule))
+        return hashlib.sha256(text.encode()).hexdigest()[:24], told
+
+    def blind(self) -> Counter[str]:
+        """How many assertions could not have seen a single cell, by column."""
+        return Counter(name for one in self.seen for name in one.blind)
+
+    def write(self, path: Path) -> None:
+        """Write the accepted findings, in a form that two reviews can be compared by."""
+        kept = {key: told for key, told in sorted(self.accepted.items()) if key in self.used}
+        text = json.dumps({"format": FORMAT, "accepted": kept}, indent=1)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_baseline(path: Path) -> dict[str, str]:
+    """The accepted findings of a file; none where there is no file.
+
+    Raises:
+        InputError: it is no baseline.
+    """
+    if not path.exists():
+        return {}
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if held["format"] == FORMAT:
+            return {str(key): str(told) for key, told in held["accepted"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise InputError(f"{path.name} is no baseline; write it with --privfed-update-baseline")
+
+
+_ALONE = Suite()
+_suite: ContextVar[Suite | None] = ContextVar("the running suite", default=None)
+
+
+def current() -> Suite:
+    """The running suite, or one without settings that remembers nothing."""
+    suite = _suite.get()
+    if suite is None:
+        _ALONE.seen.clear()
+        return _ALONE
+    return suite
+
+
+@contextmanager
+def running(suite: Suite, test: str = "") -> Iterator[Suite]:
+    """Within it, assertions belong to a suite, and to one of its tests."""
+    suite.test = test
+    token = _suite.set(suite)
+    try:
+        yield suite
+    finally:
+        _suite.reset(token)
