@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
@@ -24,7 +23,7 @@ from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import Curve, interval
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query, View
@@ -43,8 +42,6 @@ RATE, NEEDED = 0.01, 100
 NEAR = 0.02
 #: Share of the members beyond its baseline from which people count as identified.
 MANY = 0.1
-#: Confidence of intervals.
-CONFIDENCE = 0.95
 #: The name of the schema's target, whatever it is called there.
 TARGET = "target"
 
@@ -299,10 +296,15 @@ class Pool(Attack):
                 elif listed.usable and (column.place is not None or listed.y is not None):
                     outcomes += self._at(entries, column, listed, values, known, clock)
             read += not clock.over
-        partial = _partial(clock.partial(read, len(clients), "clients"), large, len(clients))
+        number, partial = len(clients), clock.partial(read, len(clients), "clients")
+        if large:
+            long = f"{large} of {number} clients have more records than a list takes"
+            partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
             return self._told(unknown, outcomes, partial)
-        return self._nobody(unknown, partial) if large else None
+        if not large:
+            return None
+        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
 
     def _listed(
         self, client: str, column: Unknown, truth: Truth
@@ -334,17 +336,13 @@ class Pool(Attack):
             weights = system.solve(clock).reshape(len(listed), len(values))
             yield column.scored(listed, values, weights, system)
 
-    def _nobody(self, unknown: str, partial: str) -> Finding:
-        """Nobody was attacked, and that is no pass."""
-        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
-
     def _told(self, unknown: str, outcomes: Sequence[Outcome], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
         exact = all(2 * each.system.exact >= each.system.equations for each in outcomes)
         recovered = sum(each.recovered for each in outcomes)
         guessed = sum(each.guessed for each in outcomes) / members
         share = recovered / members
-        low, high = interval(recovered, members)
+        low, high = interval(min(round(recovered), members), members)
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
@@ -367,12 +365,6 @@ def _metric(unknown: str) -> str:
     return f"share of members on a list of candidates {what}"
 
 
-def _partial(late: str, large: int, clients: int) -> str:
-    """Why clients were left out: no time, or more records than a list holds."""
-    long = f"{large} of {clients} clients have more records than a list takes" if large else ""
-    return "; ".join(filter(None, (late, long)))
-
-
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:
     """Red where numbers that left as they were identify more than a few."""
     if low <= guessed:
@@ -383,6 +375,10 @@ def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity
 def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What the attacker knew, how much it was told, and how well the list was told apart."""
     weights = [each.members for each in outcomes]
+
+    def mean(figures: Sequence[float]) -> float:
+        return float(np.average(figures, weights=weights))
+
     detail: dict[str, Any] = {
         "the attacker knows": "a list on which all the client's records stand among others"
         + (f", without their {unknown}" if unknown else ""),
@@ -393,8 +389,8 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
         "outsiders": sum(each.outsiders for each in outcomes),
-        "members found at 1 % false positives": _mean([o.found for o in outcomes], weights),
-        "area under the curve": _mean([o.area for o in outcomes], weights),
+        "members found at 1 % false positives": mean([o.found for o in outcomes]),
+        "area under the curve": mean([o.area for o in outcomes]),
     }
     errors = [each.error for each in outcomes if each.error is not None]
     if errors:
@@ -403,17 +399,6 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     if fewest < NEEDED:
         detail["note"] = f"{fewest} outsiders on a list: fewer than the {NEEDED} that 1 % needs"
     return detail
-
-
-def _mean(figures: Sequence[float], weights: Sequence[int]) -> float:
-    return float(np.average(figures, weights=weights))
-
-
-def interval(found: float, of: int) -> tuple[float, float]:
-    """The interval of a share of independent tries (Clopper and Pearson 1934)."""
-    tail, count = (1 - CONFIDENCE) / 2, min(round(found), of)
-    low = float(beta.ppf(tail, count, of - count + 1)) if count else 0.0
-    return low, float(beta.ppf(1 - tail, count + 1, of - count)) if count < of else 1.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from privfed.attacks.reading import known_question
+from privfed.attacks.base import question_of
 from privfed.attacks.roc import Curve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
@@ -254,7 +254,7 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
 
 def hear(entry: Disclosed, records: Any) -> Heard | None:
     """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
-    question, part = known_question(entry), entry.release.parts.get("bits")
+    question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):
         return None
     bits, flip = _bits(part), _flip(part)

@@ -18,12 +18,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
+from privfed.attacks.base import (
+    Attack,
+    PublicSchema,
+    Table,
+    Truth,
+    exact_parts,
+    question_of,
+    sound_parts,
+)
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
-from privfed.attacks.reading import fits, known_question
+from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -123,7 +131,7 @@ class LeaveOneOut(Attack):
 
 def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
     """Parts that left exactly and that no equation reads."""
-    asked = known_question(entry)
+    asked = question_of(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):
         return {}
     kind = type(asked)
@@ -180,7 +188,7 @@ def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
     """The questions to put again: some of each kind, the first and the last among them."""
     by_kind: dict[str, list[Asked]] = {}
     for entry in transcript:
-        query, parts = known_question(entry), _compared(entry)
+        query, parts = question_of(entry), _compared(entry)
         if query is None or not parts:
             continue
         try:

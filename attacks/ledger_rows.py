@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Table
+from privfed.attacks.base import PublicSchema, Table, question_of
 from privfed.attacks.clock import Clock
-from privfed.attacks.reading import finite_numbers, known_question
+from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -108,7 +108,7 @@ def joined(several: Sequence[Rows], points: int) -> Rows:
 
 def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; nothing where that is not known."""
-    asked = known_question(entry)
+    asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
     if asked is None or not asked.linear or not 0 < sum(sizes) <= CELLS:
         return {}

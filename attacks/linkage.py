@@ -15,19 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
-from privfed.attacks.reading import known_question
-from privfed.attacks.roc import Curve, clopper_pearson
+from privfed.attacks.roc import Curve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
 #: Share of strangers that may be accused.
 RATE = 0.01
-#: The interval's confidence.
-CONFIDENCE = 0.95
 #: Most individuals whose answers are judged, and most strangers of a group that they are held against.
 JUDGED = 2500
 #: What is measured.
@@ -62,7 +59,7 @@ class Linkage(Attack):
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some individuals answered in bits."""
         return any(
-            isinstance(known_question(entry), CohortQuery) and "bits" in entry.release.parts
+            isinstance(question_of(entry), CohortQuery) and "bits" in entry.release.parts
             for entry in transcript
             if entry.kind in self.kinds
         )
@@ -116,7 +113,7 @@ class Linkage(Attack):
         partial: str,
     ) -> Finding:
         found = curve.at(RATE)
-        low, high = interval(found, number)
+        low, high = interval(found * number, number)
         return self.finding(
             metric,
             found,
@@ -129,14 +126,6 @@ class Linkage(Attack):
             detail={"area under the curve": curve.area, **detail},
             partial=partial,
         )
-
-
-def interval(share: float, number: int) -> tuple[float, float]:
-    """Exact limits of a share of so many independent ones (Clopper and Pearson 1934)."""
-    alpha, hits = (1 - CONFIDENCE) / 2, share * number
-    low, _ = clopper_pearson(math.floor(hits + 1e-9), number, alpha)
-    _, high = clopper_pearson(min(number, math.ceil(hits - 1e-9)), number, alpha)
-    return float(low), float(high)
 
 
 def _some(number: int, rng: np.random.Generator) -> np.ndarray:

@@ -319,27 +319,6 @@ class Scores:
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
-def ratios(
-    transcript: Transcript,
-    client: str,
-    truth: Truth,
-    schema: PublicSchema | None,
-    exact: bool = False,
-) -> dict[str, np.ndarray]:
-    """Log likelihood ratio, with the record against without it, for each record by its owner.
-
-    Args:
-        transcript: what left.
-        client: whose releases are read; the attacker knows all its records but the one in question.
-        truth: the records in question, the client's own among them.
-        schema: the public data dictionary.
-        exact: see :class:`Scores`.
-    """
-    scores = Scores(truth, schema, exact)
-    scores.read(transcript.of(client=client))
-    return scores.of(client)
-
-
 def _view(table: Table, schema: PublicSchema | None) -> View:
     """What a question is put to: some records, under their own schema unless another is known."""
     known: Any = table.schema if schema is None else schema

@@ -28,7 +28,7 @@ from privfed.attacks.ledger_rows import (
     rows_of,
     whole_domain,
 )
-from privfed.attacks.power_sums import small_group
+from privfed.attacks.power_sums import values
 from privfed.attacks.roc import clopper_pearson
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
@@ -292,7 +292,7 @@ def power_sums(rows: Rows, members: slice) -> Tally:
         by_cell.setdefault((release, cell), []).append(row)
     for beside in by_cell.values():
         for count in (row for row in beside if rows.counts[row]):
-            if 0 < rows.answers[count] < 2 * SMALL:
+            if round(float(rows.answers[count])) in (1, 2):
                 tally.add(_of_group(rows, count, [r for r in beside if r != count], members))
     return tally
 
@@ -305,7 +305,7 @@ def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tall
             if one == two or scale is None:
                 continue
             sums = rows.answers[one], rows.answers[two] / scale
-            found = small_group(round(float(rows.answers[count])), sums)
+            found = values(np.array(sums[: round(float(rows.answers[count]))]))
             if found is None:
                 return None
             true = np.sort(rows.design[one, members][inside[members]])

@@ -8,7 +8,6 @@ coin, so that a rate is met exactly, on whole numbers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,26 +83,6 @@ def gaussian_area(mu: float) -> float:
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def distance(added: Mapping[str, np.ndarray], deviations: Mapping[str, float]) -> np.ndarray:
-    """The mu of records, from what each adds to each part and the parts' noise.
-
-    Args:
-        added: by part what each record adds alone, in grid units, shape (records, *part).
-        deviations: by part the deviation of its Gaussian noise, in grid units; parts that are not
-            named left without noise and are not counted.
-
-    Returns:
-        shape (records,).
-    """
-    squared = [
-        ((np.asarray(added[name], dtype=float) / deviation) ** 2)
-        .reshape(len(added[name]), -1)
-        .sum(axis=1)
-        for name, deviation in deviations.items()
-    ]
-    return np.asarray(np.sqrt(np.sum(squared, axis=0)))
-
-
 def discrete(law: str, parameter: float, shift: int) -> Curve:
     """The best test's rates on one whole number with discrete noise, which a record moves.
 
@@ -140,7 +119,7 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
     Returns:
         (low, high), each of the counts' broadcast shape.
     """
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise InputError("counts need 0 <= hits <= trials, and at least one trial")
@@ -149,7 +128,15 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
     return low, high
 
 
-def check_share(name: str, value: float) -> None:
+def interval(hits: float, trials: int) -> tuple[float, float]:
+    """Exact 95 % interval of a rate of independent trials; fractions of a hit widen it."""
+    alpha = (1 - 0.95) / 2
+    low, _ = clopper_pearson(math.floor(hits + 1e-9), trials, alpha)
+    _, high = clopper_pearson(min(trials, math.ceil(hits - 1e-9)), trials, alpha)
+    return float(low), float(high)
+
+
+def check_fraction(name: str, value: float) -> None:
     """Refuse what lies outside (0, 1)."""
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

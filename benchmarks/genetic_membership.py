@@ -27,7 +27,7 @@ from genetic_tables import Prepared, federation, prepared
 from paper_rows import commit
 
 from privfed import LocalDisclosure
-from privfed.attacks.score_membership import Detected, detect, gaussian_rates
+from score_membership import Detected, detect, gaussian_rates
 from privfed.exchange.messages import Release, ReleasedPart, Reply
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import GeneticTreeClassifier

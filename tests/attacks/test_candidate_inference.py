@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
-from privfed.attacks.candidate_inference import TARGET, Candidates, Pool, System, interval
+from privfed.attacks.candidate_inference import TARGET, Candidates, Pool, System
 from privfed.attacks.clock import Clock
 from privfed.attacks.linear import told_of
 from privfed.errors import InputError
@@ -274,9 +274,3 @@ def test_the_solver_stays_within_its_bounds() -> None:
     found = system.solve(Clock(60))
     assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
     assert found[0] == 1.0
-
-
-def test_intervals_are_those_of_clopper_and_pearson() -> None:
-    """By their closed form at the ends."""
-    assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
-    assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from privfed.attacks.roc import Curve, discrete, distance, gaussian_area, gaussian_found
+from privfed.attacks.roc import Curve, discrete, gaussian_area, gaussian_found, interval
 from privfed.errors import InputError
 from privfed.privacy.noise import TestNoise
 
@@ -54,11 +54,10 @@ def test_wide_noise_is_continuous() -> None:
     assert found.at(0.01) == pytest.approx(gaussian_found(1.5, 0.01), abs=1e-3)
 
 
-def test_distance_adds_squares_over_parts_and_cells() -> None:
-    """Parts without noise are no part of it."""
-    added = {"sums": np.array([[[3.0, 4.0]], [[0.0, 0.0]]]), "counts": np.array([[1], [1]])}
-    assert distance(added, {"sums": 5.0}).tolist() == [1, 0]
-    assert distance(added, {"sums": 5.0, "counts": 0.5}) == pytest.approx([np.sqrt(5), 2])
+def test_intervals_are_those_of_clopper_and_pearson() -> None:
+    """By their closed form at the ends."""
+    assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)
 
 
 def test_ties_and_ends() -> None:
