@@ -18,8 +18,8 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
-from privfed.attacks.roc import Curve, interval
+from privfed.attacks.individuals import CohortResponses, SingleBits, hear, standardised
+from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
@@ -80,7 +80,7 @@ class Linkage(Attack):
         self, transcript: Transcript, records: Any, control: list[Any], clock: Clock
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
-        evidence, read = Evidence(records, control), 0
+        evidence, read = LinkageEvidence(records, control), 0
         for place in clock.timely(len(entries)):
             read += 1
             heard = hear(entries[place], records)
@@ -93,7 +93,7 @@ class Linkage(Attack):
         partial = clock.partial(read, len(entries), "questions")
         told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
-        found = [self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), **told)]
+        found = [self._rate(LINKED, RocCurve.of(own, strangers), RATE, len(own), **told)]
         if evidence.bits:
             bits = SingleBits.joined(evidence.bits)
             if bits.holders.any() and bits.others.any():
@@ -104,7 +104,7 @@ class Linkage(Attack):
     def _rate(
         self,
         metric: str,
-        curve: Curve,
+        curve: RocCurve,
         guess: float,
         number: int,
         *,
@@ -134,7 +134,7 @@ def _some(number: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @dataclass(eq=False)
-class Evidence:
+class LinkageEvidence:
     """What was read of one cohort so far.
 
     Args:
@@ -165,7 +165,7 @@ class Evidence:
         """Books of strangers that each individual's answers are held against."""
         return self._strangers.shape[1] - (not self.control)
 
-    def add(self, heard: Heard) -> None:
+    def add(self, heard: CohortResponses) -> None:
         """Read one more question."""
         asked = heard.answers.asked
         self._rule[asked] += heard.answers.epsilon * heard.answers.turned

@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -97,7 +97,7 @@ class Membership(Attack):
         clients = [client for client in transcript.clients if client in truth]
         if not kinds or not clients:
             return None
-        scores = Scores(truth, schema, exact)
+        scores = LikelihoodRatios(truth, schema, exact)
         read = scores.read(transcript, clock)
         partial = clock.partial(read, len(transcript), "releases")
         scored = [scores.of(client) for client in clients]
@@ -231,7 +231,7 @@ def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
     return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
-class Scores:
+class LikelihoodRatios:
     """Log likelihood ratios of everybody's records at every client, read question by question.
 
     What a question says of the records is worked out once, for all clients that were asked it.
@@ -363,7 +363,7 @@ def hits(members: np.ndarray, outsiders: np.ndarray) -> float:
     """How many members score above all but 1 % of the outsiders, ties by a coin; none without them."""
     if not len(members) or not len(outsiders):
         return 0.0
-    return Curve.of(members, outsiders).at(0.01) * len(members)
+    return RocCurve.of(members, outsiders).at(0.01) * len(members)
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

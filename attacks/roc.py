@@ -22,7 +22,7 @@ REACH = 40
 
 
 @dataclass(frozen=True)
-class Curve:
+class RocCurve:
     """A test's rates, from accusing nobody to accusing everybody, straight between its points.
 
     Args:
@@ -34,7 +34,7 @@ class Curve:
     found: np.ndarray
 
     @classmethod
-    def of(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+    def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
         """Of scores: larger ones are accused first, equal ones by a coin.
 
         Raises:
@@ -51,7 +51,7 @@ class Curve:
         return cls.of_masses(*weights)
 
     @classmethod
-    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
         """Of probabilities of the same outcomes, the most telling first; shape (outcomes,) each."""
         told = (
             np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
@@ -83,7 +83,7 @@ def gaussian_area(mu: float) -> float:
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def discrete(law: str, parameter: float, shift: int) -> Curve:
+def discrete(law: str, parameter: float, shift: int) -> RocCurve:
     """The best test's rates on one whole number with discrete noise, which a record moves.
 
     Args:
@@ -103,7 +103,7 @@ def discrete(law: str, parameter: float, shift: int) -> Curve:
     ratio = np.round(exponents[0] - exponents[1], 9)
     levels, place = np.unique(-ratio, return_inverse=True)
     masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
-    return Curve.of_masses(*masses)
+    return RocCurve.of_masses(*masses)
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:

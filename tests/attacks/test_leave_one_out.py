@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from privfed.attacks import leave_one_out
+from privfed.attacks.base import question_of
 from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
-from privfed.attacks.base import question_of
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.part import Part, PartType
