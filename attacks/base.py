@@ -148,7 +148,7 @@ def _question(kind: str, fields: bytes) -> Query | None:
         return None
     try:
         asked: Query = plugins.load("queries", kind).from_fields(fields)
-    except PrivfedError:  # a foreign transcript may hold anything under a known name
+    except (PrivfedError, TypeError, ValueError):  # a foreign transcript may hold anything
         return None
     return asked
 

@@ -16,15 +16,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
+from privfed.attacks.linear import LinearEquations, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query, View
@@ -43,14 +42,12 @@ RATE, NEEDED = 0.01, 100
 NEAR = 0.02
 #: Share of the members beyond its baseline from which people count as identified.
 MANY = 0.1
-#: Confidence of intervals.
-CONFIDENCE = 0.95
 #: The name of the schema's target, whatever it is called there.
 TARGET = "target"
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class CandidateRecords:
     """A list of people who may have been at one client, equal records told once.
 
     Args:
@@ -66,7 +63,7 @@ class Candidates:
     member: np.ndarray
 
     @classmethod
-    def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> Candidates:
+    def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> CandidateRecords:
         """The client's own records among those of others, at most so many in all."""
         names = [client, *(name for name in truth if name != client)]
         tables = [truth[name] for name in names if len(truth[name].x)]
@@ -94,7 +91,7 @@ class Candidates:
 
 
 @dataclass
-class System:
+class CandidateSystem:
     """The normal equations of everything that a client said about candidates.
 
     Args:
@@ -111,7 +108,7 @@ class System:
     def __post_init__(self) -> None:
         self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
 
-    def add(self, told: Told, kind: str) -> None:
+    def add(self, told: LinearEquations, kind: str) -> None:
         """Add what a release of some kind says."""
         self.gram += told.added @ told.added.T
         self.right += told.added @ told.told
@@ -134,7 +131,7 @@ class System:
 
 
 @dataclass
-class Systems:
+class CandidateSystems:
     """All that a client said: of its records, and of samples that it drew from them by secret coins.
 
     A sample's equations say how often each candidate was drawn; who was in none was hardly there.
@@ -144,16 +141,16 @@ class Systems:
     """
 
     often: np.ndarray
-    _all: dict[str, System] = field(default_factory=dict)
+    _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
     def read(self, entry: Disclosed, view: View) -> None:
         """Add what a release says; of samples the first few."""
         for told in told_of(entry, view):
-            self._all.setdefault("", System(self.often)).add(told, entry.kind)
+            self._all.setdefault("", CandidateSystem(self.often)).add(told, entry.kind)
         for draw, told in drawn_of(entry, view):
             if draw not in self._all and len(self._all) > SAMPLES:
                 break
-            self._all.setdefault(draw, System(self.often * REPEATED)).add(told, entry.kind)
+            self._all.setdefault(draw, CandidateSystem(self.often * REPEATED)).add(told, entry.kind)
 
     def solve(self, clock: Clock) -> np.ndarray:
         """How often each was there, over all systems, shape (unknowns,)."""
@@ -186,7 +183,7 @@ class Systems:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class CandidateResult:
     """What came of one client's list.
 
     Args:
@@ -208,10 +205,10 @@ class Outcome:
     recovered: float
     guessed: float
     error: float | None
-    system: Systems
+    system: CandidateSystems
 
 
-class Pool(Attack):
+class CandidateInference(Attack):
     """Finds the members in a list of candidates, and what of them the list does not say.
 
     The attacker has a list in which all of a client's records stand among others, with all their
@@ -284,7 +281,7 @@ class Pool(Attack):
     ) -> Finding | None:
         """One list for each client, with one column left out."""
         clients = [client for client in transcript.clients if client in truth]
-        outcomes: list[Outcome] = []
+        outcomes: list[CandidateResult] = []
         read, large = 0, 0
         for client in clients:
             if clock.over:
@@ -299,33 +296,38 @@ class Pool(Attack):
                 elif listed.usable and (column.place is not None or listed.y is not None):
                     outcomes += self._at(entries, column, listed, values, known, clock)
             read += not clock.over
-        partial = _partial(clock.partial(read, len(clients), "clients"), large, len(clients))
+        number, partial = len(clients), clock.partial(read, len(clients), "clients")
+        if large:
+            long = f"{large} of {number} clients have more records than a list takes"
+            partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
             return self._told(unknown, outcomes, partial)
-        return self._nobody(unknown, partial) if large else None
+        if not large:
+            return None
+        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
 
     def _listed(
         self, client: str, column: Unknown, truth: Truth
-    ) -> tuple[Candidates | None, np.ndarray]:
+    ) -> tuple[CandidateRecords | None, np.ndarray]:
         """The client's list, and what is tried of an unknown column; none where it would be too long."""
         values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
         most = self.candidates if column.place is None else self.unknowns // len(values)
         most = min(self.candidates, most)
-        listed = Candidates.of(truth, client, most, np.random.default_rng(0))
+        listed = CandidateRecords.of(truth, client, most, np.random.default_rng(0))
         return (listed if len(listed) <= most else None), values
 
     def _at(
         self,
         entries: Sequence[Disclosed],
         column: Unknown,
-        listed: Candidates,
+        listed: CandidateRecords,
         values: np.ndarray,
         schema: Any,
         clock: Clock,
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[CandidateResult]:
         """The outcome at one client; none where nothing that it said could be read."""
         x, y = column.filled(listed, values)
-        view, system = View.of(schema, x, y), Systems(np.repeat(listed.often, len(values)))
+        view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
         for entry in entries:
             if clock.over:
                 break
@@ -334,17 +336,13 @@ class Pool(Attack):
             weights = system.solve(clock).reshape(len(listed), len(values))
             yield column.scored(listed, values, weights, system)
 
-    def _nobody(self, unknown: str, partial: str) -> Finding:
-        """Nobody was attacked, and that is no pass."""
-        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
-
-    def _told(self, unknown: str, outcomes: Sequence[Outcome], partial: str) -> Finding:
+    def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
         exact = all(2 * each.system.exact >= each.system.equations for each in outcomes)
         recovered = sum(each.recovered for each in outcomes)
         guessed = sum(each.guessed for each in outcomes) / members
         share = recovered / members
-        low, high = interval(recovered, members)
+        low, high = interval(min(round(recovered), members), members)
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
@@ -367,12 +365,6 @@ def _metric(unknown: str) -> str:
     return f"share of members on a list of candidates {what}"
 
 
-def _partial(late: str, large: int, clients: int) -> str:
-    """Why clients were left out: no time, or more records than a list holds."""
-    long = f"{large} of {clients} clients have more records than a list takes" if large else ""
-    return "; ".join(filter(None, (late, long)))
-
-
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:
     """Red where numbers that left as they were identify more than a few."""
     if low <= guessed:
@@ -380,9 +372,13 @@ def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity
     return Severity.BREACH if exact and share >= guessed + MANY else Severity.SOME
 
 
-def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]:
     """What the attacker knew, how much it was told, and how well the list was told apart."""
     weights = [each.members for each in outcomes]
+
+    def mean(figures: Sequence[float]) -> float:
+        return float(np.average(figures, weights=weights))
+
     detail: dict[str, Any] = {
         "the attacker knows": "a list on which all the client's records stand among others"
         + (f", without their {unknown}" if unknown else ""),
@@ -393,8 +389,8 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
         "outsiders": sum(each.outsiders for each in outcomes),
-        "members found at 1 % false positives": _mean([o.found for o in outcomes], weights),
-        "area under the curve": _mean([o.area for o in outcomes], weights),
+        "members found at 1 % false positives": mean([o.found for o in outcomes]),
+        "area under the curve": mean([o.area for o in outcomes]),
     }
     errors = [each.error for each in outcomes if each.error is not None]
     if errors:
@@ -403,17 +399,6 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     if fewest < NEEDED:
         detail["note"] = f"{fewest} outsiders on a list: fewer than the {NEEDED} that 1 % needs"
     return detail
-
-
-def _mean(figures: Sequence[float], weights: Sequence[int]) -> float:
-    return float(np.average(figures, weights=weights))
-
-
-def interval(found: float, of: int) -> tuple[float, float]:
-    """The interval of a share of independent tries (Clopper and Pearson 1934)."""
-    tail, count = (1 - CONFIDENCE) / 2, min(round(found), of)
-    low = float(beta.ppf(tail, count, of - count + 1)) if count else 0.0
-    return low, float(beta.ppf(1 - tail, count + 1, of - count)) if count < of else 1.0
 
 
 @dataclass(frozen=True)
@@ -458,7 +443,7 @@ class Unknown:
         return np.linspace(low, high, min(max(most, FEWEST), VALUES))
 
     def filled(
-        self, listed: Candidates, values: np.ndarray
+        self, listed: CandidateRecords, values: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Every candidate with every value, shape (candidates * values, ...)."""
         x = np.repeat(listed.x, len(values), axis=0)
@@ -470,15 +455,19 @@ class Unknown:
         return x, y
 
     def scored(
-        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: Systems
-    ) -> Outcome:
+        self,
+        listed: CandidateRecords,
+        values: np.ndarray,
+        weights: np.ndarray,
+        system: CandidateSystems,
+    ) -> CandidateResult:
         """Hold the weights, shape (candidates, values), to who was there and what they had."""
         often = weights.sum(axis=1)
-        curve = Curve.of(often[listed.member], often[~listed.member])
+        curve = RocCurve.of(often[listed.member], often[~listed.member])
         members = int(listed.member.sum())
         sizes = (members, len(listed) - members, curve.at(RATE), curve.area)
         if self.place is None:
-            return Outcome(*sizes, curve.at(RATE) * members, RATE * members, None, system)
+            return CandidateResult(*sizes, curve.at(RATE) * members, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
         inside, outside = (
@@ -486,7 +475,7 @@ class Unknown:
         )
         right, single, error = inside
         control = outside[0] / (len(listed) - members) * members
-        return Outcome(*sizes, right, max(single, control), error, system)
+        return CandidateResult(*sizes, right, max(single, control), error, system)
 
     def _told(
         self, truth: np.ndarray, weights: np.ndarray, values: np.ndarray

@@ -52,7 +52,7 @@ class NormalEquations:
         picked = range(len(self)) if chosen is None else chosen
         return np.array([weight(degrees, self.leaves[leaf]) for leaf in picked])
 
-    def without(self, claim: Claim) -> NormalEquations:
+    def without(self, claim: ReconstructedRecord) -> NormalEquations:
         """Take a claimed record out of every leaf; what is left is known less precisely."""
         w = self.weights(claim.row[None, :])[:, 0]
         gram = self.gram - w[:, None, None] * np.outer(claim.row, claim.row)
@@ -63,7 +63,7 @@ class NormalEquations:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class ReconstructedRecord:
     """A record that an attacker claims to have found.
 
     Args:
@@ -84,7 +84,7 @@ class Claim:
         return np.append(self.row[1:], self.target)
 
 
-def single_records(equations: NormalEquations) -> list[Claim]:
+def single_records(equations: NormalEquations) -> list[ReconstructedRecord]:
     """Claim the one record (or several alike) of every leaf whose equations have rank one.
 
     The activation that the claimed features imply must go a whole number of times into the corner of
@@ -95,16 +95,16 @@ def single_records(equations: NormalEquations) -> list[Claim]:
     return distinct(found)
 
 
-def distinct(found: Iterable[list[Claim]]) -> list[Claim]:
+def distinct(found: Iterable[list[ReconstructedRecord]]) -> list[ReconstructedRecord]:
     """Of groups of claims found side by side, those about different records, best known first."""
-    claims: list[Claim] = []
+    claims: list[ReconstructedRecord] = []
     for group in sorted((f for f in found if f), key=lambda f: f[0].precision):
         known = [claim.row for claim in claims]
         claims += [c for c in group if all(np.abs(c.row - k).max() > 2 * PRECISION for k in known)]
     return claims
 
 
-def _single(equations: NormalEquations, leaf: int) -> list[Claim]:
+def _single(equations: NormalEquations, leaf: int) -> list[ReconstructedRecord]:
     gram, moment, error = equations.gram[leaf], equations.moment[leaf], equations.error[leaf]
     corner = gram[0, 0]
     if not corner > 0 or 2 * error / corner > PRECISION:
@@ -118,7 +118,9 @@ def _single(equations: NormalEquations, leaf: int) -> list[Claim]:
     times = corner / strength
     if round(times) < 1 or abs(times - round(times)) > 1e-2:
         return []
-    claim = Claim(row, float(moment[0] / corner), float(2 * error / corner), "single record")
+    claim = ReconstructedRecord(
+        row, float(moment[0] / corner), float(2 * error / corner), "single record"
+    )
     return [claim] * round(times)
 
 
@@ -150,7 +152,9 @@ def small_groups(equations: NormalEquations, nodes: list[list[int]]) -> list[lis
     return [*pairs, *(node for node in nodes if len(node) > 2)]
 
 
-def few_records(equations: NormalEquations, below: list[int], seed: int = 0) -> list[Claim]:
+def few_records(
+    equations: NormalEquations, below: list[int], seed: int = 0
+) -> list[ReconstructedRecord]:
     """Claim the records at a node by diagonalising the equations of its leaves jointly.
 
     Each candidate must leave no cross terms, lie inside the feature box, and activate every leaf as
@@ -177,7 +181,7 @@ def _verified(
     found: np.ndarray,
     shares: np.ndarray,
     precision: float,
-) -> list[Claim]:
+) -> list[ReconstructedRecord]:
     """Keep the candidates (columns of ``found``, each sqrt(w) c) that explain their leaves."""
     strength = found[0] ** 2
     proper = strength > 1e-9
@@ -192,7 +196,7 @@ def _verified(
         return []
     targets = _targets(equations, below, rows, own * strength)
     return [
-        Claim(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
+        ReconstructedRecord(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
         for i in np.flatnonzero(good)
     ]
 
@@ -207,7 +211,7 @@ def _targets(
 
 def known_domain(
     equations: NormalEquations, leaf: int, domain: np.ndarray, most: int = 60
-) -> list[Claim]:
+) -> list[ReconstructedRecord]:
     """Claim the records of a leaf by enumeration, where exactly one multiset of them fits.
 
     Args:
@@ -234,7 +238,7 @@ def known_domain(
 
 def _covered(
     equations: NormalEquations, leaf: int, rows: np.ndarray, strength: np.ndarray
-) -> list[Claim]:
+) -> list[ReconstructedRecord]:
     """The one non-negative integer mixture of the rows that is the leaf's G, if it is the only one."""
     error = float(equations.error[leaf])
     outer = (strength[:, None, None] * np.einsum("ni,nj->nij", rows, rows)).reshape(len(rows), -1)
@@ -249,7 +253,7 @@ def _covered(
     targets = _targets(equations, [leaf], rows[used], (whole * strength)[None, used])
     copies = zip(rows[used], targets, whole[used].astype(int), strict=True)
     return [
-        Claim(row, float(target), 1e-9, "known domain")
+        ReconstructedRecord(row, float(target), 1e-9, "known domain")
         for row, target, many in copies
         for _ in range(many)
     ]

@@ -67,7 +67,7 @@ def groups_of(named: set[Cell], sets: int) -> list[Group]:
 
 
 @dataclass(eq=False)
-class System:
+class SumIdentities:
     """The sums of one kind at one client.
 
     Args:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from privfed.attacks.reading import known_question
-from privfed.attacks.roc import Curve
+from privfed.attacks.base import question_of
+from privfed.attacks.roc import RocCurve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
 from privfed.privacy.laws import BitFlips
@@ -29,7 +29,7 @@ IMAGINED = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class BitResponses:
     """The bits that some individuals gave to one question.
 
     Args:
@@ -93,13 +93,13 @@ class Answers:
         """ln P(answer | set) - ln P(answer | not set) of each bit."""
         return np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
 
-    def of(self, chosen: np.ndarray) -> Answers:
+    def of(self, chosen: np.ndarray) -> BitResponses:
         """Those of some individuals, by a mask over those asked."""
         return replace(self, asked=self.asked[chosen], bits=self.bits[:, chosen])
 
 
 @dataclass(frozen=True, eq=False)
-class HashedAnswers(Answers):
+class HashedResponses(BitResponses):
     """One bit of each individual: whether the template that it drew is among those of a public mask.
 
     Args:
@@ -109,11 +109,11 @@ class HashedAnswers(Answers):
     mask: np.ndarray = field(default_factory=lambda: np.empty((0, 0), bool))
 
     def ratios(self, held: csr_array) -> np.ndarray:
-        """See :class:`Answers`: who holds nothing has the bit unset."""
+        """See :class:`BitResponses`: who holds nothing has the bit unset."""
         return self._ratio(held @ self.mask.astype(np.float32)).T
 
     def own_ratios(self, held: csr_array) -> np.ndarray:
-        """See :class:`Answers`."""
+        """See :class:`BitResponses`."""
         return self._ratio(np.asarray(held.multiply(self.mask.T).sum(axis=1)).ravel())
 
     @property
@@ -121,7 +121,7 @@ class HashedAnswers(Answers):
         """The one bit that there is."""
         return 1
 
-    def of(self, chosen: np.ndarray) -> HashedAnswers:
+    def of(self, chosen: np.ndarray) -> HashedResponses:
         """Those of some individuals, by a mask over those asked."""
         some = self.asked[chosen], self.bits[:, chosen], self.mask[:, chosen]
         return replace(self, asked=some[0], bits=some[1], mask=some[2])
@@ -171,7 +171,7 @@ class SingleBits:
     others: np.ndarray
 
     @classmethod
-    def of(cls, answers: Answers, held: np.ndarray) -> SingleBits:
+    def of(cls, answers: BitResponses, held: np.ndarray) -> SingleBits:
         """Count.
 
         Args:
@@ -193,16 +193,16 @@ class SingleBits:
         columns = ("score", "prior", "holders", "others")
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in columns))
 
-    def curve(self, *, answered: bool = True) -> Curve:
+    def curve(self, *, answered: bool = True) -> RocCurve:
         """The rates of accusing by the answers, or by the templates' shares alone."""
         score = np.round(self.score if answered else self.prior, 9)
         levels, place = np.unique(-score, return_inverse=True)
         sides = (self.holders, self.others)
-        return Curve.of_masses(*(np.bincount(place, side, len(levels)) for side in sides))
+        return RocCurve.of_masses(*(np.bincount(place, side, len(levels)) for side in sides))
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class CohortResponses:
     """One question to a cohort that can be read.
 
     Args:
@@ -212,13 +212,13 @@ class Heard:
     """
 
     question: CohortQuery
-    answers: Answers
+    answers: BitResponses
     most: int
 
     @property
     def templates(self) -> int:
         """How many templates the question is about."""
-        hashed = isinstance(self.answers, HashedAnswers)
+        hashed = isinstance(self.answers, HashedResponses)
         return len(self.answers.mask if hashed else self.answers.bits)  # type: ignore[attr-defined]
 
     def books(self, records: Any, chosen: np.ndarray) -> csr_array:
@@ -253,9 +253,9 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def hear(entry: Disclosed, records: Any) -> Heard | None:
+def hear(entry: Disclosed, records: Any) -> CohortResponses | None:
     """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
-    question, part = known_question(entry), entry.release.parts.get("bits")
+    question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):
         return None
     bits, flip = _bits(part), _flip(part)
@@ -268,8 +268,10 @@ def hear(entry: Disclosed, records: Any) -> Heard | None:
     asked, hashed = question.asked(len(records)), question.unhashed()
     if hashed is not None:
         plain, mask = hashed
-        return Heard(plain, HashedAnswers(asked, bits, flip, drawn=True, mask=mask), most)
-    return Heard(question, Answers(asked, bits, flip, drawn), most)
+        return CohortResponses(
+            plain, HashedResponses(asked, bits, flip, drawn=True, mask=mask), most
+        )
+    return CohortResponses(question, BitResponses(asked, bits, flip, drawn), most)
 
 
 def _bits(part: ReleasedPart) -> np.ndarray | None:

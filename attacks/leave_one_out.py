@@ -18,12 +18,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
+from privfed.attacks.base import (
+    Attack,
+    PublicSchema,
+    Table,
+    Truth,
+    exact_parts,
+    question_of,
+    sound_parts,
+)
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
-from privfed.attacks.reading import fits, known_question
+from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -79,7 +87,7 @@ class LeaveOneOut(Attack):
             known = known_schema(schema, truth[client])
             asked = _asked(transcript.of(client=client), known)
             if asked and len(truth[client].x):
-                doubts.append(Doubts.of(client, asked, truth, known))
+                doubts.append(LeaveOneOutTest.of(client, asked, truth, known))
         turns = [(turn, each) for turn in range(DOUBTED) for each in doubts if turn < each.turns]
         done = 0
         for place in clock.timely(len(turns)):
@@ -88,7 +96,7 @@ class LeaveOneOut(Attack):
             done += 1
         return self._told(doubts, clock.partial(done, len(turns), "rounds"))
 
-    def _told(self, doubts: Sequence[Doubts], partial: str) -> list[Finding]:
+    def _told(self, doubts: Sequence[LeaveOneOutTest], partial: str) -> list[Finding]:
         scored = [each.scores() for each in doubts]
         members, outsiders = ([each[side] for each in scored] for side in (0, 1))
         told = judged(members, outsiders, drawn=any(each.drawn for each in doubts))
@@ -123,7 +131,7 @@ class LeaveOneOut(Attack):
 
 def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
     """Parts that left exactly and that no equation reads."""
-    asked = known_question(entry)
+    asked = question_of(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):
         return {}
     kind = type(asked)
@@ -138,7 +146,7 @@ def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ReplayableQuery:
     """A question that can be put again, and what left of its answer.
 
     Args:
@@ -176,11 +184,11 @@ def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
     return [tuple(row.ravel().tolist()) for row in listed]
 
 
-def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
+def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
     """The questions to put again: some of each kind, the first and the last among them."""
-    by_kind: dict[str, list[Asked]] = {}
+    by_kind: dict[str, list[ReplayableQuery]] = {}
     for entry in transcript:
-        query, parts = known_question(entry), _compared(entry)
+        query, parts = question_of(entry), _compared(entry)
         if query is None or not parts:
             continue
         try:
@@ -194,8 +202,10 @@ def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
             listed = (
                 n for n in parts if declared[n].type is PartType.ARTIFACT or -1 in declared[n].shape
             )
-            by_kind.setdefault(entry.kind, []).append(Asked(query, parts, frozenset(listed)))
-    chosen: list[Asked] = []
+            by_kind.setdefault(entry.kind, []).append(
+                ReplayableQuery(query, parts, frozenset(listed))
+            )
+    chosen: list[ReplayableQuery] = []
     for alike in by_kind.values():
         places = np.linspace(0, len(alike) - 1, min(QUESTIONS, len(alike)))
         chosen += [alike[int(place)] for place in places]
@@ -203,7 +213,7 @@ def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
 
 
 @dataclass(eq=False)
-class Doubts:
+class LeaveOneOutTest:
     """The records that are doubted at one client.
 
     Args:
@@ -216,16 +226,16 @@ class Doubts:
     """
 
     client: str
-    asked: Sequence[Asked]
-    own: Rows
+    asked: Sequence[ReplayableQuery]
+    own: RecordArrays
     members: np.ndarray
-    others: Rows
+    others: RecordArrays
     schema: Any
     _inside: Side = field(default_factory=lambda: Side(1.0))
     _outside: Side = field(default_factory=lambda: Side(-1.0))
 
-    _steady: list[Asked] = field(default_factory=list)
-    _drawn: list[Asked] = field(default_factory=list)
+    _steady: list[ReplayableQuery] = field(default_factory=list)
+    _drawn: list[ReplayableQuery] = field(default_factory=list)
     _told: list[np.ndarray] = field(default_factory=list)
 
     def _begin(self) -> None:
@@ -241,10 +251,14 @@ class Doubts:
         self._told = [left for left, steady in zip(told, same, strict=True) if steady]
 
     @classmethod
-    def of(cls, client: str, asked: Sequence[Asked], truth: Truth, schema: Any) -> Doubts:
+    def of(
+        cls, client: str, asked: Sequence[ReplayableQuery], truth: Truth, schema: Any
+    ) -> LeaveOneOutTest:
         """Prepare; which records are doubted is drawn, the same each time."""
-        rng, own = np.random.default_rng(0), Rows.of([truth[client]])
-        others = Rows.of([*(truth[name] for name in truth if name != client), truth[client]])
+        rng, own = np.random.default_rng(0), RecordArrays.of([truth[client]])
+        others = RecordArrays.of(
+            [*(truth[name] for name in truth if name != client), truth[client]]
+        )
         outside = rng.permutation(len(others) - len(own))[:DOUBTED]
         members = rng.permutation(len(own))[:DOUBTED]
         return cls(client, asked, own, members, others.take(outside), schema)
@@ -273,7 +287,7 @@ class Doubts:
         if turn < len(self.others):
             self._compare(self._outside, self.own.with_one(self.others, turn))
 
-    def _compare(self, side: Side, changed: Rows) -> None:
+    def _compare(self, side: Side, changed: RecordArrays) -> None:
         answers = [self._answers(changed, f"imagined {n}", self._steady) for n in range(IMAGINED)]
         pairs = []
         for number in range(IMAGINED if self._drawn else 0):
@@ -286,10 +300,12 @@ class Doubts:
         )
         side.proven.append(any(differs))
 
-    def _numbers(self, rows: Rows, secret: str) -> np.ndarray:
+    def _numbers(self, rows: RecordArrays, secret: str) -> np.ndarray:
         return _spread(np.concatenate(self._answers(rows, secret, self._drawn)))
 
-    def _answers(self, rows: Rows, secret: str, asked: Sequence[Asked]) -> list[np.ndarray]:
+    def _answers(
+        self, rows: RecordArrays, secret: str, asked: Sequence[ReplayableQuery]
+    ) -> list[np.ndarray]:
         """What would leave of some records under an imagined secret, question by question."""
         plain = View.of(self.schema, rows.x, rows.y)
         view = View(plain.records, self.schema, f"{self.client} {secret}".encode())
@@ -376,7 +392,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RecordArrays:
     """Records as arrays.
 
     Args:
@@ -388,7 +404,7 @@ class Rows:
     y: np.ndarray | None
 
     @classmethod
-    def of(cls, tables: Sequence[Table]) -> Rows:
+    def of(cls, tables: Sequence[Table]) -> RecordArrays:
         """Those of all tables; without targets where one has none."""
         x = np.concatenate([table.x for table in tables])
         ys = [table.y for table in tables if table.y is not None]
@@ -397,17 +413,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: np.ndarray) -> RecordArrays:
         """Some of them."""
-        return Rows(self.x[rows], None if self.y is None else self.y[rows])
+        return RecordArrays(self.x[rows], None if self.y is None else self.y[rows])
 
-    def without(self, row: int) -> Rows:
+    def without(self, row: int) -> RecordArrays:
         """All but one."""
         return self.take(np.delete(np.arange(len(self)), row))
 
-    def with_one(self, others: Rows, row: int) -> Rows:
+    def with_one(self, others: RecordArrays, row: int) -> RecordArrays:
         """One of others besides, at the end."""
         y = None
         if self.y is not None and others.y is not None:
             y = np.append(self.y, others.y[row])
-        return Rows(np.vstack([self.x, others.x[row]]), y)
+        return RecordArrays(np.vstack([self.x, others.x[row]]), y)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Table
+from privfed.attacks.base import PublicSchema, Table, question_of
 from privfed.attacks.clock import Clock
-from privfed.attacks.reading import finite_numbers, known_question
+from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -27,7 +27,7 @@ POINTS, CELLS = 1024, 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LinearSystem:
     """Released numbers, with what each point would add.
 
     Args:
@@ -47,10 +47,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.answers)
 
-    def only(self, kept: np.ndarray) -> Rows:
+    def only(self, kept: np.ndarray) -> LinearSystem:
         """Some of the rows, by a mask or by their places."""
         places = np.arange(len(self))[kept]
-        return Rows(
+        return LinearSystem(
             self.design[places],
             self.answers[places],
             self.deviations[places],
@@ -64,7 +64,7 @@ class Rows:
         return np.asarray(self.deviations == 0)
 
 
-def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> Rows:
+def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> LinearSystem:
     """Read every number that adds up over records, until there are enough or the time is up.
 
     Masked cells, text, numbers that are not finite and questions of unknown kinds are left out.
@@ -76,7 +76,7 @@ def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -
         clock: for how long.
     """
     view = View(points, points.schema)
-    found: list[Rows] = []
+    found: list[LinearSystem] = []
     entries, known = list(transcript), dict[tuple[str, bytes], Mapping[str, np.ndarray]]()
     for place in clock.timely(len(entries)):
         entry = entries[place]
@@ -90,12 +90,12 @@ def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -
     return joined(found, len(points.x)).only(np.arange(sum(map(len, found))) < most)
 
 
-def joined(several: Sequence[Rows], points: int) -> Rows:
+def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
     """Rows one below the other."""
     empty = np.empty(0)
-    start = Rows(np.empty((0, points)), empty, empty, empty.astype(bool), ())
+    start = LinearSystem(np.empty((0, points)), empty, empty, empty.astype(bool), ())
     whole = [start, *several]
-    return Rows(
+    return LinearSystem(
         np.concatenate([rows.design for rows in whole]),
         np.concatenate([rows.answers for rows in whole]),
         np.concatenate([rows.deviations for rows in whole]),
@@ -106,7 +106,7 @@ def joined(several: Sequence[Rows], points: int) -> Rows:
 
 def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; nothing where that is not known."""
-    asked = known_question(entry)
+    asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
     if asked is None or not asked.linear or not 0 < sum(sizes) <= CELLS:
         return {}
@@ -118,7 +118,7 @@ def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
 
 def _part(
     part: ReleasedPart, added: Mapping[str, np.ndarray], place: int, name: str
-) -> Rows | None:
+) -> LinearSystem | None:
     """The cells of a part that were shown, in the part's own units."""
     values = finite_numbers(part)
     known = part.noise is None or part.noise.additive
@@ -130,7 +130,7 @@ def _part(
     off = 0.0 if part.noise is None else part.noise.std * grid
     spread, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
     names = tuple((place, name, int(cell)) for cell in shown)
-    return Rows(design, flat[shown], spread, counts, names)
+    return LinearSystem(design, flat[shown], spread, counts, names)
 
 
 def gram_cells(

@@ -26,7 +26,7 @@ STATED = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class LinearEquations:
     """What one part of one release says, cell by cell; suppressed cells are left out.
 
     Args:
@@ -45,7 +45,7 @@ def known_schema(schema: PublicSchema | None, table: Table) -> Any:
     return table.schema if schema is None else schema
 
 
-def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
+def told_of(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
     """What a release says of records that may have been there; nothing where nobody knows how."""
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
@@ -55,7 +55,7 @@ def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
-def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
+def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, LinearEquations]]:
     """What a release says of samples of the records, by the name of the draw, one draw after another."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or type(asked).drawn is Query.drawn:
@@ -76,7 +76,7 @@ def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
 
 def _told(
     added: np.ndarray, told: np.ndarray, error: np.ndarray, part: ReleasedPart
-) -> Iterator[Told]:
+) -> Iterator[LinearEquations]:
     """The cells that somebody may have added to, in deviations; nothing where there are none."""
     added = np.asarray(added, float)
     most = np.abs(added).max(axis=0, initial=0.0)
@@ -85,7 +85,7 @@ def _told(
     counted = most > 0
     deviation, told = deviation[counted], np.asarray(told, float)[counted]
     if len(told):
-        yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
+        yield LinearEquations(added[:, counted] / deviation, told / deviation, part.noise is None)
 
 
 def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:

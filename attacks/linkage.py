@@ -15,19 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
-from privfed.attacks.reading import known_question
-from privfed.attacks.roc import Curve, clopper_pearson
+from privfed.attacks.individuals import CohortResponses, SingleBits, hear, standardised
+from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
 #: Share of strangers that may be accused.
 RATE = 0.01
-#: The interval's confidence.
-CONFIDENCE = 0.95
 #: Most individuals whose answers are judged, and most strangers of a group that they are held against.
 JUDGED = 2500
 #: What is measured.
@@ -62,7 +59,7 @@ class Linkage(Attack):
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some individuals answered in bits."""
         return any(
-            isinstance(known_question(entry), CohortQuery) and "bits" in entry.release.parts
+            isinstance(question_of(entry), CohortQuery) and "bits" in entry.release.parts
             for entry in transcript
             if entry.kind in self.kinds
         )
@@ -83,7 +80,7 @@ class Linkage(Attack):
         self, transcript: Transcript, records: Any, control: list[Any], clock: Clock
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
-        evidence, read = Evidence(records, control), 0
+        evidence, read = LinkageEvidence(records, control), 0
         for place in clock.timely(len(entries)):
             read += 1
             heard = hear(entries[place], records)
@@ -96,7 +93,7 @@ class Linkage(Attack):
         partial = clock.partial(read, len(entries), "questions")
         told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
-        found = [self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), **told)]
+        found = [self._rate(LINKED, RocCurve.of(own, strangers), RATE, len(own), **told)]
         if evidence.bits:
             bits = SingleBits.joined(evidence.bits)
             if bits.holders.any() and bits.others.any():
@@ -107,7 +104,7 @@ class Linkage(Attack):
     def _rate(
         self,
         metric: str,
-        curve: Curve,
+        curve: RocCurve,
         guess: float,
         number: int,
         *,
@@ -116,7 +113,7 @@ class Linkage(Attack):
         partial: str,
     ) -> Finding:
         found = curve.at(RATE)
-        low, high = interval(found, number)
+        low, high = interval(found * number, number)
         return self.finding(
             metric,
             found,
@@ -131,21 +128,13 @@ class Linkage(Attack):
         )
 
 
-def interval(share: float, number: int) -> tuple[float, float]:
-    """Exact limits of a share of so many independent ones (Clopper and Pearson 1934)."""
-    alpha, hits = (1 - CONFIDENCE) / 2, share * number
-    low, _ = clopper_pearson(math.floor(hits + 1e-9), number, alpha)
-    _, high = clopper_pearson(min(number, math.ceil(hits - 1e-9)), number, alpha)
-    return float(low), float(high)
-
-
 def _some(number: int, rng: np.random.Generator) -> np.ndarray:
     """Places of at most :data:`JUDGED`, drawn at random, ascending."""
     return np.sort(rng.permutation(number)[:JUDGED])
 
 
 @dataclass(eq=False)
-class Evidence:
+class LinkageEvidence:
     """What was read of one cohort so far.
 
     Args:
@@ -176,7 +165,7 @@ class Evidence:
         """Books of strangers that each individual's answers are held against."""
         return self._strangers.shape[1] - (not self.control)
 
-    def add(self, heard: Heard) -> None:
+    def add(self, heard: CohortResponses) -> None:
         """Read one more question."""
         asked = heard.answers.asked
         self._rule[asked] += heard.answers.epsilon * heard.answers.turned

@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -96,7 +96,7 @@ class Membership(Attack):
         clients = [client for client in transcript.clients if client in truth]
         if not kinds or not clients:
             return None
-        scores = Scores(truth, schema, exact)
+        scores = LikelihoodRatios(truth, schema, exact)
         read = scores.read(transcript, clock)
         partial = clock.partial(read, len(transcript), "releases")
         scored = [scores.of(client) for client in clients]
@@ -230,7 +230,7 @@ def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
     return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
-class Scores:
+class LikelihoodRatios:
     """Log likelihood ratios of everybody's records at every client, read question by question.
 
     What a question says of the records is worked out once, for all clients that were asked it.
@@ -318,27 +318,6 @@ class Scores:
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
-def ratios(
-    transcript: Transcript,
-    client: str,
-    truth: Truth,
-    schema: PublicSchema | None,
-    exact: bool = False,
-) -> dict[str, np.ndarray]:
-    """Log likelihood ratio, with the record against without it, for each record by its owner.
-
-    Args:
-        transcript: what left.
-        client: whose releases are read; the attacker knows all its records but the one in question.
-        truth: the records in question, the client's own among them.
-        schema: the public data dictionary.
-        exact: see :class:`Scores`.
-    """
-    scores = Scores(truth, schema, exact)
-    scores.read(transcript.of(client=client))
-    return scores.of(client)
-
-
 def _view(table: Table, schema: PublicSchema | None) -> View:
     """What a question is put to: some records, under their own schema unless another is known."""
     known: Any = table.schema if schema is None else schema
@@ -380,7 +359,7 @@ def hits(members: np.ndarray, outsiders: np.ndarray) -> float:
     """How many members score above all but 1 % of the outsiders, ties by a coin; none without them."""
     if not len(members) or not len(outsiders):
         return 0.0
-    return Curve.of(members, outsiders).at(0.01) * len(members)
+    return RocCurve.of(members, outsiders).at(0.01) * len(members)
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

@@ -17,15 +17,6 @@ from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.questions.query import Query
-
-
-def known_question(entry: Disclosed) -> Query | None:
-    """The question behind an entry; none where its kind or its values are unknown or unreadable."""
-    try:
-        return question_of(entry)
-    except (PrivfedError, TypeError, ValueError):
-        return None
 
 
 def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
@@ -56,7 +47,7 @@ def well_formed(
 
 
 def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
-    asked, parts = known_question(entry), sound_parts(entry)
+    asked, parts = question_of(entry), sound_parts(entry)
     if asked is None:
         return None
     parts = {n: p for n, p in parts.items() if p.mask is None or p.mask.shape == p.units.shape}

@@ -21,14 +21,14 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.joint_equations import joint_records, sharing
 from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
-    Rows,
+    LinearSystem,
     at_points,
     drawn_points,
     gram_cells,
     rows_of,
     whole_domain,
 )
-from privfed.attacks.power_sums import small_group
+from privfed.attacks.power_sums import values
 from privfed.attacks.roc import clopper_pearson
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
@@ -48,7 +48,7 @@ NEAR = 1e-6
 
 
 @dataclass
-class Tally:
+class SuccessCounts:
     """Successes over all clients.
 
     Args:
@@ -61,7 +61,7 @@ class Tally:
     claimed: float = 0.0
     chance: float = 0.0
 
-    def add(self, other: Tally | None) -> None:
+    def add(self, other: SuccessCounts | None) -> None:
         """Add another client's."""
         if other is not None:
             self.found += other.found
@@ -92,7 +92,7 @@ class Reconstruction(Attack):
         if not clients or truth is None:
             return []
         known: PublicSchema = schema or truth[clients[0]].schema
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, SuccessCounts] = {}
         clock = Clock(self.seconds)
         read = 0
         for place in clock.timely(len(clients)):
@@ -100,13 +100,15 @@ class Reconstruction(Attack):
             own = transcript.of(client=client)
             for metric, tally in _ways(own, truth[client], truth, known, clock):
                 if tally is not None:
-                    tallies.setdefault(metric, Tally()).add(tally)
+                    tallies.setdefault(metric, SuccessCounts()).add(tally)
             read += not clock.over
         kinds = tuple(sorted({entry.kind for entry in transcript}))
         partial = clock.partial(read, len(clients), "clients")
         return [self._told(metric, tally, kinds, partial) for metric, tally in tallies.items()]
 
-    def _told(self, metric: str, tally: Tally, kinds: tuple[str, ...], partial: str) -> Finding:
+    def _told(
+        self, metric: str, tally: SuccessCounts, kinds: tuple[str, ...], partial: str
+    ) -> Finding:
         told = tally.found > tally.chance
         if metric == OUTCOMES and tally.claimed:
             low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
@@ -133,7 +135,7 @@ OUTCOMES = "binary outcomes solved for, all features known"
 
 def _ways(
     transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, clock: Clock
-) -> Iterator[tuple[str, Tally | None]]:
+) -> Iterator[tuple[str, SuccessCounts | None]]:
     """Each way over one client's releases, where there is something to work on."""
     domain = whole_domain(own, schema)
     if domain is not None:
@@ -181,7 +183,7 @@ def _records_at(own: Table, domain: Table) -> np.ndarray:
     return np.asarray(held[places[: len(points)]])
 
 
-def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
+def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCounts | None:
     """Records in cells whose count is determined by all totals, noisy ones combined.
 
     A cell is a set of points that no row tells apart.
@@ -206,10 +208,14 @@ def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
             claims = np.where(possible.determined, possible.least, claims)
     alone = (atoms[exact] != 0).sum(axis=1) == 1
     outright = (atoms[exact][alone] != 0).any(axis=0)
-    return Tally(float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum()))
+    return SuccessCounts(
+        float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum())
+    )
 
 
-def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tally]:
+def differences(
+    rows: LinearSystem, members: slice, *, clock: Clock
+) -> tuple[SuccessCounts, SuccessCounts]:
     """Small groups between two nested counts, and what sums tell of a group of one.
 
     Args:
@@ -227,7 +233,7 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
     held = counts.answers[wide] - counts.answers[narrow]
     small = (held > 0) & (held < SMALL)
     outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
-    groups, single, seen = Tally(), Tally(), set(outright)
+    groups, single, seen = SuccessCounts(), SuccessCounts(), set(outright)
     places = {name: row for row, name in enumerate(rows.names)}
     pairs = np.column_stack([wide, narrow])[small]
     for place in clock.timely(len(pairs)):
@@ -238,7 +244,7 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
             continue
         seen.add(key)
         claimed = counts.answers[one] - counts.answers[other]
-        groups.add(Tally(float(between[members].sum() == claimed), 1.0))
+        groups.add(SuccessCounts(float(between[members].sum() == claimed), 1.0))
         if claimed == 1:
             pair = counts.names[one], counts.names[other]
             single.add(_values(rows, places, pair, between=between, members=members))
@@ -246,19 +252,19 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
 
 
 def _values(
-    rows: Rows,
+    rows: LinearSystem,
     places: dict[tuple[int, str, int], int],
     pair: tuple[tuple[int, str, int], tuple[int, str, int]],
     *,
     between: np.ndarray,
     members: slice,
-) -> Tally:
+) -> SuccessCounts:
     """What the sums beside two counts say of the one record between them.
 
     They say it where they weigh all others alike, so that their difference is of those between alone.
     """
     (release, _, cell), (other, _, inner) = pair
-    really, found = np.flatnonzero(between[members]), Tally()
+    really, found = np.flatnonzero(between[members]), SuccessCounts()
     for name in {part for place, part, _ in rows.names if place == release}:
         one, two = places.get((release, name, cell)), places.get((other, name, inner))
         if one is None or two is None or rows.counts[one]:
@@ -269,11 +275,11 @@ def _values(
             continue
         value = rows.answers[one] - rows.answers[two]
         right = len(really) == 1 and abs(alone[really[0]] - value) <= NEAR * size
-        found.add(Tally(float(right), 1.0))
+        found.add(SuccessCounts(float(right), 1.0))
     return found
 
 
-def power_sums(rows: Rows, members: slice) -> Tally:
+def power_sums(rows: LinearSystem, members: slice) -> SuccessCounts:
     """Values of groups whose count, sum and sum of squares were released side by side.
 
     Which part holds the squares of which shows in what points add: b is 0 outside the group, and
@@ -286,18 +292,20 @@ def power_sums(rows: Rows, members: slice) -> Tally:
     Returns:
         values found to a part in 10^4, of those claimed.
     """
-    tally = Tally()
+    tally = SuccessCounts()
     by_cell: dict[tuple[int, int], list[int]] = {}
     for row, (release, _, cell) in enumerate(rows.names):
         by_cell.setdefault((release, cell), []).append(row)
     for beside in by_cell.values():
         for count in (row for row in beside if rows.counts[row]):
-            if 0 < rows.answers[count] < 2 * SMALL:
+            if round(float(rows.answers[count])) in (1, 2):
                 tally.add(_of_group(rows, count, [r for r in beside if r != count], members))
     return tally
 
 
-def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tally | None:
+def _of_group(
+    rows: LinearSystem, count: int, beside: list[int], members: slice
+) -> SuccessCounts | None:
     inside = rows.design[count] > 0
     for one in beside:
         for two in beside:
@@ -305,13 +313,13 @@ def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tall
             if one == two or scale is None:
                 continue
             sums = rows.answers[one], rows.answers[two] / scale
-            found = small_group(round(float(rows.answers[count])), sums)
+            found = values(np.array(sums[: round(float(rows.answers[count]))]))
             if found is None:
                 return None
             true = np.sort(rows.design[one, members][inside[members]])
             size = max(float(np.abs(true).max(initial=0.0)), 1e-12)
             right = len(true) == len(found) and np.abs(true - found).max() <= 1e-4 * size
-            return Tally(len(found) * float(right), float(len(found)))
+            return SuccessCounts(len(found) * float(right), float(len(found)))
     return None
 
 
@@ -327,7 +335,7 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
     return scale if different else None
 
 
-def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | None:
+def equations(transcript: Transcript, own: Table, *, clock: Clock) -> SuccessCounts | None:
     """Records that stand in exact normal equations, of one cell or of two that share records.
 
     Returns:
@@ -349,7 +357,7 @@ def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | No
             for _, rows in parts:
                 reach = 1e-4 * np.nanmax(np.abs(rows), axis=0)
                 found |= (np.abs(rows - claim) <= reach).all(axis=1)
-    return Tally(float(found.sum()), float(len(found)))
+    return SuccessCounts(float(found.sum()), float(len(found)))
 
 
 def outcomes(
@@ -359,7 +367,7 @@ def outcomes(
     others: list[Table],
     bounds: tuple[float, float],
     clock: Clock,
-) -> Tally | None:
+) -> SuccessCounts | None:
     """Binary outcomes of people whose features are known, from all numbers that they move.
 
     Args:
@@ -396,7 +404,9 @@ def outcomes(
     if bits is None:
         return None
     true = own.y == bounds[1]
-    return Tally(float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1]))
+    return SuccessCounts(
+        float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1])
+    )
 
 
 def guessed(own: Table, others: list[Table], *, upper: float) -> float:

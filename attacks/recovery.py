@@ -12,8 +12,8 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
 from privfed.attacks.clock import Clock
 from privfed.attacks.equations import (
     PRECISION,
-    Claim,
     NormalEquations,
+    ReconstructedRecord,
     distinct,
     few_records,
     known_domain,
@@ -76,7 +76,7 @@ class Recovery(Attack):
 
     def claims(
         self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
-    ) -> list[Claim]:
+    ) -> list[ReconstructedRecord]:
         """The records that one client's leaf equations give away, in the attack's time or a clock's."""
         clock = clock or Clock(self.seconds)
         equations = read(entry)
@@ -93,7 +93,9 @@ class Recovery(Attack):
                     equations = equations.without(claim)
         return claims
 
-    def _unscored(self, claims: dict[Disclosed, list[Claim]], partial: str) -> Finding:
+    def _unscored(
+        self, claims: dict[Disclosed, list[ReconstructedRecord]], partial: str
+    ) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
             "records claimed",
@@ -107,7 +109,7 @@ class Recovery(Attack):
 
     def _scored(
         self,
-        claims: dict[Disclosed, list[Claim]],
+        claims: dict[Disclosed, list[ReconstructedRecord]],
         truth: Truth,
         schema: PublicSchema | None,
         partial: str,
@@ -176,10 +178,10 @@ def _heard(entry: Disclosed) -> list[int]:
 
 def _peel(
     equations: NormalEquations, paths: list[list[list[int]]], clock: Clock
-) -> tuple[list[Claim], NormalEquations]:
+) -> tuple[list[ReconstructedRecord], NormalEquations]:
     """Claim records and take them out, until nothing more is found."""
     nodes = sorted(prefixes(paths).values(), key=len)
-    claims: list[Claim] = []
+    claims: list[ReconstructedRecord] = []
     for _ in clock.timely(ROUNDS):
         more = single_records(equations) or _small_group(equations, nodes, clock)
         if not more:
@@ -190,7 +192,9 @@ def _peel(
     return claims, equations
 
 
-def _small_group(equations: NormalEquations, nodes: list[list[int]], clock: Clock) -> list[Claim]:
+def _small_group(
+    equations: NormalEquations, nodes: list[list[int]], clock: Clock
+) -> list[ReconstructedRecord]:
     """The records of all groups of leaves that give any away."""
     groups = small_groups(equations, nodes)
     return distinct(few_records(equations, groups[at]) for at in clock.timely(len(groups)))
@@ -213,7 +217,11 @@ def _domain(
 
 
 def _hits(
-    entry: Disclosed, claims: list[Claim], truth: Truth, schema: PublicSchema | None, client: str
+    entry: Disclosed,
+    claims: list[ReconstructedRecord],
+    truth: Truth,
+    schema: PublicSchema | None,
+    client: str,
 ) -> int:
     """How many of a client's records the claims hit."""
     if client not in truth or not claims:
@@ -227,6 +235,6 @@ def _hits(
     return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
 
 
-def _methods(claims: dict[Disclosed, list[Claim]]) -> dict[str, int]:
+def _methods(claims: dict[Disclosed, list[ReconstructedRecord]]) -> dict[str, int]:
     named = [claim.method for of in claims.values() for claim in of]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

@@ -8,7 +8,6 @@ coin, so that a rate is met exactly, on whole numbers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ REACH = 40
 
 
 @dataclass(frozen=True)
-class Curve:
+class RocCurve:
     """A test's rates, from accusing nobody to accusing everybody, straight between its points.
 
     Args:
@@ -36,7 +35,7 @@ class Curve:
     found: np.ndarray
 
     @classmethod
-    def of(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+    def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
         """Of scores: larger ones are accused first, equal ones by a coin.
 
         Raises:
@@ -53,7 +52,7 @@ class Curve:
         return cls.of_masses(*weights)
 
     @classmethod
-    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
         """Of probabilities of the same outcomes, the most telling first; shape (outcomes,) each."""
         told = (
             np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
@@ -85,27 +84,7 @@ def gaussian_area(mu: float) -> float:
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def distance(added: Mapping[str, np.ndarray], deviations: Mapping[str, float]) -> np.ndarray:
-    """The mu of records, from what each adds to each part and the parts' noise.
-
-    Args:
-        added: by part what each record adds alone, in grid units, shape (records, *part).
-        deviations: by part the deviation of its Gaussian noise, in grid units; parts that are not
-            named left without noise and are not counted.
-
-    Returns:
-        shape (records,).
-    """
-    squared = [
-        ((np.asarray(added[name], dtype=float) / deviation) ** 2)
-        .reshape(len(added[name]), -1)
-        .sum(axis=1)
-        for name, deviation in deviations.items()
-    ]
-    return np.asarray(np.sqrt(np.sum(squared, axis=0)))
-
-
-def discrete(law: Law, shift: int) -> Curve:
+def discrete(law: Law, shift: int) -> RocCurve:
     """The best test's rates on one integer with noise of a law, which a record moves.
 
     Args:
@@ -126,7 +105,7 @@ def discrete(law: Law, shift: int) -> Curve:
     masses = (
         np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
     )
-    return Curve.of_masses(*masses)
+    return RocCurve.of_masses(*masses)
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
@@ -142,7 +121,7 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
     Returns:
         (low, high), each of the counts' broadcast shape.
     """
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise InputError("counts need 0 <= hits <= trials, and at least one trial")
@@ -151,7 +130,15 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
     return low, high
 
 
-def check_share(name: str, value: float) -> None:
+def interval(hits: float, trials: int) -> tuple[float, float]:
+    """Exact 95 % interval of a rate of independent trials; fractions of a hit widen it."""
+    alpha = (1 - 0.95) / 2
+    low, _ = clopper_pearson(math.floor(hits + 1e-9), trials, alpha)
+    _, high = clopper_pearson(min(trials, math.ceil(hits - 1e-9)), trials, alpha)
+    return float(low), float(high)
+
+
+def check_fraction(name: str, value: float) -> None:
     """Refuse what lies outside (0, 1)."""
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import Curve, clopper_pearson
+from privfed.attacks.roc import RocCurve, clopper_pearson
 from privfed.errors import InputError
 
 #: Trains a model: features and outcomes in, something that predicts out.
@@ -237,7 +237,7 @@ def read_model(
             "reading a model needs records that it learnt from and others: one bool each"
         )
     score = accused(told(model, x=x, y=y), known, way=way)
-    curve = Curve.of(score[truth], score[~truth])
+    curve = RocCurve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
     found = curve.at(RATE)
     low, _ = clopper_pearson(np.floor(found * number), number, 0.025)

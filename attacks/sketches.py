@@ -31,7 +31,7 @@ DRAWS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class ClientSketches:
     """What one client's sketches say of each feature.
 
     Args:
@@ -43,7 +43,7 @@ class Heard:
     solved: Mapping[int, np.ndarray]
 
 
-def listen(transcript: Transcript, clock: Clock) -> Heard:
+def listen(transcript: Transcript, clock: Clock) -> ClientSketches:
     """Read one client's transcript, until the time is up."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
@@ -61,7 +61,7 @@ def listen(transcript: Transcript, clock: Clock) -> Heard:
             ):
                 solved.setdefault(feature, []).append(values)
     both = {feature: [*told[feature], *solved.get(feature, [])] for feature in told}
-    return Heard(
+    return ClientSketches(
         *({f: np.unique(np.concatenate(v)) for f, v in each.items()} for each in (told, both))
     )
 
@@ -149,7 +149,9 @@ class SketchedValues(Attack):
             heard[client] = listen(transcript.of(client=client), clock)
             read += not clock.over
         partial = clock.partial(read, len(clients), "clients")
-        ways: tuple[tuple[str, Callable[[Heard], Mapping[int, np.ndarray]], float], ...] = (
+        ways: tuple[
+            tuple[str, Callable[[ClientSketches], Mapping[int, np.ndarray]], float], ...
+        ] = (
             ("cells that stand in the sketches", lambda h: h.told, 0.0),
             ("cells recovered with least squares", lambda h: h.solved, NEAR),
         )
@@ -162,8 +164,8 @@ class SketchedValues(Attack):
         self,
         metric: str,
         truth: Truth,
-        heard: Mapping[str, Heard],
-        values: Callable[[Heard], Mapping[int, np.ndarray]],
+        heard: Mapping[str, ClientSketches],
+        values: Callable[[ClientSketches], Mapping[int, np.ndarray]],
         near: float,
         partial: str,
     ) -> Finding:

@@ -26,7 +26,7 @@ from privfed.attacks.fuzzy import (
     centred_target,
     weight,
 )
-from privfed.attacks.identities import Equation, System, groups_of
+from privfed.attacks.identities import Equation, SumIdentities, groups_of
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -40,7 +40,7 @@ TARGET = 1e-4
 
 
 @dataclass(eq=False)
-class Heard:
+class KnownSums:
     """What one client said about its sums, and what it withheld.
 
     Args:
@@ -76,7 +76,7 @@ class Worked:
             release had given all along).
     """
 
-    heard: Heard
+    heard: KnownSums
     found: Mapping[str, Mapping[Cell, float]]
 
     def targets(self) -> dict[Cell, float]:
@@ -180,13 +180,13 @@ class Subtraction(Attack):
         )
 
 
-def listen(transcript: Transcript) -> Heard | None:
+def listen(transcript: Transcript) -> KnownSums | None:
     """Collect one client's sums; none where it released no exact ones."""
-    heard: Heard | None = None
+    heard: KnownSums | None = None
     readers = {LEVEL: _read_level, ACTIVATION: _read_activation, LEAVES: _read_leaves}
     for entry in transcript:
         if entry.kind in readers and exact_parts(entry):
-            heard = heard or Heard(Geometry.of(entry.query))
+            heard = heard or KnownSums(Geometry.of(entry.query))
             heard.geometry = Geometry.of(entry.query)
             readers[entry.kind](heard, entry, entry.query)
     return heard
@@ -203,7 +203,7 @@ def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | Non
     for name in SUMS:
         late = clock is not None and clock.over
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
-        system = System(heard.geometry.sets, name == "linear", known, heard.moments[name])
+        system = SumIdentities(heard.geometry.sets, name == "linear", known, heard.moments[name])
         empty = zero if name == "weights" else set(zero)
         solved = {} if late else system.solve(heard.hidden, empty, groups, clock=clock)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
@@ -211,7 +211,7 @@ def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | Non
     return Worked(heard, found)
 
 
-def _read_level(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_level(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
     sets = heard.geometry.sets
     for name in SUMS:
@@ -234,13 +234,13 @@ def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
 
 
-def _read_activation(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_activation(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     parts = exact_parts(entry)
     if "weights" in parts:
         heard.learn("weights", cells(query["nodes"]), parts["weights"])
 
 
-def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_leaves(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     """Leaf equations hold sums of w and y w, and of both times each feature."""
     parts = exact_parts(entry)
     for name, part in (("weights", "gram"), ("linear", "moment")):
@@ -252,7 +252,7 @@ def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> No
 
 
 def _read_moments(
-    heard: Heard, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
+    heard: KnownSums, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
 ) -> None:
     if np.ma.getmaskarray(row).any():
         return

@@ -108,7 +108,7 @@ def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class NoisyReleases:
     """What one client released with noise of one family of laws.
 
     Args:
@@ -195,7 +195,7 @@ def _mask(part: ReleasedPart) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class RecordInfluence:
     """How far records move what one client released.
 
     Args:
@@ -204,7 +204,7 @@ class Moved:
         real: the distances of its own records, where they are known.
     """
 
-    heard: Heard
+    heard: NoisyReleases
     worst: float
     real: np.ndarray
 
@@ -264,13 +264,13 @@ class WorstRecord(Attack):
         worst: dict[tuple[Any, ...], float] = {}
         heard, read = [], 0
         for client in transcript.clients:
-            own = Heard(law, transcript.of(client=client).entries, schema, self.relation)
+            own = NoisyReleases(law, transcript.of(client=client).entries, schema, self.relation)
             if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
                 worst[own.key] = search(own.distances, schema, clock, own.compared)
             real = own.real(truth[client]) if client in truth else np.empty(0)
-            heard.append(Moved(own, worst[own.key], real))
+            heard.append(RecordInfluence(own, worst[own.key], real))
             read += not clock.over
         if not heard:
             return []
@@ -298,7 +298,9 @@ class WorstRecord(Attack):
         )
         return [expected]
 
-    def _told(self, law: Family, own: Moved, heard: Sequence[Moved], partial: str) -> Finding:
+    def _told(
+        self, law: Family, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+    ) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most
         figures = {"the schema's worst": own.worst, f"the {law.unit} charged": charge}

@@ -34,7 +34,7 @@ TIMES = (1, 2, 10, 100)
 
 
 @dataclass(frozen=True)
-class Bench:
+class AccountantCase:
     """An accountant on the bench, with a budget that it can hold."""
 
     accountant: Accountant
@@ -78,16 +78,16 @@ def check_accountant(
     Raises:
         AssertionError: a check failed; the message names it.
     """
-    bench = Bench(accountant, budget or Budget.of(2, "1e-5"))
+    bench = AccountantCase(accountant, budget or Budget.of(2, "1e-5"))
     return run_checks(CHECKS, bench, skip)
 
 
-def check_composes_something(bench: Bench) -> None:
+def check_composes_something(bench: AccountantCase) -> None:
     """At least one kind of loss is composed; the others are refused as unsupported."""
     assert bench.composed()
 
 
-def check_amounts(bench: Bench) -> None:
+def check_amounts(bench: AccountantCase) -> None:
     """An amount has an exact, non-negative number for each component."""
     size = len(bench.accountant.components)
     assert bench.accountant.nothing == (Fraction(0),) * size
@@ -98,13 +98,13 @@ def check_amounts(bench: Bench) -> None:
         assert any(amount)
 
 
-def check_unprotected_adds_nothing(bench: Bench) -> None:
+def check_unprotected_adds_nothing(bench: AccountantCase) -> None:
     """An unprotected loss is counted apart, and a free one is free."""
     assert bench.total(Loss.open("exact")) == bench.accountant.nothing
     assert bench.total(Loss.free()) == bench.accountant.nothing
 
 
-def check_exact_sums(bench: Bench) -> None:
+def check_exact_sums(bench: AccountantCase) -> None:
     """Order does not matter, and a hundred small charges are exactly one hundred times one."""
     forth = bench.total(*bench.composed())
     assert forth == bench.total(*reversed(bench.composed()))
@@ -113,7 +113,7 @@ def check_exact_sums(bench: Bench) -> None:
         assert bench.total(*[loss] * 100) == tuple(100 * part for part in one)
 
 
-def check_sharp_ceiling(bench: Bench) -> None:
+def check_sharp_ceiling(bench: AccountantCase) -> None:
     """The ceiling itself fits; a hair more in any component does not; nothing latches."""
     ceiling = bench.accountant.ceiling(bench.budget)
     hair = Fraction(1, 10**30)
@@ -124,7 +124,7 @@ def check_sharp_ceiling(bench: Bench) -> None:
     assert bench.accountant.fits(bench.accountant.nothing, ceiling)
 
 
-def check_the_budget_is_kept(bench: Bench) -> None:
+def check_the_budget_is_kept(bench: AccountantCase) -> None:
     """A full ledger guarantees the budget, and an empty one guarantees zero."""
     ceiling = bench.accountant.ceiling(bench.budget)
     epsilon, delta = bench.accountant.guarantee(ceiling, bench.budget.delta)
@@ -134,7 +134,7 @@ def check_the_budget_is_kept(bench: Bench) -> None:
     assert empty == 0
 
 
-def check_a_larger_budget_holds_more(bench: Bench) -> None:
+def check_a_larger_budget_holds_more(bench: AccountantCase) -> None:
     """Twice the epsilon is never a lower ceiling."""
     twice = Budget(2 * bench.budget.epsilon, bench.budget.delta)
     one, other = bench.accountant.ceiling(bench.budget), bench.accountant.ceiling(twice)
@@ -142,7 +142,7 @@ def check_a_larger_budget_holds_more(bench: Bench) -> None:
     assert one != other
 
 
-def check_pure_losses(bench: Bench) -> None:
+def check_pure_losses(bench: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
     for loss in (Loss.pure("0.1"), Loss.pure("0.7")):
         if bench.amount(loss) is None:
@@ -156,7 +156,7 @@ def check_pure_losses(bench: Bench) -> None:
             )
 
 
-def check_gaussian_losses(bench: Bench) -> None:
+def check_gaussian_losses(bench: AccountantCase) -> None:
     """What is guaranteed of Gaussian noise is true of it."""
     for loss in (Loss.zcdp("0.01"), Loss.zcdp("0.3")):
         if bench.amount(loss) is None:
@@ -191,7 +191,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     return float(np.exp(near) - np.exp(far))
 
 
-CHECKS: tuple[Check[Bench], ...] = (
+CHECKS: tuple[Check[AccountantCase], ...] = (
     check_composes_something,
     check_amounts,
     check_unprotected_adds_nothing,

@@ -31,7 +31,7 @@ Damage = Callable[[ReleasedPart], ReleasedPart]
 
 
 @dataclass(frozen=True)
-class Bench:
+class AttackCase:
     """An attack on the bench, with what it is put to.
 
     Args:
@@ -79,7 +79,7 @@ def check_attack(
     """
     if transcript is None:
         transcript, truth, schema = small_transcript()
-    return run_checks(CHECKS, Bench(attack, transcript, truth or {}, schema), skip)
+    return run_checks(CHECKS, AttackCase(attack, transcript, truth or {}, schema), skip)
 
 
 def small_transcript() -> tuple[Transcript, Truth, Schema]:
@@ -113,7 +113,7 @@ def small_transcript() -> tuple[Transcript, Truth, Schema]:
     return Transcript(tuple(heard)), truth, schema
 
 
-def check_says_what_it_asks(bench: Bench) -> None:
+def check_says_what_it_asks(bench: AttackCase) -> None:
     """It has a name, a question that ends in a question mark, and a bound on its time."""
     attack = bench.attack
     assert isinstance(attack, Attack), "derive it from privfed.extend.Attack"
@@ -121,13 +121,13 @@ def check_says_what_it_asks(bench: Bench) -> None:
     assert getattr(attack, "seconds", 0) > 0, "its __init__ must call super().__init__()"
 
 
-def check_finds_something(bench: Bench) -> None:
+def check_finds_something(bench: AttackCase) -> None:
     """The other checks mean something: there is work for it in the transcript, and it finds some."""
     assert bench.attack.attackable(bench.transcript), "give a transcript that it can work on"
     assert bench.run(), "give a transcript in which it finds something"
 
 
-def check_empty(bench: Bench) -> None:
+def check_empty(bench: AttackCase) -> None:
     """Of an empty transcript, and of releases of nothing, it says nothing."""
     nothing = tuple(
         replace(entry, release=replace(entry.release, parts={})) for entry in bench.transcript
@@ -138,7 +138,7 @@ def check_empty(bench: Bench) -> None:
     assert not bench.attack.attackable(Transcript()), "nothing can be worked on in nothing"
 
 
-def check_foreign(bench: Bench) -> None:
+def check_foreign(bench: AttackCase) -> None:
     """It raises nothing over text, numbers that are not finite, other shapes, kinds and fields."""
     for what, heard in foreign(bench.transcript):
         try:
@@ -148,13 +148,13 @@ def check_foreign(bench: Bench) -> None:
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def check_repeatable(bench: Bench) -> None:
+def check_repeatable(bench: AttackCase) -> None:
     """The same transcript gives the same findings."""
     first, again = ([each.to_dict() for each in bench.run()] for _ in range(2))
     assert json.dumps(first) == json.dumps(again), "seed what it draws"
 
 
-def check_findings(bench: Bench) -> None:
+def check_findings(bench: AttackCase) -> None:
     """A finding has its attack's name and question, a metric, finite figures and kinds that left."""
     kinds = {entry.kind for entry in bench.transcript}
     for found in bench.run():
@@ -168,7 +168,7 @@ def check_findings(bench: Bench) -> None:
         assert Finding.from_dict(told).metric == found.metric, f"{where} is no plain data"
 
 
-def check_no_raw_values(bench: Bench) -> None:
+def check_no_raw_values(bench: AttackCase) -> None:
     """No raw value stands in a finding."""
     raw = {value for table in bench.truth.values() for value in _distinctive(table)}
     assert raw, f"no raw value of {DIGITS} digits to look for; skip this, with the reason"
@@ -176,13 +176,13 @@ def check_no_raw_values(bench: Bench) -> None:
         assert not raw & set(_told(found.to_dict())), f"finding {found.metric!r} tells a raw value"
 
 
-def check_without_truth(bench: Bench) -> None:
+def check_without_truth(bench: AttackCase) -> None:
     """Without the raw records it raises nothing, and marks no finding as simulated."""
     for found in bench.attack.run(bench.transcript, None, bench.schema):
         assert not found.simulation, f"finding {found.metric!r} says that it needed the truth"
 
 
-def check_time(bench: Bench) -> None:
+def check_time(bench: AttackCase) -> None:
     """Without time it begins nothing, and every finding says that it is partial."""
     hurried = copy(bench.attack)
     hurried.seconds = NO_TIME
@@ -264,7 +264,7 @@ def _told(plain: Any) -> Iterator[float]:
 
 
 #: The whole kit, in the order in which it runs.
-CHECKS: tuple[Check[Bench], ...] = (
+CHECKS: tuple[Check[AttackCase], ...] = (
     check_says_what_it_asks,
     check_finds_something,
     check_empty,

@@ -36,7 +36,7 @@ EXAMPLES = 15
 
 
 @dataclass(frozen=True)
-class Bench:
+class LearnerCase:
     """A learner on the bench.
 
     Args:
@@ -96,10 +96,10 @@ def check_learner(
     Raises:
         AssertionError: a check failed; the message names it.
     """
-    return run_checks(CHECKS, Bench(learner, federate, x), skip)
+    return run_checks(CHECKS, LearnerCase(learner, federate, x), skip)
 
 
-def check_parameters(bench: Bench) -> None:
+def check_parameters(bench: LearnerCase) -> None:
     """Parameters are stored as they are: a clone has them, and fitting leaves them."""
     before = parameters(bench.fresh())
     learner, _ = bench.fitted()
@@ -108,7 +108,7 @@ def check_parameters(bench: Bench) -> None:
     assert not [name for name in vars(bench.fresh()) if name.endswith("_")]
 
 
-def check_parameter_limits(bench: Bench) -> None:
+def check_parameter_limits(bench: LearnerCase) -> None:
     """Every parameter says what it may be; anything else is told by its name, in one line."""
     schema = bench.federate(bench.learner.published()).schema
     for name in bench.learner.get_params(deep=False):
@@ -129,7 +129,7 @@ def refusal(call: Callable[[], object], accepted: str) -> str:
     raise AssertionError(accepted)
 
 
-def check_unfitted(bench: Bench) -> None:
+def check_unfitted(bench: LearnerCase) -> None:
     """An unfitted learner says that it is."""
     try:
         bench.fresh().predict(bench.x)
@@ -138,13 +138,13 @@ def check_unfitted(bench: Bench) -> None:
     raise AssertionError("it predicted")
 
 
-def check_fit_returns_self(bench: Bench) -> None:
+def check_fit_returns_self(bench: LearnerCase) -> None:
     """``fit`` gives the learner back."""
     learner = bench.fresh()
     assert learner.fit(bench.federate(learner.published())) is learner
 
 
-def check_predictions(bench: Bench) -> None:
+def check_predictions(bench: LearnerCase) -> None:
     """One value for each row, none missing, the same for a table and its copy."""
     learner, _ = bench.fitted()
     predicted = np.asarray(learner.predict(bench.x))
@@ -153,7 +153,7 @@ def check_predictions(bench: Bench) -> None:
     assert np.array_equal(predicted, learner.predict(bench.x.copy()))
 
 
-def check_manners(bench: Bench) -> None:
+def check_manners(bench: LearnerCase) -> None:
     """It knows its features, refuses tables and strangers, and is a regressor or a classifier."""
     learner, federation = bench.fitted()
     assert learner.n_features_in_ == len(federation.schema.features)
@@ -163,7 +163,7 @@ def check_manners(bench: Bench) -> None:
     refusal(lambda: learner.predict(bench.x, client="a stranger"), "it predicts for a stranger")
 
 
-def check_saves(bench: Bench) -> None:
+def check_saves(bench: LearnerCase) -> None:
     """A model read back from JSON predicts the same to the bit, and is refused where damaged."""
     learner, _ = bench.fitted()
     text = plain(learner)
@@ -176,14 +176,14 @@ def check_saves(bench: Bench) -> None:
         refusal(partial(type(learner).from_dict, model), f"it reads a model with {damage}")
 
 
-def check_policies(bench: Bench) -> None:
+def check_policies(bench: LearnerCase) -> None:
     """Both policies name the learner's own kinds and none else, and repeat."""
     for policy, again in zip(bench.policies(), bench.policies(), strict=True):
         assert set(policy.guards) <= bench.kinds, "a guard of a foreign kind"
         assert policy.digest == again.digest
 
 
-def check_private_is_finite(bench: Bench) -> None:
+def check_private_is_finite(bench: LearnerCase) -> None:
     """Under the private policy every release is protected and the epsilon is kept.
 
     A learner that calls itself a baseline has no private policy.
@@ -206,14 +206,14 @@ def assert_kept(federation: LocalDisclosure) -> None:
         assert gate.accountant.fits(spent.total, gate.accountant.ceiling(budget))
 
 
-def check_asks_its_own_kinds(bench: Bench) -> None:
+def check_asks_its_own_kinds(bench: LearnerCase) -> None:
     """Every question asked is of a declared kind."""
     _, federation = bench.fitted()
     foreign = {entry.kind for entry in federation.transcript()} - bench.kinds
     assert not foreign, f"asked {', '.join(sorted(foreign))}"
 
 
-def check_plan(bench: Bench) -> None:
+def check_plan(bench: LearnerCase) -> None:
     """No kind is asked of a client more often than the longest public schedule says."""
     for policy in bench.policies():
         _, federation = bench.fitted(policy)
@@ -227,13 +227,13 @@ def check_plan(bench: Bench) -> None:
             )
 
 
-def check_repeats(bench: Bench) -> None:
+def check_repeats(bench: LearnerCase) -> None:
     """The same data and seed give the same model."""
     (one, _), (other, _) = bench.fitted(), bench.fitted()
     assert plain(one) == plain(other)
 
 
-def check_replay(bench: Bench) -> None:
+def check_replay(bench: LearnerCase) -> None:
     """The recorded answers alone give the same model: it learns from releases and nothing else."""
     learner, federation = bench.fitted()
     replayed = bench.fresh()
@@ -242,7 +242,7 @@ def check_replay(bench: Bench) -> None:
     assert plain(replayed) == plain(learner)
 
 
-def check_silence(bench: Bench) -> None:
+def check_silence(bench: LearnerCase) -> None:
     """Where every client refuses, a typed error that says so, and no model of nothing."""
     try:
         bench.fresh().fit(bench.federate(Policy({})))
@@ -252,14 +252,14 @@ def check_silence(bench: Bench) -> None:
     raise AssertionError("it learned from nothing at all")
 
 
-def check_model_is_plain(bench: Bench) -> None:
+def check_model_is_plain(bench: LearnerCase) -> None:
     """The model is plain data that can be read without privfed."""
     learner, _ = bench.fitted()
     assert isinstance(learner.to_dict(), dict)
     assert plain(learner)
 
 
-def check_holds_no_records(bench: Bench) -> None:
+def check_holds_no_records(bench: LearnerCase) -> None:
     """After fitting, no attribute is a federation, a gate or records."""
     learner, _ = bench.fitted()
     held = [
@@ -270,7 +270,7 @@ def check_holds_no_records(bench: Bench) -> None:
     assert not held, f"it holds {', '.join(held)}"
 
 
-def check_learns(bench: Bench) -> None:
+def check_learns(bench: LearnerCase) -> None:
     """On the very records it learnt from it errs less than the best constant, by a twentieth.
 
     Mean squared error, or the share of wrong classes; each client's own model where there is one.
@@ -298,7 +298,7 @@ def _errors(
     return 1 - right, 1 - float(np.bincount(wanted.astype(int)).max() / len(wanted))
 
 
-def check_queries(bench: Bench) -> None:
+def check_queries(bench: LearnerCase) -> None:
     """Every kind of question that it asks keeps the queries' contract (this needs hypothesis)."""
     from privfed.testing.check_query import check_query  # the other checks do without hypothesis
 
@@ -331,7 +331,7 @@ def plain(learner: FederatedLearner) -> str:
         raise AssertionError(f"the model is no plain data: {error}") from None
 
 
-CHECKS: tuple[Check[Bench], ...] = (
+CHECKS: tuple[Check[LearnerCase], ...] = (
     check_parameters,
     check_parameter_limits,
     check_unfitted,

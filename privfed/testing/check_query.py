@@ -42,7 +42,7 @@ Table = Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class QueryCase:
     """A query on the bench.
 
     Args:
@@ -127,11 +127,11 @@ def check_query(
     Raises:
         AssertionError: a check failed; the message names it, the part, and by how much.
     """
-    bench = Bench(query, schema, rows or table_rows(schema, query), examples)
+    bench = QueryCase(query, schema, rows or table_rows(schema, query), examples)
     return run_checks(CHECKS, bench, skip)
 
 
-def check_fields(bench: Bench) -> None:
+def check_fields(bench: QueryCase) -> None:
     """Read from its own bytes the question has the same bytes, and declares the same twice."""
     again = type(bench.query).from_fields(bench.query.fields)
     assert wire.encode(again) == bench.query.fields == again.fields
@@ -141,14 +141,14 @@ def check_fields(bench: Bench) -> None:
     assert declared or not bench.query.evaluate(bench.view([])), "an answer without a declaration"
 
 
-def check_shapes(bench: Bench) -> None:
+def check_shapes(bench: QueryCase) -> None:
     """Every part comes in its declared shape, in whole units, from no records up."""
     corners = list(bench.rows.corners)
     for table in ([], *([corner] for corner in corners), corners, *bench.crowds):
         bench.answer(table)
 
 
-def check_repeats(bench: Bench) -> None:
+def check_repeats(bench: QueryCase) -> None:
     """Asked again it gives the same, from the cache and without it."""
     table = list(bench.rows.corners)
     view = bench.view(table)
@@ -159,7 +159,7 @@ def check_repeats(bench: Bench) -> None:
             assert np.array_equal(first[name], other[name]), f"{name}: another answer"
 
 
-def check_order(bench: Bench) -> None:
+def check_order(bench: QueryCase) -> None:
     """The order of the table does not matter, where a sensitivity is declared."""
 
     def hold(table: list[Any]) -> None:
@@ -173,7 +173,7 @@ def check_order(bench: Bench) -> None:
         bench.search(bench.tables(), hold)
 
 
-def check_add_or_remove(bench: Bench) -> None:
+def check_add_or_remove(bench: QueryCase) -> None:
     """One record more or less moves no part beyond its bounds."""
 
     def hold(drawn: tuple[list[Any], Any]) -> None:
@@ -184,7 +184,7 @@ def check_add_or_remove(bench: Bench) -> None:
         bench.search(st.tuples(bench.tables(), bench.rows.row), hold)
 
 
-def check_replace_one(bench: Bench) -> None:
+def check_replace_one(bench: QueryCase) -> None:
     """One record in another's place moves no part beyond its bounds."""
 
     def hold(drawn: tuple[list[Any], Any, Any]) -> None:
@@ -196,7 +196,7 @@ def check_replace_one(bench: Bench) -> None:
         bench.search(st.tuples(bench.tables(), bench.rows.row, bench.rows.row), hold)
 
 
-def check_anything(bench: Bench) -> None:
+def check_anything(bench: QueryCase) -> None:
     """All rows of one person replaced by any others move no part beyond its bounds for that."""
     person = bench.rows.person
     local = [
@@ -215,7 +215,7 @@ def check_anything(bench: Bench) -> None:
     bench.search(st.tuples(tables, tables, bench.rows.row), hold)
 
 
-def check_extremes(bench: Bench) -> None:
+def check_extremes(bench: QueryCase) -> None:
     """Records planted where they move most keep to the bounds, added or put in each other's place."""
     if not bench.bounded:
         return
@@ -230,7 +230,7 @@ def check_extremes(bench: Bench) -> None:
                 seen.climb(name, norm, instead_of=most)
 
 
-def check_sums(bench: Bench) -> None:
+def check_sums(bench: QueryCase) -> None:
     """Counts and sums add up: over parts of a table, and over one too long for any piece."""
     adding = [name for name, part in bench.parts.items() if part.type.adds_up]
     if not bench.query.linear or not adding:
@@ -250,7 +250,7 @@ def check_sums(bench: Bench) -> None:
         assert np.array_equal(long[name], short[name] * times), f"{name}: no sum in a long table"
 
 
-def check_contribution(bench: Bench) -> None:
+def check_contribution(bench: QueryCase) -> None:
     """What it says of single records is what it gives of each alone."""
     adding = {name for name, part in bench.parts.items() if part.type.adds_up}
 
@@ -267,7 +267,7 @@ def check_contribution(bench: Bench) -> None:
         bench.search(bench.tables(), hold)
 
 
-def check_hostile_fields(bench: Bench) -> None:
+def check_hostile_fields(bench: QueryCase) -> None:
     """Whatever a stranger sends is refused before a record is read, or answered within its bounds."""
     for fields in hostile_fields(bench.query):
         query = opened(type(bench.query), fields, bench)
@@ -285,7 +285,7 @@ def check_hostile_fields(bench: Bench) -> None:
                 ) from error
 
 
-def opened(kind: type[Query], fields: bytes, bench: Bench) -> Query | None:
+def opened(kind: type[Query], fields: bytes, bench: QueryCase) -> Query | None:
     """A stranger's question as a gate would open it; none where it is refused."""
     try:
         query = kind.from_fields(fields)
@@ -312,7 +312,7 @@ class Moves:
         base: the table that they are added to.
     """
 
-    def __init__(self, bench: Bench, base: Table) -> None:
+    def __init__(self, bench: QueryCase, base: Table) -> None:
         self.bench, self.base = bench, list(base)
         self._without = bench.answer(self.base)
         self._with: dict[Any, Answer] = {}
@@ -352,7 +352,7 @@ class Moves:
         return best
 
 
-def assert_within(bench: Bench, one: Table, other: Table, relation: str) -> float:
+def assert_within(bench: QueryCase, one: Table, other: Table, relation: str) -> float:
     """Two neighbouring tables' answers lie within their bounds; gives the greatest share of an L1."""
     changes = within(bench, bench.answer(one), bench.answer(other), relation)
     bounds = {name: declared(part, relation) for name, part in bench.bounded.items()}
@@ -360,7 +360,7 @@ def assert_within(bench: Bench, one: Table, other: Table, relation: str) -> floa
     return max(shares, default=0.0)
 
 
-def within(bench: Bench, one: Answer, other: Answer, relation: str) -> Mapping[str, Bound]:
+def within(bench: QueryCase, one: Answer, other: Answer, relation: str) -> Mapping[str, Bound]:
     """How far each bounded part moves between two answers, held to its declared bounds.
 
     Bounds of several parts add up, so that parts within theirs are within their joint one as well.
@@ -419,7 +419,7 @@ def _told(query: Query) -> str:
     return text if len(text) < 500 else f"{text[:500]}..."
 
 
-CHECKS: tuple[Check[Bench], ...] = (
+CHECKS: tuple[Check[QueryCase], ...] = (
     check_fields,
     check_shapes,
     check_repeats,

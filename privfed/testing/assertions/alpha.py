@@ -21,7 +21,7 @@ SUITE = 0.05
 
 
 @dataclass
-class Purse:
+class AlphaBudget:
     """What one test may spend.
 
     Args:
@@ -38,26 +38,26 @@ class Purse:
         return self.alpha / (self.spent * (self.spent + 1))
 
 
-_purse: ContextVar[Purse | None] = ContextVar("alpha of the running test", default=None)
+_budget: ContextVar[AlphaBudget | None] = ContextVar("alpha of the running test", default=None)
 
 
 @contextmanager
-def spending(alpha: float) -> Iterator[Purse]:
+def spending(alpha: float) -> Iterator[AlphaBudget]:
     """Within it, assertions share this false-alarm rate."""
-    purse = Purse(checked(alpha))
-    token = _purse.set(purse)
+    budget = AlphaBudget(checked(alpha))
+    token = _budget.set(budget)
     try:
-        yield purse
+        yield budget
     finally:
-        _purse.reset(token)
+        _budget.reset(token)
 
 
 def share(alpha: float | None) -> float:
     """The rate for one assertion: what was passed, the running test's next share, or ``ALONE``."""
     if alpha is not None:
         return checked(alpha)
-    purse = _purse.get()
-    return ALONE if purse is None else purse.take()
+    budget = _budget.get()
+    return ALONE if budget is None else budget.take()
 
 
 def checked(alpha: float) -> float:
