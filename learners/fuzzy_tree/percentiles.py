@@ -11,40 +11,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from privfed.exchange.answers import Answer
+from privfed.learners.fuzzy_tree.settings import SETTINGS
+from privfed.learners.mass import Mass
 
-#: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
-ENDS = (0.025, 0.975)
-#: Deviations of its noise from which on a count is taken for what it is.
-PROVEN = 3.0
-#: With noise, what is looked at again spans at most this many bins.
-_NEAR = 4
-#: Share of a column's variance from which on noise shows.
-_SHOWS = 0.01
-#: Bells that noisy counts are held against: how many places, widths from and to what shares of the
-#: bins, and parts of them that are spread evenly.
-_PLACES, _WIDTHS, _EVEN = 41, (1 / 60, 2.0), (0.0, 0.03, 0.1, 0.3)
-#: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
-#: the target's to less than that; with so much of their width to spare on either side.
-NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
-#: Without noise the target's interval has so many times that width to spare on either side, and is taken
-#: where it is narrower than this share of the bounds: so only what lies far off counts as its ends.
-ROOM_TARGET, LOOSE_TARGET = 5.0, 0.5
-#: Rounds of noisy histograms.
-NOISY_ROUNDS = 2
 #: Numbers nearer than this share of themselves are one number.
 _RESOLUTION = 1e-15
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
-#: After the usual rounds a percentile's bin is at most this share of its feature's bounds wide; after as
-#: many as there can be, that; and there are more than the usual ones only until it is so narrow beside
-#: what lies between the percentiles, of a feature and of the target.
-_FINEST, _LEAST, _BESIDE, _BESIDE_TARGET = 1e-7, 1e-19, 1e-4, 1e-2
 
 
-def rounds(bins: int, finest: float = _FINEST) -> int:
+def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
     """How many histograms of so many bins it takes until the percentiles' bins are fine.
 
     Args:
@@ -57,7 +35,7 @@ def rounds(bins: int, finest: float = _FINEST) -> int:
 
 def most_rounds(bins: int) -> int:
     """How many histograms are asked for where bounds are as loose as they may be."""
-    return rounds(bins, _LEAST)
+    return rounds(bins, SETTINGS.min_bin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +53,7 @@ class Histograms:
     counts: np.ndarray
     edges: np.ndarray
     noise: np.ndarray
-    ends: tuple[float, float] = ENDS
+    ends: tuple[float, float] = SETTINGS.percentiles
 
     @classmethod
     def of(cls, answer: Answer, edges: np.ndarray) -> Histograms:
@@ -90,7 +68,7 @@ class Histograms:
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of each feature, linear inside a bin, shape (features,) each.
 
-        With noise, those of what the counts make likely; see :func:`likely`.
+        With noise, those of the posterior means.
         """
         ends = np.array(
             [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
@@ -99,9 +77,13 @@ class Histograms:
 
     @cached_property
     def told(self) -> np.ndarray:
-        """Counts, none negative; noisy ones drawn towards what is likely."""
-        rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
-        return np.array([likely(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
+        """Counts, none negative; posterior means (:mod:`privfed.learners.mass`) where noisy."""
+        noisy = self.noise > 0
+        counts: np.ndarray = np.maximum(self.counts, 0.0)
+        if noisy.any():
+            own, noise = self.counts[noisy], self.noise[noisy]
+            counts[noisy] = Mass.from_counts(own, noise**2, self._totals[noisy]).counts
+        return counts
 
     @property
     def _totals(self) -> np.ndarray:
@@ -127,7 +109,7 @@ class Histograms:
         Args:
             whole: which columns hold whole numbers, shape (columns,), the target's last.
         """
-        beside = np.append(np.full(len(whole) - 1, _BESIDE), _BESIDE_TARGET)
+        beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
         return np.array(
             [
@@ -140,7 +122,7 @@ class Histograms:
         """Whether a mean over all bins would have noise that shows beside a column's own variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
         mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
-        return bool(mean**2 > _SHOWS * self.moments()[1][place])
+        return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
@@ -191,44 +173,6 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
     return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
 
 
-def likely(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
-    """Counts by bin that noisy ones make likely.
-
-    The mean of bells over the bins, some of their mass spread evenly, each as likely as it makes the
-    counts; and a count itself where it strays from that by more than noise may feign.
-
-    Args:
-        counts: noisy ones, shape (bins,).
-        edges: rising, shape (bins + 1,).
-        noise: standard deviation of the noise in each.
-        total: number of records, about.
-    """
-    total = max(total, 1.0)
-    bells = total * _bells(edges)
-    misfit = ((counts - bells) ** 2).sum(axis=1) / (2 * (noise**2 + total / len(counts)))
-    chances = np.exp(misfit.min() - misfit)
-    expected = chances @ bells / chances.sum()
-    proven = np.abs(counts - expected) > PROVEN * noise
-    drawn = np.where(proven, counts, expected)
-    return np.asarray(np.maximum(drawn, 0.0))
-
-
-def _bells(edges: np.ndarray) -> np.ndarray:
-    """Shares by bin of bells of many places, widths and even parts, shape (bells, bins)."""
-    low, high = edges[0], edges[-1]
-    inner = (edges[1], edges[-2]) if edges[-2] > edges[1] else (low, high)
-    width = inner[1] - inner[0]
-    if not width > 0:
-        return np.full((1, len(edges) - 1), 1 / (len(edges) - 1))
-    places = np.linspace(*inner, _PLACES)[:, None, None]
-    widths = width * np.geomspace(*_WIDTHS, _PLACES // 2)[None, :, None]
-    below = ndtr((edges - places) / widths)
-    shares = np.diff(below, axis=-1) / np.maximum(below[..., -1:] - below[..., :1], 1e-12)
-    even = np.diff(edges) / (high - low)
-    mixed = [(1 - part) * shares + part * even for part in _EVEN]
-    return np.concatenate(mixed).reshape(-1, len(even))
-
-
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
     """The bins of two values: one that lies on an edge counts to the side of the other."""
     below = int(np.searchsorted(edges, low, side="right")) - 1
@@ -241,7 +185,7 @@ def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
     """Divide the few bins from one value to the other evenly; many bins, or too few, stay."""
     bins = len(edges) - 1
     first, last = _bins_of(edges, low, high)
-    if bins < _FEWEST or last - first >= _NEAR:
+    if bins < _FEWEST or last - first >= SETTINGS.max_refined_bins:
         return edges
     inner = np.linspace(edges[first], edges[last + 1], bins - 1)
     return np.concatenate([edges[:1], inner, edges[-1:]])
@@ -267,7 +211,12 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def widened(
-    low: float, high: float, *, bounds: tuple[float, float], share: float, room: float = _ROOM
+    low: float,
+    high: float,
+    *,
+    bounds: tuple[float, float],
+    share: float,
+    room: float = SETTINGS.margin,
 ) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 
