@@ -13,16 +13,19 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from reprlib import Repr
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 
+T = TypeVar("T")
 #: A parameter's value in a message is cut to this many characters.
 SHOWN = 60
 
@@ -232,6 +235,35 @@ class Learner(Allowed):
     def holds(self, value: Any) -> bool:
         """See the base."""
         return isinstance(value, self.kind)
+
+
+def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
+    """Give a class its parent's constructor with other defaults, or without some parameters.
+
+    Args:
+        without: names of parameters that the class does not have; they keep the parent's defaults.
+        defaults: by parameter.
+    """
+
+    def changed(cls: type[T]) -> type[T]:
+        parent: Callable[..., None] = cls.__init__
+        old = signature(parent)
+        kept = [p for name, p in old.parameters.items() if name not in without]
+        new = old.replace(
+            parameters=[p.replace(default=defaults.get(p.name, p.default)) for p in kept]
+        )
+
+        @wraps(parent)
+        def init(*args: Any, **given: Any) -> None:
+            bound = new.bind(*args, **given)
+            bound.apply_defaults()
+            parent(*bound.args, **bound.kwargs)
+
+        init.__signature__ = new  # type: ignore[attr-defined]
+        cls.__init__ = init  # type: ignore[method-assign]
+        return cls
+
+    return changed
 
 
 def check_values(

@@ -11,9 +11,11 @@ from typing import ClassVar
 
 from privfed.learners.baselines.base import Baseline
 from privfed.learners.forest import FedForestClassifier, FedForestRegressor
-from privfed.learners.forest.growth import Settings
+from privfed.learners.forest.growth import ForestParams
+from privfed.learners.forest.published import PublishedForest
 from privfed.learners.forest.queries import Bins, Sketches
 from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.ways import Ways
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -24,6 +26,12 @@ _CONSTRAINTS: Constraints = {
     },
     "bins": [Whole(at_least=2, at_most=1000)],
 }
+
+
+class HistogramForest(PublishedForest):
+    """FedForest's protocol, of which it asks extremes and bins alone."""
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
 
 
 class HistogramForestClassifier(Baseline, FedForestClassifier):
@@ -38,7 +46,7 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
         random_state: seed of the server's own draws.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
+    ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
 
     def __init__(
@@ -56,14 +64,14 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
         self.bins = bins
         self.random_state = random_state
 
-    def _settings(self, schema: Schema) -> Settings:
-        return replace(super()._settings(schema), quantiles=self.bins, candidates="range")
+    def _params(self, schema: Schema) -> ForestParams:
+        return replace(super()._params(schema), quantiles=self.bins, candidates="range")
 
 
 class HistogramForestRegressor(Baseline, FedForestRegressor):
     """The same for numbers; parameters as :class:`HistogramForestClassifier`."""
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
+    ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
 
     def __init__(
@@ -81,5 +89,5 @@ class HistogramForestRegressor(Baseline, FedForestRegressor):
         self.bins = bins
         self.random_state = random_state
 
-    def _settings(self, schema: Schema) -> Settings:
-        return replace(super()._settings(schema), quantiles=self.bins, candidates="range")
+    def _params(self, schema: Schema) -> ForestParams:
+        return replace(super()._params(schema), quantiles=self.bins, candidates="range")

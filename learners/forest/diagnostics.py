@@ -17,11 +17,12 @@ from sklearn.base import clone
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest.asking import ask_about, versions
-from privfed.learners.forest.growth import FINE, Growth, Settings
+from privfed.learners.forest.growth import ForestParams, Growth
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.queries import Sketches
 from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import LEAF, Trees
 
 
@@ -65,31 +66,24 @@ def covariate_shift(
     if clients < 2:
         raise InputError("telling clients apart needs two of them or more")
     seed = int(np.random.default_rng(random_state).integers(2**62))
-    settings = Settings(
+    params = ForestParams(
         trees=1,
         max_depth=depth,
         min_leaf=min_leaf,
-        min_decrease=0.0,
         criterion="gini",
         classes=clients,
         per_node=features,
-        quantiles=FINE,
-        fine=FINE,
-        candidates="quantiles",
-        interpolate=False,
-        averaged=False,
-        shortlist=None,
-        client_splits=False,
+        quantiles=SETTINGS.max_quantiles,
         sampling="split",
-        clients_per_tree=None,
         seed=seed,
     )
     halves = [Sampling("split", seed, np.array([half]), 2) for half in (0, 1)]
-    grown = Growth(federation, settings, target_client=True, sampling=halves[0]).grow()
+    grown = Growth(federation, params, target_client=True, sampling=halves[0]).grow()
     learned = grown.totals.sum(axis=0).astype(float)
     fresh = _counts_of_leaves(federation, grown.trees, halves[1]).astype(float)
     shares = learned / np.maximum(learned.sum(axis=1, keepdims=True), 1)
-    forest = FittedForest(grown.trees, shares, learned.T.astype(np.int64), features, "gini")
+    schema, records = federation.schema, learned.T.astype(np.int64)
+    forest = FittedForest(grown.trees, shares, records, schema, tuple(federation.clients), "gini")
     told = dict(zip(federation.schema.names, forest.importances().tolist(), strict=False))
     return CovariateShift(
         _root_gain(grown.trees, learned),

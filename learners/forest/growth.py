@@ -15,8 +15,9 @@ from privfed.learners.forest.columns import TARGET_GRID
 from privfed.learners.forest.gains import Criterion, sizes
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
-from privfed.learners.forest.queries import FEWEST, Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.splits import (
     Splits,
     averaged_splits,
@@ -29,33 +30,40 @@ from privfed.questions.query import Query
 
 #: Most cells of one answer; a level of more is asked about in several questions, tree by tree.
 MOST_CELLS = 4_000_000
-#: Most quantiles of a pair where a level has few of them, and how many they may then be in all.
-FINE, FINE_CELLS = 64, 80_000
 #: A decrease that rounding could make of none, relative to the node's records.
 CRUMB = 1e-12
+#: Sums of targets are in whole units; decreases of squared error in their squares.
+UNITS = float(TARGET_GRID.denominator) ** 2
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How trees are grown; see the estimators for what each means."""
+@dataclass(frozen=True, kw_only=True)
+class ForestParams:
+    """How trees are grown; see the estimators for what each means.
+
+    Args:
+        classes: number of classes, 0 for a regression.
+        per_node: features that each node looks at.
+        averaged: whether local decreases are averaged.
+        seed: of the server's draws.
+    """
 
     trees: int
     max_depth: int
     min_leaf: int
-    min_decrease: float
     criterion: Criterion
     classes: int
     per_node: int
     quantiles: int
-    fine: int
-    candidates: str
-    interpolate: bool
-    averaged: bool
-    shortlist: int | None
-    client_splits: bool
     sampling: str
-    clients_per_tree: int | None
     seed: int
+    min_decrease: float = 0.0
+    candidates: str = "quantiles"
+    interpolate: bool = False
+    averaged: bool = False
+    shortlist: int | None = None
+    client_splits: bool = False
+    clients_per_tree: int | None = None
+    oob_score: bool = False
 
     @property
     def width(self) -> int:
@@ -86,13 +94,13 @@ class Grown:
     known: np.ndarray
 
     @classmethod
-    def seeds(cls, settings: Settings, clients: int) -> Grown:
+    def seeds(cls, params: ForestParams, clients: int) -> Grown:
         """Roots alone."""
-        roots = settings.trees
+        roots = params.trees
         return cls(
             Trees.stumps(roots),
-            np.zeros((clients, roots, settings.width), np.int64),
-            draws.roots(settings.seed, roots),
+            np.zeros((clients, roots, params.width), np.int64),
+            draws.roots(params.seed, roots),
             np.zeros(roots, np.int64),
             np.zeros(roots, np.int64),
             np.ones(roots, bool),
@@ -109,28 +117,28 @@ class Growth:
 
     Args:
         federation: whom to ask.
-        settings: how.
+        params: how.
         target_client: whether the classes are the clients themselves (the covariate-shift test).
-        sampling: which records the trees learn from, unless as the settings say.
+        sampling: which records the trees learn from, unless as the parameters say.
     """
 
     def __init__(
         self,
         federation: Disclosure,
-        settings: Settings,
+        params: ForestParams,
         *,
         target_client: bool = False,
         sampling: Sampling | None = None,
     ) -> None:
-        self.federation, self.settings = federation, settings
+        self.federation, self.params = federation, params
         self.target_client = target_client
         self.clients, self.features = len(federation.clients), len(federation.schema.features)
         self.categories = category_sizes(federation.schema)
-        self.members = _members(settings, self.clients)
+        self.members = _members(params, self.clients)
         self.sampling = sampling or Sampling(
-            settings.sampling, settings.seed, np.arange(settings.trees), settings.trees
+            params.sampling, params.seed, np.arange(params.trees), params.trees
         )
-        self.grown = Grown.seeds(settings, self.clients)
+        self.grown = Grown.seeds(params, self.clients)
         self.rounds = 0
 
     def grow(self) -> Grown:
@@ -151,19 +159,10 @@ class Growth:
         self._ask_unknown()
         return self.grown
 
-    def offered(self) -> bool:
-        """Whether any client would answer the first question now; nothing is asked."""
-        s, nodes = self.settings, self._portions()[0]
-        level = self._level(nodes, self._drawn(nodes))
-        for client, own in zip(self.federation.clients, self._versions(level), strict=True):
-            if own is None:
-                continue
-            first: Query = Sketches(own.level, self._levels(len(level.numeric)), s.interpolate)
-            if s.shortlist is not None:
-                first = Shortlist(own.level, s.quantiles, s.shortlist, s.criterion)
-            if self.federation.offers(first, [client]):
-                return True
-        return False
+    def first_level(self) -> Versions:
+        """What each client would be asked about first."""
+        nodes = self._portions()[0]
+        return self._versions(self._level(nodes, self._drawn(nodes)))
 
     # --- one round -----------------------------------------------------------------------------
 
@@ -171,12 +170,12 @@ class Growth:
         """The open nodes, tree by tree, so many at once that no answer grows too large."""
         open_ = np.flatnonzero(self.grown.open)
         open_ = open_[np.argsort(self.grown.trees.tree_of[open_], kind="stable")]
-        one = self.settings.per_node * self.settings.quantiles * self.settings.width
+        one = self.params.per_node * self.params.quantiles * self.params.width
         return np.array_split(open_, max(1, -(-len(open_) * one // MOST_CELLS)))
 
     def _round(self, nodes: np.ndarray) -> None:
         """Ask about some open nodes, and split or close them."""
-        s, level = self.settings, self._level(nodes, self._drawn(nodes))
+        s, level = self.params, self._level(nodes, self._drawn(nodes))
         if s.shortlist is not None:
             level = self._shortlisted(level, s.shortlist)
         found = self._versions(level)
@@ -193,14 +192,16 @@ class Growth:
 
     def _levels(self, pairs: int) -> int:
         """Finer quantiles where there are few pairs: they cost little there, and decide most."""
-        s = self.settings
+        s = self.params
         if s.candidates == "range":
             return 1
-        return max(s.quantiles, min(s.fine, FINE_CELLS // max(pairs, 1)))
+        return max(
+            s.quantiles, min(SETTINGS.max_quantiles, SETTINGS.max_quantile_cells // max(pairs, 1))
+        )
 
     def _drawn(self, nodes: np.ndarray) -> np.ndarray:
         """The features each node looks at this time, -1 for none, shape (nodes, features a node)."""
-        per_node = self.settings.per_node
+        per_node = self.params.per_node
         order = draws.ranking(self.grown.names[nodes], self.features)
         place = self.grown.tried[nodes][:, None] + np.arange(per_node)
         chosen = np.take_along_axis(order, np.minimum(place, self.features - 1), axis=1)
@@ -212,7 +213,7 @@ class Growth:
         categorical = exists & (self.categories[np.minimum(drawn, self.features - 1)] > 0)
         numeric = exists & ~categorical
         by_cut, by_set = (Pairs(m.sum(axis=1), drawn[m]) for m in (numeric, categorical))
-        classes = 1 if self.target_client else self.settings.classes
+        classes = 1 if self.target_client else self.params.classes
         return Level(self.grown.trees, self.sampling, nodes, by_cut, by_set, classes)
 
     def _ask(self, level: Level, found: Versions, question: Callable[[Version], Query]) -> Told:
@@ -221,7 +222,7 @@ class Growth:
 
     def _shortlisted(self, level: Level, longest: int) -> Level:
         """The same level with the union of the clients' shortlists for features."""
-        s = self.settings
+        s = self.params
         told = self._ask(
             level,
             self._versions(level),
@@ -245,7 +246,7 @@ class Growth:
         numeric, sketches = told.level.numeric, told.heard("knots")
         if not len(numeric) or not sketches:
             return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
-        counts = sizes(self.grown.totals[:, told.level.nodes], self.settings.criterion)
+        counts = sizes(self.grown.totals[:, told.level.nodes], self.params.criterion)
         counts = counts[:, numeric.nodes]
         cuts = self._cuts(told, counts)
         found = [
@@ -257,7 +258,7 @@ class Growth:
     def _together(self, sketches: Heard) -> Iterable[slice]:
         """Portions of the pairs; all at once where how many cuts a pair gets hangs on the others."""
         whole = [slice(0, sketches.items)]
-        return whole if self.settings.candidates == "midpoints" else sketches.portions()
+        return whole if self.params.candidates == "midpoints" else sketches.portions()
 
     def _cuts(self, told: Told, counts: np.ndarray) -> int:
         """How many cuts each pair gets: bins of few records would be suppressed where any is."""
@@ -267,7 +268,7 @@ class Growth:
             return most
         counts = _told(knots.everywhere(), counts)
         typical = np.median(counts[counts > 0]) if counts.any() else 0
-        return min(most, max(1, int(typical) // (2 * FEWEST) - 1))
+        return min(most, max(1, int(typical) // (2 * SETTINGS.min_shown) - 1))
 
     def _proposed(
         self, knots: np.ndarray, counts: np.ndarray, cuts: int
@@ -276,10 +277,10 @@ class Growth:
         counts = _told(knots, counts)
         low = np.where(counts > 0, knots[:, :, 0], np.inf).min(axis=0)
         high = np.where(counts > 0, knots[:, :, -1], -np.inf).max(axis=0)
-        if self.settings.candidates == "midpoints":
+        if self.params.candidates == "midpoints":
             return middles(knots, counts), low >= high
-        if self.settings.candidates == "range":
-            return equal_steps(low, high, self.settings.quantiles), low >= high
+        if self.params.candidates == "range":
+            return equal_steps(low, high, self.params.quantiles), low >= high
         return candidate_cuts(knots, counts, cuts), low >= high
 
     # --- choosing splits -----------------------------------------------------------------------
@@ -288,7 +289,7 @@ class Growth:
         self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The splits by exact statistics, and the nodes that cannot split on these features."""
-        s, by_client = self.settings, self.target_client
+        s, by_client = self.params, self.target_client
         told = self._ask(level, found, lambda own: Bins(own.level, cuts[own.numeric]))
         bins, groups = (told.statistics(of, by_client=by_client) for of in ("bin", "group"))
         return exact_splits(level, cuts, constant, bins, groups, s.criterion, s.min_leaf)
@@ -297,7 +298,7 @@ class Growth:
         self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The splits by averaged local decreases; categories are told exactly, as in the paper."""
-        s = self.settings
+        s = self.params
         weights = sizes(self.grown.totals[:, level.nodes], s.criterion).astype(float)
         told = self._ask(
             level, found, lambda own: LocalGains(own.level, cuts[own.numeric], s.criterion)
@@ -317,7 +318,7 @@ class Growth:
 
     def _apply(self, level: Level, splits: Splits, constant: np.ndarray) -> None:
         """Split what is worth it; close the rest, but for nodes that may look at other features."""
-        s, grown, nodes = self.settings, self.grown, level.nodes
+        s, grown, nodes = self.params, self.grown, level.nodes
         if s.client_splits:
             totals = grown.totals[:, nodes]
             splits = with_clients(splits, totals, self.features, s.criterion, s.min_leaf)
@@ -329,7 +330,7 @@ class Growth:
 
     def _worth(self, splits: Splits) -> np.ndarray:
         """Whether a split decreases the impurity, and by enough."""
-        s, grown = self.settings, self.grown
+        s, grown = self.params, self.grown
         totals = grown.totals[:, splits.nodes].sum(axis=0)
         tree = grown.trees.tree_of[splits.nodes]
         whole = sizes(grown.totals[:, : s.trees].sum(axis=0), s.criterion)[tree]
@@ -343,7 +344,7 @@ class Growth:
 
     def _may_split(self, nodes: np.ndarray) -> np.ndarray:
         """Whether nodes are large, shallow and impure enough."""
-        s, grown = self.settings, self.grown
+        s, grown = self.params, self.grown
         totals = grown.totals[:, nodes].sum(axis=0)
         known = grown.known[nodes]
         large = sizes(totals, s.criterion) >= 2 * s.min_leaf
@@ -391,18 +392,14 @@ class Growth:
             pass
 
 
-#: Sums of targets are in whole units; decreases of squared error in their squares.
-UNITS = float(TARGET_GRID.denominator) ** 2
-
-
-def _members(settings: Settings, clients: int) -> np.ndarray:
+def _members(params: ForestParams, clients: int) -> np.ndarray:
     """Which client takes part in which tree, shape (clients, trees)."""
-    wanted = settings.clients_per_tree
+    wanted = params.clients_per_tree
     if wanted is None or wanted >= clients:
-        return np.ones((clients, settings.trees), bool)
-    order = draws.ranking(draws.roots(settings.seed, settings.trees) ^ np.uint64(1), clients)
-    members = np.zeros((clients, settings.trees), bool)
-    members[order[:, :wanted].T, np.arange(settings.trees)] = True
+        return np.ones((clients, params.trees), bool)
+    order = draws.ranking(draws.roots(params.seed, params.trees) ^ np.uint64(1), clients)
+    members = np.zeros((clients, params.trees), bool)
+    members[order[:, :wanted].T, np.arange(params.trees)] = True
     return members
 
 

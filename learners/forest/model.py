@@ -1,36 +1,77 @@
-"""A grown forest: what it predicts, and what it says of its features."""
+"""A grown forest: what it predicts, what it says of its features, and its form as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from privfed.learners.forest.gains import Criterion, decreases
+from privfed.learners.forest import rules
+from privfed.learners.forest.columns import single
+from privfed.learners.forest.gains import CRITERIA, Criterion, decreases
 from privfed.learners.forest.trees import LEAF, Trees
+from privfed.tables.schema import Schema
 
 #: Rows times trees that are predicted at once.
 BLOCK = 2_000_000
+#: Stands for a feature where a node splits on the client.
+CLIENT = "(client)"
+
+
+class ForestModel(Protocol):
+    """What a forest learned by either way can do."""
+
+    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+        """Class probabilities, or the target in its own unit; shape (rows, values).
+
+        Args:
+            x: encoded rows, shape (rows, features).
+            client: index of each row's client, -1 where it is unknown; None knows none.
+        """
+
+    def importances(self) -> np.ndarray:
+        """Fractions by feature, the client last; they sum to 1, or are zero for a constant."""
+
+    def describe(self, tree: int) -> str:
+        """The model, or one of its trees, as text."""
+
+    def to_text(self, head: Mapping[str, Any]) -> str:
+        """All trees as text rules, after a line of JSON."""
+
+    def readable(self) -> dict[str, str]:
+        """What kind of model it is, and what the values of its nodes are."""
+
+    def to_state(self) -> dict[str, Any]:
+        """All that it needs but schema and clients, as plain data."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedForest:
-    """Trees with a value at every node.
+    """Trees with a value at every node; a :class:`ForestModel`.
 
     Args:
         trees: the trees.
-        values: class shares, or the scaled mean target, shape (nodes, values).
+        values: class fractions, or the scaled mean target, shape (nodes, values).
         records: records of the sample at each node, by client, shape (clients, nodes).
-        features: how many there are; trees name the client by this number.
+        schema: the public data dictionary.
+        clients: names of the clients.
         criterion: the impurity that importances are decreases of.
     """
 
     trees: Trees
     values: np.ndarray
     records: np.ndarray
-    features: int
+    schema: Schema
+    clients: tuple[str, ...]
     criterion: Criterion
+
+    @property
+    def features(self) -> int:
+        """Number of features, which is also how trees name the client."""
+        return len(self.schema.features)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -46,16 +87,12 @@ class FittedForest:
         """The trees with every split on the client decided for one of them."""
         return self.trees.seen_by(client, self.features)
 
-    def predict(self, columns: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
-        """The mean value over trees, shape (rows, values).
+    # --- predicting ----------------------------------------------------------------------------
 
-        Args:
-            columns: encoded rows, shape (features, rows), 32-bit floats.
-            client: number of each row's client, -1 where it is unknown; none knows none. A row of an
-                unknown client goes both ways where clients part, weighted by the records there.
-        """
-        rows = columns.shape[1]
-        found = np.zeros((rows, self.values.shape[1]))
+    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+        """See the base. At client splits, rows of unknown clients follow both branches, weighted by records."""
+        columns, rows = single(x.T), len(x)
+        mean = np.zeros((rows, self.values.shape[1]))
         clients = np.full(rows, -1) if client is None or not self.splits_on_clients else client
         for each in np.unique(clients):
             own = np.flatnonzero(clients == each)
@@ -63,8 +100,12 @@ class FittedForest:
             step = max(1, BLOCK // self.trees.roots)
             for first in range(0, len(own), step):
                 part = own[first : first + step]
-                found[part] = self._mean(seen, columns[:, part])
-        return found
+                mean[part] = self._mean(seen, columns[:, part])
+        if self.criterion != "squared_error":
+            return mean
+        assert self.schema.target is not None
+        low, high = self.schema.target.bounds
+        return np.asarray((mean + 0.5) * (high - low) + low)
 
     def _mean(self, trees: Trees, columns: np.ndarray) -> np.ndarray:
         rows, total = columns.shape[1], np.zeros((columns.shape[1], self.values.shape[1]))
@@ -98,14 +139,6 @@ class FittedForest:
                 [weight[known], weight[parted] * share, weight[parted] * (1 - share)]
             )
 
-    def apply(self, columns: np.ndarray, client: int = -1) -> np.ndarray:
-        """The leaf of each row in each tree, shape (rows, trees); the client must be known if asked."""
-        trees = self.trees if client < 0 else self.seen_by(client)
-        rows = columns.shape[1]
-        at = np.repeat(np.arange(trees.roots, dtype=np.int32), rows)
-        row = np.tile(np.arange(rows, dtype=np.int32), trees.roots)
-        return trees.descend(at, row, columns).reshape(trees.roots, rows).T
-
     def _decreases(self, inner: np.ndarray) -> np.ndarray:
         """Impurity decrease times records of each split, from its children's values."""
         size = self.sizes.astype(float)
@@ -132,3 +165,117 @@ class FittedForest:
         shares = np.divide(by_tree, whole, out=np.zeros_like(by_tree), where=whole > 0)
         total = shares.sum(axis=0)
         return np.asarray(total / max(total.sum(), 1e-300))
+
+    # --- what people and programs read ---------------------------------------------------------
+
+    def describe(self, tree: int) -> str:
+        """One tree, a rule for each leaf."""
+        return "\n".join(rules.lines(self.tree_dict(tree)))
+
+    def to_text(self, head: Mapping[str, Any]) -> str:
+        """See the base; :func:`.rules.parse` reads it."""
+        parts = [json.dumps({**head, "criterion": self.criterion})]
+        for tree in range(self.trees.roots):
+            parts += [f"tree {tree}:", self.describe(tree)]
+        return "\n".join(parts) + "\n"
+
+    def readable(self) -> dict[str, str]:
+        """See the base."""
+        assert self.schema.target is not None
+        numbers = self.criterion == "squared_error"
+        return {
+            "model": "federated random forest",
+            "target": self.schema.target.name,
+            "value": "mean target, scaled to [-1/2, 1/2]" if numbers else "class shares",
+        }
+
+    def to_state(self) -> dict[str, Any]:
+        """Trees as dictionaries of lists, an item for each node, readable without privfed.
+
+        ``feature`` (a name, ``"(client)"``, or none for a leaf), ``cut`` (at most that goes left),
+        ``left_if`` (categories or clients that go left), ``left`` and ``right`` (indices of the
+        children), ``records`` (by client) and ``value``.
+        """
+        trees = [self.tree_dict(tree) for tree in range(self.trees.roots)]
+        return {"criterion": self.criterion, "trees": trees}
+
+    def tree_dict(self, tree: int) -> dict[str, list[Any]]:
+        """One tree; see :meth:`to_state`."""
+        trees, names = self.trees, (*self.schema.names, CLIENT)
+        nodes = np.flatnonzero(trees.tree_of == tree)
+        index = {int(node): at for at, node in enumerate(nodes)}
+        inner = [bool(trees.feature[n] != LEAF) for n in nodes]
+        children = [
+            index[int(trees.left[n])] if i else None for n, i in zip(nodes, inner, strict=True)
+        ]
+        return {
+            "feature": [
+                names[trees.feature[n]] if i else None for n, i in zip(nodes, inner, strict=True)
+            ],
+            "cut": [
+                float(trees.cut[n]) if i and trees.subset[n] < 0 else None
+                for n, i in zip(nodes, inner, strict=True)
+            ],
+            "left_if": [self._subset(int(n)) for n in nodes],
+            "left": children,
+            "right": [None if left is None else left + 1 for left in children],
+            "records": self.records[:, nodes].T.tolist(),
+            "value": self.values[nodes].tolist(),
+        }
+
+    def _subset(self, node: int) -> list[str] | None:
+        row = int(self.trees.subset[node])
+        if row < 0:
+            return None
+        values = _values_of(self.schema, self.clients, int(self.trees.feature[node]))
+        return [v for v, left in zip(values, self.trees.subsets[row], strict=False) if left]
+
+    @classmethod
+    def from_state(
+        cls, schema: Schema, clients: tuple[str, ...], state: Mapping[str, Any]
+    ) -> FittedForest:
+        """The forest from what :meth:`to_state` gave.
+
+        Raises:
+            ValueError, TypeError, LookupError, QueryError: it makes no sense.
+        """
+        trees, criterion = state["trees"], state["criterion"]
+        if criterion not in CRITERIA or not trees:
+            raise ValueError("a forest needs trees and a criterion")
+        features = {name: at for at, name in enumerate((*schema.names, CLIENT))}
+        width = max([len(clients), 1, *(len(column.categories) for column in schema.features)])
+        offset, rest = [], len(trees)
+        for tree in trees:
+            offset.append(rest - 1)
+            rest += len(tree["feature"]) - 1
+        feature, left = np.full(rest, LEAF, np.int32), np.zeros(rest, np.int32)
+        cut, subset = np.zeros(rest, np.float32), np.full(rest, -1, np.int32)
+        subsets: list[np.ndarray] = []
+        values = np.zeros((rest, len(trees[0]["value"][0])))
+        records = np.zeros((len(trees[0]["records"][0]), rest), np.int64)
+        for number, tree in enumerate(trees):
+            for at, name in enumerate(tree["feature"]):
+                node = number if at == 0 else offset[number] + at
+                values[node], records[:, node] = tree["value"][at], tree["records"][at]
+                if name is None:
+                    continue
+                if tree["right"][at] != tree["left"][at] + 1:
+                    raise ValueError("right children come after left ones")
+                feature[node], left[node] = features[name], offset[number] + tree["left"][at]
+                if tree["left_if"][at] is None:
+                    cut[node] = tree["cut"][at]
+                    continue
+                subset[node] = len(subsets)
+                known = _values_of(schema, clients, features[name])
+                row = np.zeros(width, bool)
+                row[[known.index(value) for value in tree["left_if"][at]]] = True
+                subsets.append(row)
+        rows = np.array(subsets) if subsets else np.zeros((0, width), bool)
+        grown = Trees(len(trees), feature, cut, left, subset, rows)
+        grown.seen_by(0, len(schema.features)).check(schema)
+        return cls(grown, values, records, schema, clients, criterion)
+
+
+def _values_of(schema: Schema, clients: tuple[str, ...], feature: int) -> tuple[str, ...]:
+    """Categories of a feature, or the clients."""
+    return clients if feature == len(schema.features) else schema.features[feature].categories

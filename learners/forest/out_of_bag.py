@@ -11,13 +11,12 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.forest.columns import TARGET_GRID, encoded_target, single
 from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import Trees
 from privfed.questions.part import Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Fewest records whose score nullification lets out.
-FEWEST = 5
 #: Instances that are predicted at once.
 BLOCK = 1_000_000
 
@@ -89,7 +88,7 @@ class OutOfBag(Query):
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
         """All of it, where it is of few records."""
-        few = exact["records"] < FEWEST
+        few = exact["records"] < SETTINGS.min_shown
         return dict.fromkeys(exact, few)
 
     def _scored(self, view: View, told: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:

@@ -7,23 +7,51 @@ terms and bins of each column; their weights are learnt together, through a link
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners import private
+from privfed.learners.base import Planned
+from privfed.learners.forest.growth import ForestParams
+from privfed.learners.forest.published import Learned
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.target_link import MOST_CLASSES
+from privfed.learners.ways import Way
+from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
 
 
-def outcome(schema: Schema, numbers: bool) -> Outcome:
+class PrivateForestWay(Way[ForestParams, Learned]):
+    """Random trees and noisy sums; of the parameters only ``random_state`` counts."""
+
+    name = "private"
+    queries = private.QUERIES
+
+    def first(self, schema: Schema) -> Query:
+        """See the base."""
+        return self.plan(schema)[0].query
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """See the base."""
+        return private.schedule(schema, _outcome(schema, not self.params.classes))
+
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+        """See the base."""
+        outcome = _outcome(federation.schema, not self.params.classes)
+        model = private.learn(federation, outcome, rng)
+        return Learned(PrivateForest(model), model.rounds)
+
+
+def _outcome(schema: Schema, numbers: bool) -> Outcome:
     """What is learned privately of the schema's target.
 
     Args:
@@ -46,71 +74,87 @@ def outcome(schema: Schema, numbers: bool) -> Outcome:
     return found
 
 
-def values(model: PrivateModel, x: np.ndarray) -> np.ndarray:
-    """Class shares, or the target in its own unit; shape (rows, values).
+@dataclass(frozen=True, eq=False)
+class PrivateForest:
+    """The private engine's model as a :class:`.ForestModel`.
 
     Args:
         model: the fitted model.
-        x: encoded rows, shape (rows, features).
     """
-    found = model.predictions(x)
-    if model.outcome.kind == "number":
-        return model.outcome.values(found)[:, None]
-    return np.column_stack([1 - found, found]) if model.outcome.kind == "binary" else found
 
+    model: PrivateModel
 
-def importances(model: PrivateModel) -> np.ndarray:
-    """Each column's share of the weighted functions' variances; a tree's is even over its splits.
+    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+        """See the base; it is the same for every client."""
+        predictions, outcome = self.model.predictions(x), self.model.outcome
+        if outcome.kind == "number":
+            return outcome.values(predictions)[:, None]
+        if outcome.kind == "binary":
+            return np.column_stack([1 - predictions, predictions])
+        return predictions
 
-    Variances are those of the made-up records, so that nothing further is asked.
+    def importances(self) -> np.ndarray:
+        """Each column's fraction of the weighted functions' variances; a tree's is even over its splits.
 
-    Returns:
-        shape (features,), summing to 1, or zeros for a constant.
-    """
-    basis = model.basis
-    spread = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
-    found = spread[: basis.columns].copy()
-    group = np.repeat(np.arange(len(basis.widths)), basis.widths)
-    by_group = np.bincount(group, spread[basis.columns :], len(basis.widths))
-    found += by_group[: basis.columns]
-    first = basis.columns
-    for own in basis.trees:
-        share = by_group[first : first + own.count] / own.features.shape[1]
-        np.add.at(found, own.features, share[:, None])
-        first += own.count
-    return np.asarray(found / max(found.sum(), 1e-300))
+        Variances are those of the synthetic records, so that no further query is asked.
+        """
+        model, basis = self.model, self.model.basis
+        variances = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
+        found = variances[: basis.columns].copy()
+        group = np.repeat(np.arange(len(basis.widths)), basis.widths)
+        by_group = np.bincount(group, variances[basis.columns :], len(basis.widths))
+        found += by_group[: basis.columns]
+        first = basis.columns
+        for trees in basis.trees:
+            share = by_group[first : first + trees.count] / trees.features.shape[1]
+            np.add.at(found, trees.features, share[:, None])
+            first += trees.count
+        return np.append(found / max(found.sum(), 1e-300), 0.0)
 
+    def describe(self, tree: int) -> str:
+        """Columns by their fraction of the score's variance."""
+        model, names = self.model, self.model.schema.names
+        shares = self.importances()[:-1]
+        order = np.argsort(-shares, kind="stable")
+        trees = sum(own.count for own in model.basis.trees)
+        head = (
+            f"{trees} random trees, linear terms and bins of {len(names)} columns, weighted by "
+            f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
+        )
+        return "\n".join([head, *(f"{names[k]}: {shares[k]:.1%} of the score" for k in order)])
 
-def lines(model: PrivateModel, names: tuple[str, ...]) -> list[str]:
-    """What weighs most, for people: columns by their share of the score's variance."""
-    shares = importances(model)
-    order = np.argsort(-shares, kind="stable")
-    trees = sum(own.count for own in model.basis.trees)
-    head = (
-        f"{trees} random trees, linear terms and bins of {len(names)} columns, weighted by "
-        f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
-    )
-    return [head, *(f"{names[column]}: {shares[column]:.1%} of the score" for column in order)]
+    def to_text(self, head: Mapping[str, Any]) -> str:
+        """See the base.
 
+        Raises:
+            InputError: always; its trees are weighted through a link.
+        """
+        raise InputError("a private model is no set of rules; write to_dict() or describe()")
 
-def state_of(model: PrivateModel) -> dict[str, Any]:
-    """The model as plain data, without its schema."""
-    return {f.name: _plain(getattr(model, f.name)) for f in fields(model) if f.name != "schema"}
+    def readable(self) -> dict[str, str]:
+        """See the base."""
+        assert self.model.schema.target is not None
+        return {"model": "private random trees", "target": self.model.schema.target.name}
 
+    def to_state(self) -> dict[str, Any]:
+        """See the base."""
+        known = [f.name for f in fields(self.model) if f.name != "schema"]
+        return {"private": {name: _plain(getattr(self.model, name)) for name in known}}
 
-def model_of(schema: Schema, state: Mapping[str, Any]) -> PrivateModel:
-    """Read what :func:`state_of` gave.
+    @classmethod
+    def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
+        """Read what :meth:`to_state` gave.
 
-    Raises:
-        ValueError, TypeError, LookupError, QueryError: it makes no sense.
-    """
-    model = _built(PrivateModel, {**state, "schema": schema})
-    model.outcome.check(schema)
-    model.basis.check(schema)
-    shape = (model.basis.size, model.outcome.classes)
-    if model.weights.shape != shape or not np.isfinite(model.weights).all():
-        raise ValueError("every function needs its weights")
-    return model
+        Raises:
+            ValueError, TypeError, LookupError, QueryError: it makes no sense.
+        """
+        model = _built(PrivateModel, {**state["private"], "schema": schema})
+        model.outcome.check(schema)
+        model.basis.check(schema)
+        shape = (model.basis.size, model.outcome.classes)
+        if model.weights.shape != shape or not np.isfinite(model.weights).all():
+            raise ValueError("every function needs its weights")
+        return cls(model)
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from privfed.learners.forest.columns import LARGEST, TARGET_GRID
 from privfed.learners.forest.equations import bins_by_tree
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.local import local_gains, shortlist
+from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -22,8 +23,6 @@ from privfed.tables.schema import Schema
 
 #: Most quantile levels, and most candidate cuts of a pair.
 MOST_LEVELS, MOST_CUTS = 100_000, 1_000_000
-#: Fewest records of a cell that nullification lets out, and of a node for each value of its sketch.
-FEWEST, SPARSE = 5, 4
 #: The largest size of a target, in grid units.
 _HALF = TARGET_GRID.denominator // 2
 
@@ -85,10 +84,12 @@ class Sketches(_AboutLevel):
         """All but every m-th inner rank, and totals of few records.
 
         A sketch of as many levels as records is all the values. So m is such that a node shows at
-        most one value for :data:`SPARSE` records, and never its extremes; it still tells some.
+        most one value for :attr:`.ForestSettings.sparse_ratio` records, and never its extremes; it still tells some.
         """
         records = node_sizes(Bench.of(view, self.level), view, self.level)[self.level.numeric.nodes]
-        every = np.maximum(-(-SPARSE * self.levels // np.maximum(records, 1)), 1)[:, None]
+        every = np.maximum(-(-SETTINGS.sparse_ratio * self.levels // np.maximum(records, 1)), 1)[
+            :, None
+        ]
         rank = np.arange(self.levels + 1)
         shown = (rank % every == 0) & (rank > 0) & (rank < self.levels)
         return {"knots": ~shown, **_few(exact, ("counts", "sums"), strict)}
@@ -234,11 +235,11 @@ def check_criterion(criterion: str, classes: int) -> None:
 def _few(
     exact: Mapping[str, np.ndarray], names: tuple[str, str], strict: bool
 ) -> dict[str, np.ndarray]:
-    """Mask what counts some records but fewer than :data:`FEWEST`, classes taken together."""
+    """Mask what counts some records but fewer than :attr:`.ForestSettings.min_shown`, classes taken together."""
     if names[0] not in exact:
         return {}
     counts = exact[names[0]].sum(axis=-1)
-    few = (counts > 0) & (counts < FEWEST)
+    few = (counts > 0) & (counts < SETTINGS.min_shown)
     if strict and few.ndim > 1:
         few = np.broadcast_to(few.any(axis=1, keepdims=True), few.shape)
     return {name: _spread(few, exact[name]) for name in names if name in exact}

@@ -11,15 +11,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.learners.forest import export
-
-if TYPE_CHECKING:
-    from privfed.learners.forest.estimator import _FedForest
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _STEP = re.compile(
@@ -28,18 +24,8 @@ _STEP = re.compile(
 _BEGIN = re.compile(r"tree \d+:")
 
 
-def to_text(learner: _FedForest) -> str:
-    """All trees: a line of JSON for what they share, then each tree's rules."""
-    head = {name: value for name, value in learner.to_dict().items() if name != "state"}
-    parts = [json.dumps({**head, "criterion": learner.forest_.criterion})]
-    for tree in range(learner.forest_.trees.roots):
-        parts += [f"tree {tree}:", *lines(learner, tree)]
-    return "\n".join(parts) + "\n"
-
-
-def lines(learner: _FedForest, tree: int) -> list[str]:
-    """One tree's rules."""
-    plain = export.tree_dict(learner, tree)
+def lines(plain: dict[str, list[Any]]) -> list[str]:
+    """One tree's rules, from its lists by node."""
     found: list[str] = []
     waiting: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while waiting:

@@ -14,8 +14,7 @@ from typing import Protocol
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-#: Up to so many terms an eigenvalue is sought in the whole matrix; beyond, to this share of itself.
-FEW_TERMS, PRECISION = 16, 0.01
+from privfed.learners.rulefit.settings import SETTINGS
 
 
 class Slopes(Protocol):
@@ -154,12 +153,19 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
     def product(weights: np.ndarray) -> np.ndarray:
         return -design.gradient(nothing, weights.ravel(), logistic=False) / records
 
-    if terms <= FEW_TERMS:
+    if terms <= SETTINGS.dense_terms:
         return float(np.linalg.eigvalsh(np.array([product(one) for one in np.eye(terms)])).max())
     start = np.random.default_rng(0).normal(size=terms)
     operator = LinearOperator((terms, terms), matvec=product, dtype=float)
     try:
-        found = eigsh(operator, 1, which="LA", v0=start, tol=PRECISION, return_eigenvectors=False)
+        found = eigsh(
+            operator,
+            1,
+            which="LA",
+            v0=start,
+            tol=SETTINGS.eigenvalue_tol,
+            return_eigenvectors=False,
+        )
     except ArpackError:
         return sum(float(product(one) @ one) for one in np.eye(terms))
     return float(found[0])

@@ -17,17 +17,11 @@ from sklearn.isotonic import isotonic_regression
 
 from privfed.errors import Note, QueryError
 from privfed.learners.plain import plain, restored
+from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Column, Schema
 
 #: Most cut-offs of one covariate: codes must fit a byte.
 MOST_CUTS = 250
-#: A spread below this share of the bounds' width is rounding, or nothing to learn from.
-NEGLIGIBLE = 1e-5
-#: Least deviation of a winsorised covariate, in distances of its limits: with a fortieth of the records at or
-#: beyond each it is sqrt(.05) / 2 of it or more, and bins that hold both limits say nothing of it.
-LEAST_SPREAD = 0.1
-#: A bin of a number that holds more than this share of the records hides what goes on in it.
-CROWDED = 0.9
 #: Largest number that a question may multiply by, so that no record's contribution overflows.
 LARGEST = 2.0**20
 
@@ -162,7 +156,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
     crowded = [c.name for c, m in zip(schema.features, found, strict=True) if m.crowded]
     if crowded:
         warnings.warn(
-            f"by its noisy histogram, more than {CROWDED:.0%} of the records lie in one bin of "
+            f"by its noisy histogram, more than {SETTINGS.crowded:.0%} of the records lie in one bin of "
             f"{crowded[0]!r} ({len(crowded)} covariates in all), which no rule divides: if they are not "
             f"one value, write narrower bounds in the schema, or more than {bins} bins",
             Note,
@@ -199,15 +193,15 @@ class _Marginal:
         masses = np.diff(reached)
         spread = _deviation(values, masses)
         width = float(high - low)
-        spread = max(spread, LEAST_SPREAD * float(ends[1] - ends[0]))
-        scale = spread if spread > NEGLIGIBLE * width else width
+        spread = max(spread, SETTINGS.min_std * float(ends[1] - ends[0]))
+        scale = spread if spread > SETTINGS.negligible_std * width else width
         return cls(
             tuple(float(cut) for cut in np.unique(cuts)),
             float(ends[0]),
             float(ends[1]),
             scale,
             lost,
-            column.kind == "number" and not lost and float(masses.max()) > CROWDED,
+            column.kind == "number" and not lost and float(masses.max()) > SETTINGS.crowded,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,13 +18,12 @@ from privfed.learners.rulefit.pooled import Pooled
 from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
 from privfed.learners.rulefit.queries import Curvature, Increment, Objective
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.settings import SETTINGS
 
+#: Local steps whose increment is minus the gradient.
+GRADIENT = Steps(1.0, 0.0, 1, 0.0)
 #: Curvature along the intercept alone, that of any record.
 LEVEL = 1.0
-#: Times the loss without any term from which a model is worse; less is rounding, or steps still to go.
-WORSE = 1.001
-#: A weight that no model of targets and terms of size one has.
-DIVERGED = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +44,22 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
-    """Whom rounds ask, and about what.
+class FitContext:
+    """What all rounds share.
 
     Args:
         federation: the clients.
         terms: the base functions.
         pooled: their moments.
         logistic: the loss.
+        rng: draws the clients of a round.
     """
 
     federation: Disclosure
     terms: Terms
     pooled: Pooled
     logistic: bool
+    rng: np.random.Generator | None = None
 
     @property
     def means(self) -> np.ndarray:
@@ -74,11 +75,11 @@ class Asking:
         return self.pooled.average(told) if told else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
-        """Minus the gradient of the pooled mean loss; none where nobody answers.
+        """Minus the gradient of the pooled mean loss; None if no client answers.
 
         One local step of size one without penalty from "dual" weights w is minus the gradient at w.
         """
-        return self.increment(weights, Steps(1.0, 0.0, 1, 0.0))
+        return self.increment(weights, GRADIENT)
 
     def curvature(self) -> Curvatures:
         """The largest eigenvalues that the clients tell; by variances where nobody tells them.
@@ -96,14 +97,14 @@ class Asking:
         """Pooled mean loss plus penalty, by weights of columns that are centred; NaN where withheld."""
         if np.isnan(weights).any():
             return math.nan
-        query = Objective(self.terms, self.moved_back(weights), self.logistic)
+        query = Objective(self.terms, self.uncentred(weights), self.logistic)
         answers = self.federation.ask_offered(query).only
         if "loss" not in answers:
             return math.nan
         mean = float(answers.total("loss")[0] / max(answers.total("size")[0], 1))
         return mean + penalty * float(np.abs(weights[1:]).sum())
 
-    def moved_back(self, weights: np.ndarray) -> np.ndarray:
+    def uncentred(self, weights: np.ndarray) -> np.ndarray:
         """The weights with the intercept that goes with columns that are not centred."""
         moved = weights.copy()
         moved[0] -= self.means @ weights
@@ -144,52 +145,62 @@ class Estimation(ABC):
     #: What to do about steps that were too large.
     remedy: ClassVar[str]
 
-    def run(self, federation: Disclosure, terms: Terms, pooled: Pooled) -> Estimate:
+    def run(
+        self,
+        federation: Disclosure,
+        terms: Terms,
+        pooled: Pooled,
+        rng: np.random.Generator | None = None,
+    ) -> Estimate:
         """Find the weights of intercept and terms.
 
-        Clients that do not answer a round are left out of it; when nobody answers, learning stops
-        with what it has.
+        A client that does not answer a round is left out of it; learning stops when no client answers.
         """
-        asking = Asking(federation, terms, pooled, self.logistic)
-        asked = self.client_step is None or self.reference_rounds > 0
-        curvatures = asking.curvature() if asked else Curvatures(math.inf)
+        context = FitContext(federation, terms, pooled, self.logistic, rng)
+        needed = self.client_step is None or self.reference_rounds > 0
+        curvatures = context.curvature() if needed else Curvatures(math.inf)
         step = self.client_step or self._step(curvatures)
-        weights, rounds = self._estimated(asking, step)
-        objective = asking.objective(weights, self.penalty)
-        self._judge(objective, weights)
+        weights, rounds = self._estimated(context, step)
+        objective = context.objective(weights, self.penalty)
+        self._warn_if_diverged(objective, weights)
         gap = math.nan
         if self.reference_rounds:
-            gap = objective - self._least(asking, weights, curvatures)
-        return Estimate(asking.moved_back(weights), rounds, objective, gap)
+            gap = objective - self._minimum(context, weights, curvatures)
+        return Estimate(context.uncentred(weights), rounds, objective, gap)
+
+    @property
+    @abstractmethod
+    def first_steps(self) -> Steps:
+        """The local steps of the first round."""
 
     @abstractmethod
     def _step(self, curvatures: Curvatures) -> float:
         """The size of a step that cannot diverge."""
 
     @abstractmethod
-    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
+    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
         """The weights, of columns that are centred, and how many rounds were answered."""
 
-    def _judge(self, objective: float, weights: np.ndarray) -> None:
-        """Say where the steps led away: no model at all costs at most log 2, or a half."""
+    def _warn_if_diverged(self, objective: float, weights: np.ndarray) -> None:
+        """Warn if the model is worse than none, which costs at most log 2, or a half."""
         without = math.log(2) if self.logistic else 0.5
-        if objective > WORSE * without or not np.abs(weights).max() < DIVERGED:
+        if objective > SETTINGS.worse * without or not np.abs(weights).max() < SETTINGS.diverged:
             warnings.warn(
                 f"the model is worse than without any term: the steps were too large; {self.remedy}",
                 Note,
                 stacklevel=2,
             )
 
-    def _least(self, asking: Asking, start: np.ndarray, curvatures: Curvatures) -> float:
-        """The objective's minimum, each round an exact gradient; NaN where nobody tells one."""
+    def _minimum(self, context: FitContext, start: np.ndarray, curvatures: Curvatures) -> float:
+        """The objective's minimum by exact gradients; NaN if no client answers a round."""
 
         def slope(weights: np.ndarray) -> np.ndarray:
-            told = asking.slope(weights)
-            return np.full(len(start), math.nan) if told is None else told
+            released = context.slope(weights)
+            return np.full(len(start), math.nan) if released is None else released
 
         step = descending_step(curvatures.pooled, self.logistic)
-        found = optimum(slope, start, step, self.penalty, self.reference_rounds)
-        return asking.objective(found, self.penalty)
+        weights = optimum(slope, start, step, self.penalty, self.reference_rounds)
+        return context.objective(weights, self.penalty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,14 +212,15 @@ class Gradients(Estimation):
     """
 
     remedy = "leave client_step out, or make it smaller"
+    first_steps = GRADIENT
 
     def _step(self, curvatures: Curvatures) -> float:
         return descending_step(curvatures.pooled, self.logistic)
 
-    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
-        at = Iterate.at(np.zeros(1 + len(asking.terms)))
+    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
+        at = Iterate.at(np.zeros(1 + len(context.terms)))
         for done in range(self.rounds):
-            slope = asking.slope(at.ahead)
+            slope = context.slope(at.ahead)
             if slope is None:
                 return at.weights, done
             following = at.after(slope, step, self.penalty)
@@ -227,26 +239,39 @@ class Averaging(Estimation):
     Args:
         local_steps: G.
         server_step: eta_s.
-        draw: gives the clients of the next round; none for all in each.
+        clients_per_round: clients drawn anew for each round; None for all.
     """
 
     local_steps: int
     server_step: float = 1.0
-    draw: Callable[[], Sequence[str]] | None = None
+    clients_per_round: int | None = None
 
     remedy = "leave client_step out, take fewer local_steps, or make server_step smaller"
+
+    @property
+    def first_steps(self) -> Steps:
+        """Steps of size .01, whatever ``client_step`` is: the size is no part of the cost."""
+        return Steps(0.01, 0.0, self.local_steps, self.penalty)
 
     def _step(self, curvatures: Curvatures) -> float:
         return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
 
-    def _estimated(self, asking: Asking, step: float) -> tuple[np.ndarray, int]:
-        dual, elapsed, rounds = np.zeros(1 + len(asking.terms)), 0.0, 0
+    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
+        dual, elapsed, rounds = np.zeros(1 + len(context.terms)), 0.0, 0
         for _ in range(self.rounds):
             steps = Steps(step, elapsed, self.local_steps, self.penalty)
-            moved = asking.increment(dual, steps, None if self.draw is None else self.draw())
+            moved = context.increment(dual, steps, self._drawn(context))
             if moved is None:
                 break
             dual = dual + self.server_step * moved
             elapsed += self.server_step * step * self.local_steps
             rounds += 1
         return primal(dual, elapsed * self.penalty), rounds
+
+    def _drawn(self, context: FitContext) -> Sequence[str] | None:
+        """The clients of one round, in the federation's order; None for all."""
+        if self.clients_per_round is None or context.rng is None:
+            return None
+        clients = context.federation.clients
+        drawn = context.rng.choice(len(clients), self.clients_per_round, replace=False)
+        return [clients[number] for number in sorted(drawn)]

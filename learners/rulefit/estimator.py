@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,62 +15,39 @@ from privfed.errors import InputError, Note
 from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
-from privfed.learners.base import (
-    FederatedClassifier,
-    FederatedLearner,
-    FederatedRegressor,
-    Planned,
-    check_round,
-)
+from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.parameters import Constraints
 from privfed.learners.plain import plain
-from privfed.learners.rulefit import planning
-from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import read_cutoffs
-from privfed.learners.rulefit.estimation import Averaging, Estimate, Estimation, Gradients
-from privfed.learners.rulefit.histograms import Marginal, ask_marginals
+from privfed.learners.rulefit.estimation import Averaging, Estimation, Gradients
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.parameters import ALLOWED, PAPER
-from privfed.learners.rulefit.pooled import ask_pooled
-from privfed.learners.rulefit.private_way import as_rules
-from privfed.learners.rulefit.queries import (
-    BoostedRules,
-    CovariateHistogram,
-    Curvature,
-    Increment,
-    Objective,
-    Supports,
+from privfed.learners.rulefit.private_way import PrivateRuleFit
+from privfed.learners.rulefit.published import (
+    FittedRules,
+    PublishedRuleFit,
+    RuleFitParams,
+    published,
 )
-from privfed.learners.rulefit.rules import Rule, Terms, union
-from privfed.learners.rulefit.spreads import Spreads
+from privfed.learners.rulefit.rules import Rule
+from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
-from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Fitted values that are saved as they are, beside the model.
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")
 
 
-class _RuleFit(FederatedLearner):
-    """What the classifier and the regressor share.
+class _RuleFit(LearnerByWays):
+    """What the classifier and the regressor share; parameters are documented at :class:`RuleFitClassifier`.
 
-    Under a policy that answers `published`'s questions it learns as the paper does; where those are
-    refused it asks `private`'s, and learns as :mod:`privfed.learners.private` does.
-
-    The parameters are documented at :class:`RuleFitClassifier`.
+    ``fit`` sets ``schema_``, ``clients_``, ``cutoffs_``, ``model_``, ``way_`` and ``private_`` (how it
+    learned), ``rounds_``, ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end;
+    NaN where withheld) and ``gap_`` (the objective minus the proximal-gradient optimum; NaN unless
+    ``reference_rounds`` asks for it).
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (
-        CovariateHistogram,
-        BoostedRules,
-        Supports,
-        Spreads,
-        Curvature,
-        Increment,
-        Objective,
-        *private.QUERIES,
-    )
+    ways: ClassVar[Ways] = (PublishedRuleFit, PrivateRuleFit)
     _parameter_constraints: ClassVar[Constraints] = ALLOWED
     _logistic: ClassVar[bool]
 
@@ -125,67 +102,18 @@ class _RuleFit(FederatedLearner):
 
     # --- learning ------------------------------------------------------------------------------
 
-    def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases alone.
-
-        Sets ``schema_``, ``cutoffs_``, ``model_``, ``private_`` (which way it learned), ``rounds_``,
-        ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld), ``gap_`` (what
-        the proximal-gradient optimum is below it; NaN unless ``reference_rounds`` asks for it).
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is of the wrong kind.
-            NobodyAnswered: no client answered the first question.
-        """
-        self._start(federation)
+    def _start(self, federation: Disclosure) -> None:
+        """Check what depends on the federation too; see the base."""
+        super()._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
         if self.clients_per_round is not None and self.estimation == "gradient":
             raise InputError(
                 "clients_per_round draws clients for dual averaging, and gradients are everybody's; "
                 'write estimation="averaging", or leave it out'
             )
-        self._rng = np.random.default_rng(self.random_state)
-        marginal = ask_marginals(federation, self.bins)
-        self.private_ = marginal is None
-        if marginal is None:
-            self._fit_private(federation)
-        else:
-            self._fit_published(federation, marginal)
-        return self
 
-    def _fit_published(self, federation: Disclosure, marginal: Marginal) -> None:
-        """Boosted rules, exact supports, coefficients round by round."""
-        assert self.schema_.target is not None
-        self.target_limits_ = self.schema_.target.bounds
-        self.cutoffs_ = read_cutoffs(marginal.counts, self.schema_, marginal.bins, self.cutoffs)
-        surrogate = marginal.surrogate(self.schema_, self._rng)
-        terms = Terms(self.cutoffs_, self._boosted(federation), self._linear_terms())
-        pooled = ask_pooled(federation, terms, marginal, surrogate)
-        estimate = self._estimation(federation).run(federation, terms, pooled)
-        deviations = np.sqrt(np.maximum(pooled.variances, 0))
-        model = RuleEnsemble(self.schema_, terms, estimate.weights, pooled.supports, deviations)
-        self._keep(model, estimate)
-
-    def _fit_private(self, federation: Disclosure) -> None:
-        """Random rules and noisy sums by bin and leaf; see :mod:`privfed.learners.private`."""
-        outcome = private.Outcome.of(self.schema_, not self._logistic)
-        fitted = private.learn(federation, outcome, self._rng, linear=self.linear)
-        model = as_rules(fitted)
-        self.cutoffs_ = model.terms.cutoffs
-        self.target_limits_ = (fitted.outcome.lower, fitted.outcome.upper)
-        self._keep(model, Estimate(model.weights, fitted.rounds, math.nan))
-
-    def _boosted(self, federation: Disclosure) -> np.ndarray:
-        """The union of the clients' rules; none where nobody tells."""
-        features = len(self.schema_.features)
-        answers = federation.ask_offered(BoostedRules(self.cutoffs_, self._boosting()))
-        groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
-        if not groups:
-            return np.zeros((0, features, 2), np.uint8)
-        boxes, _ = union(groups, features)
-        return boxes[: self.max_rules]
-
-    def _boosting(self) -> Boosting:
-        return Boosting(
+    def _params(self, schema: Schema) -> RuleFitParams:
+        boosting = Boosting(
             self.trees,
             float(self.leaves),
             self.shrinkage,
@@ -193,17 +121,11 @@ class _RuleFit(FederatedLearner):
             self.min_leaf,
             self._logistic,
         )
+        return RuleFitParams(
+            self.bins, self.cutoffs, boosting, self.max_rules, self.linear, self._estimation()
+        )
 
-    def _linear_terms(self) -> tuple[int, ...]:
-        """Covariates with an order and more than one winsorised value."""
-        spread = self.cutoffs_.upper > self.cutoffs_.lower
-        ordered = [
-            column.numeric or len(column.categories) == 2 for column in self.schema_.features
-        ]
-        chosen = np.flatnonzero(spread & np.array(ordered) & self.linear)
-        return tuple(int(feature) for feature in chosen)
-
-    def _estimation(self, federation: Disclosure) -> Estimation:
+    def _estimation(self) -> Estimation:
         """How coefficients are found."""
         given: dict[str, Any] = {
             "rounds": self.rounds,
@@ -214,30 +136,28 @@ class _RuleFit(FederatedLearner):
         }
         if self.estimation == "gradient":
             return Gradients(**given)
-        draw = None if self.clients_per_round is None else lambda: self._drawn(federation)
         return Averaging(
-            **given, local_steps=self.local_steps, server_step=self.server_step, draw=draw
+            **given,
+            local_steps=self.local_steps,
+            server_step=self.server_step,
+            clients_per_round=self.clients_per_round,
         )
 
-    def _drawn(self, federation: Disclosure) -> Sequence[str]:
-        """The clients of one round."""
-        drawn = self._rng.choice(len(federation.clients), self.clients_per_round, replace=False)
-        return [federation.clients[number] for number in sorted(drawn)]
-
-    def _keep(self, model: RuleEnsemble, estimate: Estimate) -> None:
-        self.model_, self.rounds_ = model, estimate.rounds
-        self.objective_, self.gap_ = estimate.objective, estimate.gap
-        if not estimate.rounds:
+    def _keep(self, result: FittedRules) -> None:
+        self.model_, self.cutoffs_ = result.model, result.model.terms.cutoffs
+        self.target_limits_, self.rounds_ = result.target_limits, result.rounds
+        self.objective_, self.gap_ = result.objective, result.gap
+        if not result.rounds:
             warnings.warn(
                 "no client answered a single round: the model predicts a constant",
                 Note,
                 stacklevel=3,
             )
 
-    def _told(self) -> dict[str, Any]:
-        """How learning went, as plain data; none stands for what was not released."""
-        found = {"objective": self.objective_, "gap": self.gap_}
-        known = {name: None if math.isnan(value) else value for name, value in found.items()}
+    def _convergence(self) -> dict[str, Any]:
+        """How learning went, as plain data; None stands for what was not released."""
+        values = {"objective": self.objective_, "gap": self.gap_}
+        known = {name: None if math.isnan(value) else value for name, value in values.items()}
         return {"convergence": {"rounds": self.rounds_, **known}}
 
     # --- the model as people read it -----------------------------------------------------------
@@ -270,23 +190,13 @@ class _RuleFit(FederatedLearner):
         p covariates cost p * epsilon by composition; rules, supports and increments leave as
         they are, so the total is no finite guarantee.
         """
-        return planning.published(epsilon)
+        return published(epsilon)
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
         """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
         return private.private(epsilon, delta)
-
-    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Every question of either way, as often as it may be asked."""
-        exact = self.estimation == "gradient"
-        steps = (
-            Steps(1.0, 0.0, 1, 0.0) if exact else Steps(0.01, 0.0, self.local_steps, self.penalty)
-        )
-        rounds = self.rounds + self.reference_rounds
-        grown = self._boosting()
-        return planning.schedule(schema, self.bins, grown, steps, rounds)
 
     def _scores(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         return self.model_.scores(self._encode(x, client))
@@ -299,7 +209,8 @@ class _RuleFit(FederatedLearner):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base."""
-        super().restore({name: state[name] for name in _KEPT})
+        self.way_ = "private" if state["private_"] else "published"
+        super().restore({name: state[name] for name in _KEPT[1:]})
         self.model_ = RuleEnsemble.from_state(self.schema_, state)
         self.cutoffs_ = self.model_.terms.cutoffs
 
@@ -361,7 +272,12 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         assert self.schema_.target is not None
         plain = self.model_.to_dict("logit")
         classes = [value.item() for value in self.classes_]
-        return {"target": self.schema_.target.name, "classes": classes, **plain, **self._told()}
+        return {
+            "target": self.schema_.target.name,
+            "classes": classes,
+            **plain,
+            **self._convergence(),
+        }
 
 
 class RuleFitRegressor(FederatedRegressor, _RuleFit):
@@ -388,4 +304,4 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         assert target is not None
         bounds = [float(bound) for bound in self.target_limits_]
         plain = self.model_.to_dict("scaled to [-1, 1]")
-        return {"target": target.name, "target_bounds": bounds, **plain, **self._told()}
+        return {"target": target.name, "target_bounds": bounds, **plain, **self._convergence()}

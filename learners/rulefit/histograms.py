@@ -1,4 +1,4 @@
-"""Asking for histograms, and what their noisy counts say together."""
+"""Histograms of the covariates, and what their noisy counts say together."""
 
 from __future__ import annotations
 
@@ -12,38 +12,34 @@ from privfed.exchange.answers import Answers
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges
 from privfed.learners.rulefit.queries import CovariateHistogram
-from privfed.learners.rulefit.surrogate import Surrogate
+from privfed.learners.rulefit.synthetic import SyntheticRecords
 from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """What the histograms said.
+    """Released histograms.
 
     Args:
         counts: summed over clients, by covariate and bin.
-        sizes: each client's number of records, as its noisy counts tell.
-        bins: bins that were asked for.
+        sizes: each client's number of records, from its noisy counts.
+        bins: bins of a number.
     """
 
     counts: np.ndarray
     sizes: Mapping[str, float]
     bins: int
 
-    def surrogate(self, schema: Schema, rng: np.random.Generator) -> Surrogate:
-        """Make up records from the marginals."""
-        return Surrogate.draw(*self._laws(schema), rng)
+    def synthetic(self, schema: Schema, rng: np.random.Generator) -> SyntheticRecords:
+        """Records drawn from the product of the marginals."""
+        return SyntheticRecords.draw(*self._distributions(schema), rng)
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the linear terms over all clients' records together.
+        """Means and variances of the linear terms over all clients' records, shape (features,) each.
 
-        Read off the summed histograms, so that they cost nothing, are the same for every seed of the
-        server's, and are as exact as the bins and their noise.
-
-        Returns:
-            shape (features,) each.
+        Read off the summed histograms: free, and as exact as the bins and their noise.
         """
-        shares, values = self._laws(schema)
+        shares, values = self._distributions(schema)
         means, variances = np.zeros(len(values)), np.zeros(len(values))
         for feature, own in enumerate(values):
             middle = (cutoffs.lower[feature] + cutoffs.upper[feature]) / 2
@@ -53,46 +49,36 @@ class Marginal:
             variances[feature] = law @ (terms - means[feature]) ** 2
         return means, variances
 
-    def _laws(self, schema: Schema) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    def _distributions(self, schema: Schema) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Each covariate's shares by bin, and the value that stands for each bin."""
         shares = np.zeros_like(self.counts, dtype=float)
         values = []
         for feature, column in enumerate(schema.features):
             inner = inner_edges(column, self.bins)
             edges = np.concatenate([[column.bounds[0]], inner, [column.bounds[1]]])
-            reached, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
-            shares[feature, : len(inner) + 1] = np.diff(reached)
+            cdf, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
+            shares[feature, : len(inner) + 1] = np.diff(cdf)
             middles = (edges[:-1] + edges[1:]) / 2
             values.append(middles if column.kind == "number" else edges[:-1])
         return shares, tuple(values)
 
 
-def ask_marginals(federation: Disclosure, bins: int) -> Marginal | None:
-    """Ask for a histogram of each covariate; none where nobody offers any.
+def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
+    """Ask for a histogram of each covariate.
 
     Raises:
-        NobodyAnswered: some covariates were told and others not.
+        NobodyAnswered: no client answered for some covariate.
     """
     features = range(len(federation.schema.features))
-    separate = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
-    return _joined(separate, bins) if separate.releases() else None
-
-
-def _joined(answers: Answers, bins: int) -> Marginal:
-    """One answer for each covariate; all of them are needed."""
+    answers: Answers = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
     rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
     if len(rows) < len(answers):
         raise NobodyAnswered("no client answered rulefit.histogram for some of the covariates")
     width = max(len(row) for row in rows)
     counts = np.array([np.pad(row, (0, width - len(row))) for row in rows])
-    clients = {client for answer in answers for client in answer.releases}
-    each = {
-        client: [
-            float(answer.releases[client]["counts"].sum())
-            for answer in answers
-            if client in answer.releases
-        ]
-        for client in clients
-    }
-    sizes = {client: max(1.0, float(np.median(own))) for client, own in each.items()}
+    totals: dict[str, list[float]] = {}
+    for answer in answers:
+        for client, release in answer.releases.items():
+            totals.setdefault(client, []).append(float(release["counts"].sum()))
+    sizes = {client: max(1.0, float(np.median(own))) for client, own in totals.items()}
     return Marginal(counts, sizes, bins)

@@ -1,4 +1,4 @@
-"""Moments of the terms over all clients: what is asked for them, and what they are guessed from."""
+"""Moments of the terms over all clients, released or guessed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privfed.learners.rulefit.histograms import Marginal
 from privfed.learners.rulefit.queries import Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
-from privfed.learners.rulefit.surrogate import Surrogate
+from privfed.learners.rulefit.synthetic import SyntheticRecords
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +40,17 @@ class Pooled:
 
 
 def ask_pooled(
-    federation: Disclosure, terms: Terms, marginal: Marginal, surrogate: Surrogate
+    federation: Disclosure, terms: Terms, marginal: Marginal, synthetic: SyntheticRecords
 ) -> Pooled:
     """Ask for supports, sizes and the spreads of the linear terms.
 
-    Where spreads are withheld, the histograms tell them; where supports are, the rules' are guessed
-    from records made up from the histograms.
+    Spreads that are withheld are read off the histograms; supports that are, off synthetic records.
     """
     rules, linear = len(terms.boxes), list(terms.linear)
     told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only
     if "counts" not in answers:
-        guessed = [own[1 : 1 + rules] for own in surrogate.moments(terms)]
+        guessed = [own[1 : 1 + rules] for own in synthetic.moments(terms)]
         means, variances = map(np.concatenate, zip(guessed, told, strict=True))
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
     sizes = {client: float(own[0]) for client, own in answers.each("size").items()}

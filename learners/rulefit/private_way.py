@@ -1,16 +1,49 @@
-"""The private way: the shared engine's model, written as rules and linear terms."""
+"""The private way: the private engine's model, written as rules and linear terms."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners import private
+from privfed.learners.base import Planned
 from privfed.learners.private import PrivateModel
 from privfed.learners.private.basis import Trees
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.published import FittedRules, RuleFitParams
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.ways import Way
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+
+class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
+    """Random rules and noisy sums by bin and leaf; see :mod:`privfed.learners.private`."""
+
+    name = "private"
+    queries = private.QUERIES
+
+    def first(self, schema: Schema) -> Query:
+        """See the base."""
+        return self.plan(schema)[0].query
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """See the base."""
+        return private.schedule(schema, self._outcome(schema))
+
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> FittedRules:
+        """See the base."""
+        outcome = self._outcome(federation.schema)
+        fitted = private.learn(federation, outcome, rng, linear=self.params.linear)
+        limits = fitted.outcome.lower, fitted.outcome.upper
+        return FittedRules(as_rules(fitted), limits, fitted.rounds)
+
+    def _outcome(self, schema: Schema) -> private.Outcome:
+        return private.Outcome.of(schema, not self.params.boosting.logistic)
 
 
 def as_rules(fitted: PrivateModel) -> RuleEnsemble:

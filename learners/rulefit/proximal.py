@@ -12,10 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from privfed.learners.rulefit.averaging import PRECISION, primal
-
-#: No more is to be found where no weight moves further than this.
-SETTLED = 1e-7
+from privfed.learners.rulefit.averaging import primal
+from privfed.learners.rulefit.settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,7 @@ class Iterate:
 
     def settled(self, before: Iterate) -> bool:
         """Whether it moved no further from where its gradient was taken than is worth a round."""
-        return bool(np.abs(self.weights - before.ahead).max() < SETTLED)
+        return bool(np.abs(self.weights - before.ahead).max() < SETTINGS.settled)
 
 
 def descending_step(curvature: float, logistic: bool) -> float:
@@ -61,7 +59,7 @@ def descending_step(curvature: float, logistic: bool) -> float:
         curvature: of the columns' second moments the largest eigenvalue, or a bound on it.
         logistic: the loss.
     """
-    return (4.0 if logistic else 1.0) / ((1 + 2 * PRECISION) * curvature)
+    return (4.0 if logistic else 1.0) / ((1 + 2 * SETTINGS.eigenvalue_tol) * curvature)
 
 
 def optimum(

@@ -23,13 +23,12 @@ from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
 from privfed.learners.rulefit.design import CentredDesign, Design
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.settings import SETTINGS
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Equations, Query, View
 from privfed.tables.schema import Schema
 
-#: How far a client's path strays from a straight line, as a share of what residuals change on it.
-STRAY = 0.1
 #: How far a sum of losses may be off by rounding.
 ROUNDED = 1e-6
 #: How many records times conditions are held at a time, a byte each.
@@ -276,7 +275,7 @@ class Increment(_Model):
 
         For the increment is a mean over the client's records of residuals rho times centred columns,
         and the residuals follow from the public dual and the increment itself: exactly where G = 1, and
-        else by a straight path between them. Its error is taken to be a share :data:`STRAY` of what
+        else by a straight path between them. Its error is taken to be a share :attr:`.RuleFitSettings.path_error` of what
         residuals change on the way, independent over records; first rounds err by more.
         """
         increment = np.asarray(answer["increment"], float)
@@ -287,7 +286,7 @@ class Increment(_Model):
         way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix - self.means
         added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
-        changed = STRAY * self.steps.client_step * self.steps.steps * way.std(axis=0)
+        changed = SETTINGS.path_error * self.steps.client_step * self.steps.steps * way.std(axis=0)
         error = np.sqrt(changed**2 @ columns**2)
         return {"increment": Equations(added, np.zeros(len(increment)), error)}
 

@@ -141,10 +141,11 @@ def union(
     Returns:
         boxes without duplicates, most often grown first (ties in canonical order), and how often.
     """
-    boxes, mentions = zip(*groups, strict=True)
+    nothing = np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
+    boxes, mentions = zip(nothing, *groups, strict=True)
     every = np.concatenate([np.asarray(box, np.uint8).reshape(-1, 2 * features) for box in boxes])
     if not len(every):
-        return np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
+        return nothing
     unique, inverse = np.unique(every, axis=0, return_inverse=True)
     often = np.bincount(inverse.ravel(), weights=np.concatenate(mentions)).astype(np.int64)
     order = np.argsort(-often, kind="stable")

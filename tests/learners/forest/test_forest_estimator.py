@@ -382,7 +382,7 @@ def test_large_levels_are_asked_in_portions(monkeypatch: pytest.MonkeyPatch) -> 
     """In whatever portions a level is asked, the forest is the same."""
     whole = fitted(table())
     monkeypatch.setattr(growth, "MOST_CELLS", 500)
-    monkeypatch.setattr(growth, "FINE_CELLS", 0)
+    monkeypatch.setattr(growth, "SETTINGS", replace(growth.SETTINGS, max_quantile_cells=0))
     small = fitted(table())
     monkeypatch.setattr(growth, "MOST_CELLS", 10**9)
     again = fitted(table())

@@ -8,7 +8,7 @@ import pytest
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Terms
-from privfed.learners.rulefit.surrogate import Surrogate
+from privfed.learners.rulefit.synthetic import SyntheticRecords
 
 SIZES = np.array([6, 6, 6])
 GROW = Boosting(30, 4.0, 0.1, 0.5, 5, True)
@@ -89,11 +89,11 @@ def test_friedmans_subsample() -> None:
     assert grow.drawn(10_000) == 700
 
 
-def test_the_surrogate_has_the_marginals_that_it_was_given() -> None:
+def test_synthetic_records_have_the_marginals_that_it_was_given() -> None:
     """Means and variances of rules agree with independent covariates."""
     values = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     shares = np.array([[0.25, 0.75], [0.5, 0.5]])
-    made = Surrogate.draw(shares, values, np.random.default_rng(0), 100_000)
+    made = SyntheticRecords.draw(shares, values, np.random.default_rng(0), 100_000)
     cutoffs = Cutoffs(((0.5,), (0.5,)), np.zeros(2), np.ones(2), np.ones(2))
     terms = Terms(cutoffs, np.array([[[1, 2], [0, 2]], [[0, 2], [1, 2]]], np.uint8), ())
     means, variances = made.moments(terms)

@@ -358,7 +358,7 @@ def test_policies_round_trip_and_plans_price_every_kind(tmp_path: Path) -> None:
     for policy in (model.published(), model.private(1)):
         policy.to_toml(tmp_path / "policy.toml")
         assert type(policy).from_toml(tmp_path / "policy.toml").digest == policy.digest
-        planned = {line.query.kind: line for line in model.plan(BINARY, model.published())}
+        planned = {line.query.kind: line for line in model.plan(BINARY, policy)}
         assert set(policy.guards) <= set(planned)
     for line in model.plan(BINARY, model.published()):
         assert line.query.parts(BINARY)

@@ -1,7 +1,7 @@
-"""Records made up from histograms: what rules and terms are like where nobody tells.
+"""Synthetic records from histograms, for moments of rules that no client releases.
 
-They cost no budget. Columns are drawn as if they were independent; a wrong guess slows learning down
-and changes no guarantee.
+They cost no budget. Columns are drawn independently; a wrong guess slows learning down and changes no
+guarantee.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.learners.rulefit.rules import Terms
-
-#: Records drawn from the product of the marginals.
-SURROGATES = 4_000
+from privfed.learners.rulefit.settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
-class Surrogate:
-    """Records made up from the marginals, for second moments that cost nothing.
+class SyntheticRecords:
+    """Records drawn from the product of the marginals.
 
     Args:
-        x: made-up covariates, shape (records, features).
+        x: covariates, shape (records, features).
     """
 
     x: np.ndarray
@@ -32,15 +30,15 @@ class Surrogate:
         marginals: np.ndarray,
         values: tuple[np.ndarray, ...],
         rng: np.random.Generator,
-        records: int = SURROGATES,
-    ) -> Surrogate:
+        records: int = SETTINGS.synthetic_records,
+    ) -> SyntheticRecords:
         """Draw each covariate on its own.
 
         Args:
-            marginals: shares of each covariate's bins, rows adding up to one.
+            marginals: probabilities of each covariate's bins, rows adding up to one.
             values: the value that stands for each bin, by covariate.
             rng: the server's randomness.
-            records: how many to make up.
+            records: how many.
         """
         columns = [
             own[np.searchsorted(np.cumsum(row[: len(own)])[:-1], rng.random(records))]

@@ -1,0 +1,152 @@
+"""The paper's protocol: quantiles and counts of every level's open nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from privfed.errors import NobodyAnswered
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import Planned
+from privfed.learners.forest.columns import TARGET_GRID
+from privfed.learners.forest.gains import sizes
+from privfed.learners.forest.growth import MOST_CELLS, ForestParams, Grown, Growth
+from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.model import FittedForest, ForestModel
+from privfed.learners.forest.out_of_bag import OutOfBag, score
+from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.samples import Sampling
+from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.ways import Way
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
+
+#: Largest number of queries of a kind that a plan states.
+MOST_TIMES = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What either way learns.
+
+    Args:
+        model: the forest.
+        rounds: rounds of queries.
+        oob_score: accuracy or R^2; NaN where it was not asked for, or is withheld.
+    """
+
+    model: ForestModel
+    rounds: int
+    oob_score: float = float("nan")
+
+
+class PublishedForest(Way[ForestParams, Learned]):
+    """A forest grown level by level from the clients' quantiles and counts."""
+
+    name = "published"
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins, LocalGains, Shortlist, OutOfBag)
+
+    def first(self, schema: Schema) -> Query:
+        """See the base."""
+        return self._first(_roots(schema, self.params))
+
+    def _first(self, level: Level) -> Query:
+        p = self.params
+        if p.shortlist is not None:
+            return Shortlist(level, p.quantiles, p.shortlist, p.criterion)
+        return Sketches(level, p.quantiles, p.interpolate)
+
+    def offered(self, federation: Disclosure) -> bool:
+        """See the base; each client is asked about the trees that it takes part in."""
+        versions = Growth(federation, self.params).first_level()
+        return any(
+            federation.offers(self._first(own.level), [client])
+            for client, own in zip(federation.clients, versions, strict=True)
+            if own is not None
+        )
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """Two or three queries a level, more where a level's answer would grow too large."""
+        p, level = self.params, _roots(schema, self.params)
+        cuts = np.zeros((len(level.numeric), max(p.quantiles - 1, 1)), np.float32)
+        times = _rounds(p, len(schema.features))
+        planned = [Planned(Sketches(level, p.quantiles, p.interpolate), times)]
+        if p.shortlist is not None:
+            planned.append(Planned(Shortlist(level, p.quantiles, p.shortlist, p.criterion), times))
+        if p.averaged:
+            planned.append(Planned(LocalGains(level, cuts, p.criterion), times))
+        planned.append(Planned(Bins(level, cuts), times))
+        if p.oob_score:
+            values = np.zeros((p.trees, p.classes or 1), np.float32)
+            planned.append(Planned(OutOfBag(level.trees, level.sampling, values), 1))
+        return planned
+
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+        """See the base; the draws hang on ``params.seed``."""
+        growth = Growth(federation, self.params)
+        forest = self._valued(growth.grow(), federation)
+        oob_score = float("nan")
+        if self.params.oob_score:
+            oob_score = _ask_out_of_bag(federation, growth, forest)
+        return Learned(forest, growth.rounds, oob_score)
+
+    def _valued(self, grown: Grown, federation: Disclosure) -> FittedForest:
+        """Give every node its value; one without records has its parent's."""
+        criterion = self.params.criterion
+        pooled = grown.totals.sum(axis=0).astype(float)
+        size = np.asarray(sizes(pooled, criterion))
+        above = grown.trees.parents()
+        source = np.arange(len(size))
+        while (empty := (size[source] <= 0) & (above[source] != source)).any():
+            source[empty] = above[source[empty]]
+        totals, size = pooled[source], np.maximum(size[source], 1)[:, None]
+        numbers = criterion == "squared_error"
+        values = totals[:, 1:] / size * float(TARGET_GRID) if numbers else totals / size
+        by_client = np.asarray(sizes(grown.totals, criterion))
+        clients = tuple(federation.clients)
+        return FittedForest(grown.trees, values, by_client, federation.schema, clients, criterion)
+
+
+def _ask_out_of_bag(federation: Disclosure, growth: Growth, forest: FittedForest) -> float:
+    """Ask each client about the trees that it took part in; NaN if no client answers."""
+    questions: dict[str, list[Query]] = {}
+    for number, client in enumerate(federation.clients):
+        member = growth.members[number]
+        if member.any():
+            trees, nodes = forest.seen_by(number).only(member)
+            sampling = replace(growth.sampling, trees=growth.sampling.trees[member])
+            questions[client] = [OutOfBag(trees, sampling, forest.values[nodes].astype(np.float32))]
+    totals: dict[str, float] = {}
+    try:
+        answers = federation.ask(questions)
+    except NobodyAnswered:
+        return float("nan")
+    for answer in answers:
+        for part in ("records", "correct", "errors", "sums", "squares"):
+            if part in answer:
+                totals[part] = totals.get(part, 0.0) + float(answer.total(part).sum())
+    return score(totals)
+
+
+def _roots(schema: Schema, params: ForestParams) -> Level:
+    """The first level: the roots, each looking at the first features."""
+    roots = np.arange(params.trees, dtype=np.int64)
+    first = np.arange(params.per_node)
+    categorical = category_sizes(schema)[first] > 0
+    numeric, grouped = (
+        Pairs(np.full(len(roots), len(own)), np.tile(own, len(roots)))
+        for own in (first[~categorical], first[categorical])
+    )
+    sampling = Sampling(params.sampling, params.seed, roots, params.trees)
+    return Level(Trees.stumps(params.trees), sampling, roots, numeric, grouped, params.classes)
+
+
+def _rounds(params: ForestParams, features: int) -> int:
+    """The most queries of a kind: every level, every second draw of features, every portion."""
+    draws = -(-features // params.per_node)
+    one = params.trees * params.per_node * params.quantiles * params.width
+    levels = sum(1 + one * 2**depth // MOST_CELLS for depth in range(params.max_depth + 1))
+    return int(min(draws * levels + 1, MOST_TIMES))

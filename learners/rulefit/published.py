@@ -1,0 +1,142 @@
+"""The paper's protocol: shared cut-offs, boosted rules, and one sparse model round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfed.exact import Number
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import Planned
+from privfed.learners.rulefit.boosting import Boosting
+from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
+from privfed.learners.rulefit.estimation import Estimate, Estimation
+from privfed.learners.rulefit.histograms import ask_marginals
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.pooled import ask_pooled
+from privfed.learners.rulefit.queries import (
+    BoostedRules,
+    CovariateHistogram,
+    Curvature,
+    Increment,
+    Objective,
+    Supports,
+)
+from privfed.learners.rulefit.rules import Terms, union
+from privfed.learners.rulefit.spreads import Spreads
+from privfed.learners.ways import Way
+from privfed.privacy.policy import Guard, Policy
+from privfed.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class RuleFitParams:
+    """The estimator's parameters, as its ways need them.
+
+    Args:
+        bins: histogram bins B of each covariate.
+        cutoffs: quantile levels Q.
+        boosting: how clients grow rules.
+        max_rules: most rules; None for no limit.
+        linear: whether covariates have linear terms.
+        estimation: how coefficients are found.
+    """
+
+    bins: int
+    cutoffs: int
+    boosting: Boosting
+    max_rules: int | None
+    linear: bool
+    estimation: Estimation
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRules:
+    """What either way learns.
+
+    Args:
+        model: the rule ensemble.
+        target_limits: target values that the scores -1 and 1 stand for.
+        rounds, objective, gap: as in :class:`.Estimate`.
+    """
+
+    model: RuleEnsemble
+    target_limits: tuple[float, float]
+    rounds: int
+    objective: float = math.nan
+    gap: float = math.nan
+
+
+class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
+    """Boosted rules, exact supports, coefficients round by round."""
+
+    name = "published"
+    queries = (CovariateHistogram, BoostedRules, Supports, Spreads, Curvature, Increment, Objective)
+
+    def first(self, schema: Schema) -> CovariateHistogram:
+        """See the base."""
+        return CovariateHistogram((0,), self.params.bins)
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """See the base."""
+        terms, params = _placeholder(schema), self.params
+        estimation, logistic = params.estimation, params.boosting.logistic
+        zeros = np.zeros(1 + len(terms))
+        increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic)
+        return [
+            Planned(self.first(schema), len(schema.features)),
+            Planned(BoostedRules(terms.cutoffs, params.boosting), 1),
+            Planned(Supports(terms), 1),
+            Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
+            Planned(Curvature(terms, zeros), 1),
+            Planned(increment, estimation.rounds + estimation.reference_rounds),
+            Planned(Objective(terms, zeros, logistic), 2),
+        ]
+
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> FittedRules:
+        """See the base."""
+        schema, params = federation.schema, self.params
+        assert schema.target is not None
+        marginal = ask_marginals(federation, params.bins)
+        cutoffs = read_cutoffs(marginal.counts, schema, params.bins, params.cutoffs)
+        synthetic = marginal.synthetic(schema, rng)
+        terms = Terms(cutoffs, self._boosted(federation, cutoffs), self._linear(schema, cutoffs))
+        pooled = ask_pooled(federation, terms, marginal, synthetic)
+        estimate: Estimate = params.estimation.run(federation, terms, pooled, rng)
+        std = np.sqrt(np.maximum(pooled.variances, 0))
+        model = RuleEnsemble(schema, terms, estimate.weights, pooled.supports, std)
+        low, high = schema.target.bounds
+        return FittedRules(model, (low, high), estimate.rounds, estimate.objective, estimate.gap)
+
+    def _boosted(self, federation: Disclosure, cutoffs: Cutoffs) -> np.ndarray:
+        """The union of the clients' rules, possibly empty."""
+        answers = federation.ask_offered(BoostedRules(cutoffs, self.params.boosting))
+        groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
+        boxes, _ = union(groups, len(federation.schema.features))
+        return boxes[: self.params.max_rules]
+
+    def _linear(self, schema: Schema, cutoffs: Cutoffs) -> tuple[int, ...]:
+        """Covariates with an order and more than one winsorised value."""
+        ordered = [column.numeric or len(column.categories) == 2 for column in schema.features]
+        chosen = (cutoffs.upper > cutoffs.lower) & np.array(ordered) & self.params.linear
+        return tuple(np.flatnonzero(chosen).tolist())
+
+
+def published(epsilon: Number) -> Policy:
+    """Noise on the histograms alone, epsilon for each covariate; the rest is unprotected."""
+    kinds = PublishedRuleFit.queries
+    guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
+    guards[CovariateHistogram.kind] = (Guard.of("laplace", spend=epsilon),)
+    return Policy(guards, name="published")
+
+
+def _placeholder(schema: Schema) -> Terms:
+    """Terms of the right shape, to price queries before any data are read."""
+    features = len(schema.features)
+    middle = (schema.lower + schema.upper) / 2
+    cuts = tuple((float(m),) for m in middle)
+    cutoffs = Cutoffs(cuts, schema.lower, schema.upper, np.ones(features))
+    return Terms(cutoffs, np.zeros((0, features, 2), np.uint8), ())
