@@ -1,50 +1,12 @@
-"""Impurity decreases from additive statistics, and the best split of each node (paper, Section 3.2).
-
-Statistics of a set of records are a vector: class counts (Gini, entropy), or count and sum of the
-target (squared error, whose sum of squares cancels in a decrease).
-"""
+"""Impurity decreases from additive statistics, and the best split of each node (paper, Section 3.2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-Criterion = Literal["gini", "entropy", "squared_error"]
-CRITERIA: tuple[Criterion, ...] = ("gini", "entropy", "squared_error")
-
-
-def sizes(statistics: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """How many records each vector of statistics (the last axis) counts."""
-    if criterion == "squared_error":
-        return statistics[..., 0]
-    return _summed(statistics)
-
-
-def _summed(statistics: np.ndarray) -> np.ndarray:
-    """The sum over a last axis, term by term where it is short: numpy is slow over short axes."""
-    if not 1 <= statistics.shape[-1] <= 8:
-        return np.asarray(statistics.sum(axis=-1))
-    total = statistics[..., 0].copy()
-    for place in range(1, statistics.shape[-1]):
-        total += statistics[..., place]
-    return total
-
-
-def purity(statistics: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """What a set adds to a split's worth: minus its impurity times its size, up to a constant.
-
-    Gini: sum n_c^2 / n. Entropy: sum n_c log(n_c / n), in nats. Squared error: (sum y)^2 / n.
-    """
-    size = sizes(statistics, criterion)
-    safe = np.maximum(size, 1)
-    if criterion == "squared_error":
-        return np.asarray(statistics[..., 1] ** 2 / safe)
-    if criterion == "gini":
-        return np.asarray(_summed(statistics**2) / safe)
-    share = np.where(statistics > 0, statistics, 1) / safe[..., None]
-    return np.asarray(_summed(statistics * np.log(share)))
+from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 
 
 def decreases(
@@ -63,7 +25,10 @@ def decreases(
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
-    worth = purity(left, criterion) + purity(right, criterion) - purity(total, criterion)
+    left_worth, right_worth, whole = (
+        neg_weighted_impurity(each, criterion) for each in (left, right, total)
+    )
+    worth = left_worth + right_worth - whole
     fewest = np.minimum(sizes(left, criterion), sizes(right, criterion))
     return np.where(fewest >= min_leaf, worth, -np.inf)
 

@@ -12,7 +12,6 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest import draws
 from privfed.learners.forest.asking import Heard, Told, Version, ask_about, versions
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.gains import Criterion, sizes
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
@@ -26,6 +25,7 @@ from privfed.learners.forest.splits import (
     with_clients,
 )
 from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import Query
 
 #: Most cells of one answer; a level of more is asked about in several questions, tree by tree.

@@ -11,8 +11,9 @@ import numpy as np
 
 from privfed.learners.forest import rules
 from privfed.learners.forest.columns import single
-from privfed.learners.forest.gains import CRITERIA, Criterion, decreases
+from privfed.learners.forest.gains import decreases
 from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
 
 #: Rows times trees that are predicted at once.

@@ -12,7 +12,6 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.gains import sizes
 from privfed.learners.forest.growth import MOST_CELLS, ForestParams, Grown, Growth
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.model import FittedForest, ForestModel
@@ -20,6 +19,7 @@ from privfed.learners.forest.out_of_bag import OutOfBag, score
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.impurity import sizes
 from privfed.learners.ways import Way
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema

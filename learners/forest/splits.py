@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.forest.asking import Summed
-from privfed.learners.forest.gains import (
-    Best,
-    Criterion,
-    best_cut,
-    best_subset,
-    decreases,
-    fisher_order,
-    sizes,
-)
+from privfed.learners.forest.gains import Best, best_cut, best_subset, decreases, fisher_order
 from privfed.learners.forest.level import Level
 from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.impurity import Criterion, sizes
 
 
 @dataclass(frozen=True, eq=False)
