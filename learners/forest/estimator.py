@@ -317,12 +317,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def predict_proba(
         self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Class probabilities, shape (rows, classes).
-
-        Args:
-            x: rows to predict.
-            client: the client that they are from, one name or one each, where it is known.
-        """
+        """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
         return self._values_of(x, client)
 
     def predict(
@@ -349,12 +344,7 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     def predict(
         self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The mean of the target, shape (rows,).
-
-        Args:
-            x: rows to predict.
-            client: the client that they are from, one name or one each, where it is known.
-        """
+        """The mean of the target, shape (rows,); `client` is one name, or one for each row."""
         return self._values_of(x, client)[:, 0]
 
 

@@ -12,16 +12,13 @@ from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 def decreases(
     left: np.ndarray, total: np.ndarray, criterion: Criterion, min_leaf: int = 1
 ) -> np.ndarray:
-    """Impurity decrease times the node's records, of every candidate (paper, Eq. 2 and 6).
+    """Impurity decrease times the node's records (paper, Eq. 2 and 6), shape (..., candidates).
 
     Args:
         left: statistics of the left side, shape (..., candidates, statistics).
         total: of the node, shape (..., statistics).
         criterion: the impurity.
         min_leaf: fewest records of a side; candidates with fewer get minus infinity.
-
-    Returns:
-        shape (..., candidates).
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
@@ -39,7 +36,7 @@ class Best:
 
     Args:
         gain: impurity decrease times records; minus infinity for none, shape (pairs,).
-        place: which candidate: the last bin, or place in Fisher's order, that goes left.
+        place: the last bin, or index in Fisher's order, that goes left.
     """
 
     gain: np.ndarray
@@ -47,13 +44,7 @@ class Best:
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
-    """The best of the cuts between bins, the first of equal ones.
-
-    Args:
-        pooled: summed statistics, shape (pairs, bins, statistics).
-        criterion: the impurity.
-        min_leaf: fewest records of a side.
-    """
+    """The first best cut between bins, by pooled statistics of shape (pairs, bins, statistics)."""
     upto = np.cumsum(pooled, axis=1)
     gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
     place = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
@@ -63,10 +54,9 @@ def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
 def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tuple[Best, np.ndarray]:
     """The best division of categories in two, contiguous in their Fisher order.
 
-    For regression and two classes the order is by mean or share, and the best contiguous division is
-    the best of all (Fisher 1958). For more classes it is by the share of the node's most frequent
-    class, which is a heuristic: a better division may exist. Categories without records at the node
-    go to the larger side.
+    For regression and two classes the order is by mean or fraction, and the best contiguous division is the
+    best of all (Fisher 1958). For more classes it is by the fraction of the node's most frequent class, a
+    heuristic. Categories without records go to the larger side.
 
     Args:
         pooled: summed statistics, shape (pairs, categories, statistics).

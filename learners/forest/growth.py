@@ -116,10 +116,10 @@ class Growth:
     """Grows a forest from releases alone.
 
     Args:
-        federation: whom to ask.
+        federation: the clients.
         params: how.
         target_client: whether the classes are the clients themselves (the covariate-shift test).
-        sampling: which records the trees learn from, unless as the parameters say.
+        sampling: which records the trees learn from, if not by the parameters.
     """
 
     def __init__(
@@ -142,11 +142,7 @@ class Growth:
         self.rounds = 0
 
     def grow(self) -> Grown:
-        """Ask and split until every node is closed, or nobody answers any more.
-
-        Raises:
-            NobodyAnswered: no client answered the first question.
-        """
+        """Ask and split until every node is closed or no client answers; NobodyAnswered if none ever does."""
         while self.grown.open.any():
             for nodes in self._portions():
                 try:
