@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -155,10 +155,18 @@ class Growth:
         self._ask_unknown()
         return self.grown
 
-    def first_level(self) -> Versions:
-        """What each client would be asked about first."""
-        nodes = self._portions()[0]
-        return self._versions(self._level(nodes, self._drawn(nodes)))
+    def first_queries(self) -> Iterator[tuple[str, Query]]:
+        """What each client that takes part in a tree is asked first."""
+        p, nodes = self.params, self._portions()[0]
+        level = self._level(nodes, self._drawn(nodes))
+        levels = self._levels(len(level.numeric))
+        for client, own in zip(self.federation.clients, self._versions(level), strict=True):
+            if own is None:
+                continue
+            if p.shortlist is not None:
+                yield client, Shortlist(own.level, p.quantiles, p.shortlist, p.criterion)
+            else:
+                yield client, Sketches(own.level, levels, p.interpolate)
 
     # --- one round -----------------------------------------------------------------------------
 

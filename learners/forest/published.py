@@ -51,22 +51,15 @@ class PublishedForest(Way[ForestParams, Learned]):
 
     def first(self, schema: Schema) -> Query:
         """See the base."""
-        return self._first(_roots(schema, self.params))
-
-    def _first(self, level: Level) -> Query:
-        p = self.params
+        p, level = self.params, _roots(schema, self.params)
         if p.shortlist is not None:
             return Shortlist(level, p.quantiles, p.shortlist, p.criterion)
         return Sketches(level, p.quantiles, p.interpolate)
 
     def offered(self, federation: Disclosure) -> bool:
         """See the base; each client is asked about the trees that it takes part in."""
-        versions = Growth(federation, self.params).first_level()
-        return any(
-            federation.offers(self._first(own.level), [client])
-            for client, own in zip(federation.clients, versions, strict=True)
-            if own is not None
-        )
+        queries = Growth(federation, self.params).first_queries()
+        return any(federation.offers(query, [client]) for client, query in queries)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Two or three queries a level, more where a level's answer would grow too large."""
@@ -75,7 +68,7 @@ class PublishedForest(Way[ForestParams, Learned]):
         times = _rounds(p, len(schema.features))
         planned = [Planned(Sketches(level, p.quantiles, p.interpolate), times)]
         if p.shortlist is not None:
-            planned.append(Planned(Shortlist(level, p.quantiles, p.shortlist, p.criterion), times))
+            planned.append(Planned(self.first(schema), times))
         if p.averaged:
             planned.append(Planned(LocalGains(level, cuts, p.criterion), times))
         planned.append(Planned(Bins(level, cuts), times))
