@@ -36,7 +36,7 @@ from privfed.learners.base import PersonalLearner
 from privfed.learners.baselines import LocalTreeClassifier, LocalTreeRegressor
 from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.planning import stump
+from privfed.learners.genetic_tree.top import full_tree
 from privfed.questions.query import View
 from privfed.tables.records import Records
 
@@ -102,7 +102,7 @@ def excess(values: np.ndarray, data: Prepared) -> float:
 
 def labels_alone(learner: PersonalLearner, data: Prepared) -> np.ndarray:
     """Each client's own tree with labels weighed as in `private`, and nothing else of it."""
-    root = Shared(stump(0), learner.shared_.values[:1])
+    root = Shared(full_tree(0), learner.shared_.values[:1])
     found = []
     for name, (x, y) in data.clients.items():
         view = View(Records(data.schema, x, y), data.schema, name.encode())

@@ -1,4 +1,4 @@
-"""What every federated learner has: scikit-learn's manners, and policies of its own."""
+"""What every federated learner has: scikit-learn's conventions, and policies of its own."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class Planned:
     """One line of a learner's longest public schedule.
 
     Args:
-        query: a question of the kind that will be asked, as costly as any of them.
+        query: of the kind that will be asked, as costly as any of them.
         times: the most often it will be asked.
-        spend: what the learner proposes to spend on each; none leaves it to the policy's guard.
-        together: whether ``spend`` is for all such questions together, as many as it buys; ``times``
-            is then 1.
+        spend: the learner's proposal for each; None leaves it to the policy's guard.
+        together: whether ``spend`` is for all such queries together, as many as it buys; ``times`` is then 1.
     """
 
     query: Query
@@ -51,7 +50,7 @@ class Planned:
 
 
 def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
-    """Hold the number of clients that each round asks to those there are; none asks all."""
+    """Raise InputError unless the number of clients of a round is one of a federation's; None is all."""
     if wanted is not None and not 1 <= wanted <= clients:
         raise InputError(f"{name} must lie between 1 and {clients}, not {wanted!r}")
 
@@ -97,9 +96,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Predict the target of each row.
 
         Args:
-            x: one row a record, a column for each feature.
-            client: whose model predicts, where each client has one of its own; all others have one
-                model for everybody, and only hold the name to the clients there were.
+            x: rows, a column for each feature.
+            client: whose model predicts, where each client has one of its own; else only checked.
         """
 
     @abstractmethod
@@ -122,19 +120,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     def check(self, schema: Schema) -> None:
-        """Hold parameters and schema to what it can do, before anything is planned or asked.
-
-        Raises:
-            InputError: a parameter out of its range, or a target that it cannot learn.
-        """
+        """Raise InputError for a parameter out of its range, or a target that it cannot learn."""
         self.check_parameters()
 
     def check_parameters(self) -> None:
-        """Hold every parameter to what it may be, and those that belong together to each other.
-
-        Raises:
-            InputError: names the parameter, what was given, and what to write instead.
-        """
+        """Hold every parameter to its constraints; see :func:`.check_values`."""
         parameters = signature(type(self).__init__).parameters.values()
         check_values(
             type(self).__name__,
@@ -160,7 +150,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return np.array(self.schema_.names, dtype=object)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fitted model as plain data: how it was made, what people read, what it needs.
+        """Give the fitted model as plain data.
 
         Returns:
             ``format``, ``learner``, ``parameters``, ``schema`` and ``clients``; then what
@@ -215,8 +205,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """What the fitted model needs to predict, as plain data: here all that ``fit`` has set.
 
         Raises:
-            InputError: something is no number, text, list, table or array; then a learner says by
-                its own ``state`` and ``restore`` how to write it.
+            InputError: a value is no plain data; then a learner overrides ``state`` and ``restore``.
         """
         known = {"schema_", "clients_"}
         return {
@@ -259,20 +248,12 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     # --- for those who write learners ----------------------------------------------------------
 
     def _start(self, federation: Disclosure) -> None:
-        """Check the parameters and the schema, then set what every model has.
-
-        Raises:
-            InputError: a parameter that makes no sense, or a target that the learner cannot learn.
-        """
+        """Check parameters and schema, then set what every model has."""
         self.check(federation.schema)
         self.schema_, self.clients_ = federation.schema, tuple(federation.clients)
 
     def _divided_by(self, schema: Schema | None) -> Schema:
-        """The schema by which a private budget is divided.
-
-        Raises:
-            PolicyError: there is none.
-        """
+        """The schema by which a private budget is divided; PolicyError if there is none."""
         if schema is None:
             raise PolicyError(
                 f"{type(self).__name__} divides its budget by the schema; write "
@@ -291,8 +272,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Encode and clip inputs to the schema, shape (rows, features).
 
         Raises:
-            SchemaError: inputs that the schema does not allow; see :meth:`.Records.from_frame` and
-                :meth:`.Records.from_array`.
+            SchemaError: inputs that the schema does not allow.
             InputError: a client that took no part.
         """
         schema: Schema = self.schema_
@@ -303,11 +283,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
-    """Hold a schema's target to numbers.
-
-    Raises:
-        InputError: it has none, or its target is a category.
-    """
+    """Raise InputError unless the schema has a numeric target."""
     if schema.target is None:
         raise InputError(f"{learner} needs a schema with a numeric target; name one")
     if not schema.target.numeric:
@@ -393,36 +369,23 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
 class PersonalLearner(FederatedLearner):
     """A learner that leaves a model of its own with each client.
 
-    By local effects, each client keeps its model on its shelf, and there it stays: whoever fits the
-    learner holds the public part alone. A client predicts where its shelf is: it takes the public
-    part home, and ``predict(x, client=...)`` uses both. ``fit`` forgets what was taken home before,
-    and ``to_dict`` tells nothing of it.
+    Each client keeps its model on its shelf; whoever fits the learner holds the public part alone. A client
+    takes the public part home, and ``predict(x, client=...)`` uses both. ``fit`` forgets what was taken home,
+    and ``to_dict`` leaves it out.
     """
 
     personal: ClassVar[bool] = True
 
     @abstractmethod
     def own(self, shelf: Mapping[str, Any]) -> Any:
-        """Read a client's own model off its shelf.
-
-        Raises:
-            KeyError: it keeps none.
-        """
+        """Read a client's own model off its shelf; KeyError if it keeps none."""
 
     @abstractmethod
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict the target of each row: by a client's own model, or by the public part alone.
-
-        Raises:
-            InputError: that client's model is not here.
-        """
+        """Predict by a client's own model, or by the public part alone; InputError if it is not here."""
 
     def take_home(self, client: str, shelf: Mapping[str, Any]) -> Self:
         """Join the public part with what a client keeps; on that client's side alone.
-
-        Args:
-            client: the client's name, for :meth:`predict`.
-            shelf: its shelf.
 
         Raises:
             InputError: the shelf holds no model of this learner's.
@@ -438,14 +401,11 @@ class PersonalLearner(FederatedLearner):
         return self
 
     def at_home(self, client: str | None, call: str = "predict(x, client={client!r})") -> Any:
-        """The own model of a client that has taken the public part home.
+        """The own model of a client that has taken the public part home; InputError if it has not.
 
         Args:
             client: its name.
-            call: what to write instead where no client is named.
-
-        Raises:
-            InputError: it has not, or no client is named.
+            call: what the message says to write where no client is named.
         """
         if client is None:
             write = call.format(client=self.clients_[0] if self.clients_ else "...")

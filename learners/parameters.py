@@ -1,11 +1,11 @@
-"""What a learner's parameters may be, said once by each learner and checked one way for all.
+"""Constraints on learners' parameters, checked in one way.
 
-A learner lists for each of its parameters what is allowed, in scikit-learn's manner::
+A learner lists what each of its parameters may be, as scikit-learn does::
 
     _parameter_constraints = {"trees": [Whole(at_least=1)], "max_depth": [Whole(at_least=0), None]}
 
-Whatever is none of these is told in one line: the learner, the parameter, what it must be, what was
-given and of which type, and what to write instead. A truth value is no number; numpy's numbers are.
+A message names the learner, the parameter, what it must be, what was given, and what to write instead.
+Booleans are no numbers; NumPy's numbers are.
 """
 
 from __future__ import annotations
@@ -53,28 +53,8 @@ Constraints = Mapping[str, Sequence[Allowed | None]]
 
 
 @dataclass(frozen=True)
-class _Range(Allowed):
-    """Finite numbers between two ends."""
-
-    def _within(self, value: Any, low: tuple[Any, Any], high: tuple[Any, Any]) -> bool:
-        """Whether a value respects the ends (at least, above) and (at most, below)."""
-        (least, above), (most, below) = low, high
-        return bool(
-            (least is None or value >= least)
-            and (above is None or value > above)
-            and (most is None or value <= most)
-            and (below is None or value < below)
-        )
-
-
-@dataclass(frozen=True)
-class Whole(_Range):
-    """A whole number.
-
-    Args:
-        at_least: the least that is allowed.
-        at_most: the most that is allowed, or none.
-    """
+class Whole(Allowed):
+    """An integer from `at_least` to `at_most`, or without an upper end."""
 
     at_least: int
     at_most: int | None = None
@@ -94,16 +74,12 @@ class Whole(_Range):
     def holds(self, value: Any) -> bool:
         """See the base; 2.0 is not whole."""
         number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return number and self._within(value, (self.at_least, None), (self.at_most, None))
+        return number and self.at_least <= value and (self.at_most is None or value <= self.at_most)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(_Range):
-    """A finite number; NaN is none.
-
-    Args:
-        at_least, above, at_most, below: its ends, which belong to it or not.
-    """
+class Real(Allowed):
+    """A finite number; its ends belong to it (`at_least`, `at_most`) or not (`above`, `below`)."""
 
     at_least: float | None = None
     above: float | None = None
@@ -139,7 +115,12 @@ class Real(_Range):
         return number and math.isfinite(value) and self._inside(value)
 
     def _inside(self, value: Any) -> bool:
-        return self._within(value, (self.at_least, self.above), (self.at_most, self.below))
+        return bool(
+            (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +149,7 @@ class Exact(Real):
 
 
 class OneOf(Allowed):
-    """One of a few names.
-
-    Args:
-        names: all that are known.
-    """
+    """One of a few names."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -216,11 +193,7 @@ class Names(Allowed):
 
 
 class Learner(Allowed):
-    """A learner inside another.
-
-    Args:
-        kind: its class.
-    """
+    """A learner inside another, of some class."""
 
     words = "a learner"
 
@@ -269,10 +242,10 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
 def check_values(
     learner: str, values: Mapping[str, object], constraints: Constraints, default: Mapping[str, Any]
 ) -> None:
-    """Hold every parameter of a learner to what it may be.
+    """Hold every parameter of a learner to its constraints.
 
     Args:
-        learner: what it is called.
+        learner: its name.
         values: by parameter.
         constraints: by parameter; those that are not listed are left alone.
         default: each parameter's default, which serves as an example.

@@ -1,8 +1,7 @@
-"""Fitted state as plain data and back, exact to the bit: what JSON can hold, and nothing else.
+"""Fitted state as plain data and back, exact to the bit: what JSON can hold.
 
-Numbers, texts, truth values, lists and tables stay as they are. An array becomes a table of its
-dtype, its shape and its values in a row, and what is no finite number a table of its name. Tuples
-come back as lists.
+An array becomes a table of its dtype, shape and values, a number that is not finite a table of its name.
+Tuples come back as lists.
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ KINDS = "biufU"
 
 
 def plain(value: Any) -> Any:
-    """Give a value as plain data.
-
-    Raises:
-        InputError: it is of a type that plain data cannot hold.
-    """
+    """Give a value as plain data; InputError if its type cannot be."""
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         dtype = "str" if value.dtype.kind == "U" else value.dtype.name
         values = [plain(one) for one in value.ravel().tolist()]
@@ -49,11 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(data: Any) -> Any:
-    """Give the value that :func:`plain` wrote.
-
-    Raises:
-        ValueError, TypeError: an array whose values fit neither its dtype nor its shape.
-    """
+    """Give the value that :func:`plain` wrote; ValueError or TypeError if an array makes no sense."""
     if isinstance(data, Mapping) and set(data) == ARRAY:
         return _array(**data)
     if isinstance(data, Mapping) and set(data) == NUMBER:

@@ -1,7 +1,4 @@
-"""Models on disk: one JSON file each, without pickles, made again by the learner that it names.
-
-The name becomes a class through the installed plugins and through nothing else.
-"""
+"""Models on disk: one JSON file each, made again by the installed learner that it names."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def save(model: FederatedLearner, path: str | Path) -> None:
     """Write a fitted model as JSON; :func:`load` makes it again.
 
     Raises:
-        NotFittedError: it has learnt nothing yet.
+        NotFittedError: it is not fitted.
         InputError: its state is no plain data.
     """
     data = model.to_dict()

@@ -20,10 +20,9 @@ from privfed.learners.baselines.base import BaselineClassifier, Rows
 from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.counts import NodeCounts
 from privfed.learners.genetic_tree.personal import PersonalTree
-from privfed.learners.genetic_tree.planning import stump
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.structures import DEEPEST
-from privfed.learners.genetic_tree.top import Growth, Rule, padded
+from privfed.learners.genetic_tree.top import Growth, Rule, full_tree, padded
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
@@ -139,7 +138,7 @@ class TruexTreeClassifier(BaselineClassifier):
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Each level, and the leaves."""
         features, edges = np.arange(len(schema.features)), self._edges(schema)
-        tree = stump(self.depth - 1)
+        tree = full_tree(self.depth - 1)
         return [Planned(Counts(tree, tree.leaves, features, edges, None), self.depth + 1)]
 
     def state(self) -> dict[str, Any]:

@@ -21,14 +21,7 @@ PORTION = 4096
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """One client's version of a level, and where its nodes and pairs stand in the whole one.
-
-    Args:
-        level: what the client is asked about.
-        nodes: which of the open nodes, shape (its nodes,).
-        numeric: which of the numeric pairs, shape (its numeric pairs,).
-        grouped: which of the categorical pairs.
-    """
+    """One client's version of a level, and the indices of its nodes and pairs in the whole one."""
 
     level: Level
     nodes: np.ndarray
@@ -37,9 +30,9 @@ class Version:
 
 
 def versions(level: Level, members: np.ndarray, features: int) -> list[Version | None]:
-    """Each client's version of a level; none for a client that takes part in no open tree.
+    """Each client's version of a level; None for a client that takes part in no open tree.
 
-    Clients that see the same get the same object, so that one question goes to all of them.
+    Clients that see the same get the same object, so that one query goes to all of them.
 
     Args:
         level: the whole level.
@@ -82,7 +75,7 @@ def _version(
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """What clients said of one part: their numbers, and which items of the whole level they are of.
+    """What clients released of one part.
 
     Args:
         clients: how many there are.
@@ -136,12 +129,9 @@ class Heard:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Additive statistics as clients told them: class counts, or counts and sums.
+    """Additive statistics as clients released them: class counts, or counts and target sums, by item.
 
-    Args:
-        counts: by item and class.
-        sums: of the target by item (a regression).
-        by_client: whether each client is a class of its own.
+    With `by_client` each client is a class of its own.
     """
 
     counts: Heard
@@ -171,13 +161,7 @@ class Summed:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What clients released in answer to one question about a level.
-
-    Args:
-        level: the whole level.
-        versions: what each client was asked about, in the federation's order.
-        releases: what each released, none for a client that did not.
-    """
+    """What clients released in answer to one query about a level; None for a client that did not."""
 
     level: Level
     versions: Sequence[Version | None]
@@ -210,11 +194,7 @@ class Told:
         return any(part.mask is not None for parts in told for part in parts)
 
     def statistics(self, of: str = "", *, by_client: bool = False) -> Summed:
-        """Statistics of nodes, or of ``"bin"`` or ``"group"``.
-
-        Raises:
-            NobodyAnswered: the clients' policies withhold them.
-        """
+        """Statistics of nodes, or of ``"bin"`` or ``"group"``; NobodyAnswered if policies withhold them."""
         counts = self.heard(f"{of}s" if of else "counts")
         if not counts:
             raise NobodyAnswered(
@@ -229,11 +209,7 @@ def ask_about(
     versions: Sequence[Version | None],
     question: Callable[[Version], Query],
 ) -> Told:
-    """Ask every client its version of a question; equal versions are one question.
-
-    Raises:
-        NobodyAnswered: no client released anything.
-    """
+    """Ask every client its version of a query, equal ones once; NobodyAnswered if no client releases any."""
     made = {id(version): question(version) for version in versions if version is not None}
     asked = {
         client: [made[id(version)]]

@@ -73,12 +73,7 @@ class Gathered:
             )
 
     def descended(self, trees: Trees, columns: np.ndarray) -> list[Gathered]:
-        """Walk on from nodes of trees to their leaves; what stays is not touched again.
-
-        Args:
-            trees: the trees.
-            columns: values, shape (features, records), 32-bit floats.
-        """
+        """Walk on from nodes of trees to their leaves; what stays is not touched again."""
         inner = trees.inner.take(self.nodes)
         if not inner.any():
             return [self]
@@ -132,13 +127,7 @@ class Sorted:
 
 @dataclass(eq=False)
 class Bench:
-    """A client's records as they lie in the open nodes; kept in the view's cache.
-
-    What is kept makes the next question quicker and changes no answer.
-
-    Args:
-        columns: the records.
-    """
+    """A client's records as they lie in the open nodes; cached in the view, which changes no answer."""
 
     columns: Columns
     _asked: Level | None = None

@@ -1,8 +1,8 @@
-"""A client's records as sortable integers: one 64-bit key for each value, its record's target below.
+"""A client's records as sortable integers: one 64-bit key for each value.
 
 A key holds, from the highest bits down: the node (within a block of trees), the value's 32 bits in an
-order-preserving form, and a payload: the class, or for a regression the record's number. Sorting the
-keys of a block sorts every node's values at once.
+order-preserving form, and a payload: the class, or for a regression the record's number. One sort of
+a block sorts every node's values.
 """
 
 from __future__ import annotations
@@ -97,11 +97,7 @@ def encoded_target(records: Records, classes: int) -> np.ndarray:
 
 
 def class_count(schema: Schema) -> int:
-    """How many classes the schema's target can have; zero for none that could be told apart.
-
-    Categories are classes; so are the whole numbers between the bounds of a numeric target, where
-    there are at most 100 of them.
-    """
+    """Number of classes of the schema's target: categories, or at most 100 integers; else 0."""
     target = schema.target
     if target is None:
         return 0

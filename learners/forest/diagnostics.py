@@ -1,8 +1,7 @@
-"""Two tests of heterogeneity, to tell whether clients are alike (paper, Appendix F.4).
+"""Two tests of heterogeneity (paper, Appendix F.4).
 
-Where they are, averaged decreases, short lists and trees of a few clients save communication at
-little cost; where their records differ, exact statistics are due; where their outcomes do, splits on
-the client.
+If clients are alike, averaged decreases, short lists and trees of a few clients save communication; if
+their records differ, exact statistics are due; if their outcomes do, splits on the client.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ class CovariateShift:
     """How far the clients' records differ, whatever their targets.
 
     Args:
-        gain: share of the client impurity (Gini) that the best root split takes away.
-        p_value: of the same split on records that did not choose it, by a chi-squared test of sides
-            by clients; small where the clients differ.
+        gain: fraction of the client impurity (Gini) that the best root split takes away.
+        p_value: of the same split on records that did not choose it, by a chi-squared test.
         auc: mean one-versus-rest AUC of telling the clients apart, on those records; 1/2 by chance.
-        importances: which features tell them apart, as shares of the decrease, by name.
+        importances: which features tell them apart, as fractions of the decrease, by name.
     """
 
     gain: float
@@ -49,11 +47,10 @@ def covariate_shift(
 ) -> CovariateShift:
     """Grow one tree that predicts the client, on half of each client's records; score the other half.
 
-    The halves are drawn by the records' secret coins. What leaves is quantiles and counts alone, no
-    target.
+    The halves are drawn by the records' secret coins. Quantiles and counts leave, no target.
 
     Args:
-        federation: whom to ask.
+        federation: the clients.
         depth: most splits on a path of the tree.
         min_leaf: fewest records of a leaf.
         random_state: names the draw of the halves.
@@ -151,12 +148,7 @@ def _auc(trees: Trees, shares: np.ndarray, fresh: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class OutcomeShift:
-    """What it is worth to know the client beside the features.
-
-    Args:
-        without: out-of-bag score (accuracy or R^2) of a forest on the features alone.
-        within: the same where nodes may also split on the client.
-    """
+    """Out-of-bag scores (accuracy or R^2) of a forest on the features alone, and with splits on the client."""
 
     without: float
     within: float
@@ -168,12 +160,7 @@ class OutcomeShift:
 
 
 def outcome_shift(federation: Disclosure, learner: Any) -> OutcomeShift:
-    """Compare out-of-bag scores of two forests, without and with splits on the client.
-
-    Args:
-        federation: whom to ask.
-        learner: a forest's settings; it is cloned, never fitted.
-    """
+    """Compare out-of-bag scores of two clones of a forest, without and with splits on the client."""
     scores = [
         clone(learner).set_params(client_splits=way, oob_score=True).fit(federation).oob_score_
         for way in (False, True)

@@ -1,7 +1,7 @@
-"""The server's own draws: which features a node looks at, and which clients a tree learns from.
+"""The server's own draws: features of a node, clients of a tree.
 
-Each draw is a hash of what it is for, not the next number of a stream: a node's features do not
-change because another node closed a round earlier.
+Each is a hash of what it is for, not the next number of a stream: a node's features do not change
+because another node closed a round earlier.
 """
 
 from __future__ import annotations

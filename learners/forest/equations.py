@@ -18,7 +18,7 @@ def bins_by_tree(level: Level, cuts: np.ndarray, width: int, view: View) -> Iter
         level: the open nodes.
         cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
         width: most categories of a feature that is asked about.
-        view: the records that may have been there.
+        view: the candidate records.
     """
     columns = Columns.of(view.table, level.classes)
     numeric, grouped = level.numeric, level.grouped
@@ -62,8 +62,7 @@ def _parts(
 ) -> Iterator[Drawn]:
     """By part: counts of each class, or of all and sums of the target.
 
-    Args:
-        held: whether each record lies in a cell, shape (pairs, cells of a pair, records).
+    `held` says which record lies in which cell, shape (pairs, cells of a pair, records).
     """
     cells = (pairs[:, None] * size + np.arange(size)).ravel()
     flat = held.reshape(-1, held.shape[-1]).T

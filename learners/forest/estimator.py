@@ -18,7 +18,6 @@ from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.forest import rules
 from privfed.learners.forest.columns import class_count
-from privfed.learners.forest.gains import CRITERIA, Criterion
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
@@ -27,6 +26,7 @@ from privfed.learners.forest.published import Learned, PublishedForest
 from privfed.learners.forest.queries import Bins, Sketches
 from privfed.learners.forest.samples import WAYS, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
+from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
@@ -317,12 +317,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def predict_proba(
         self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Class probabilities, shape (rows, classes).
-
-        Args:
-            x: rows to predict.
-            client: the client that they are from, one name or one each, where it is known.
-        """
+        """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
         return self._values_of(x, client)
 
     def predict(
@@ -349,12 +344,7 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     def predict(
         self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The mean of the target, shape (rows,).
-
-        Args:
-            x: rows to predict.
-            client: the client that they are from, one name or one each, where it is known.
-        """
+        """The mean of the target, shape (rows,); `client` is one name, or one for each row."""
         return self._values_of(x, client)[:, 0]
 
 

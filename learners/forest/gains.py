@@ -1,69 +1,31 @@
-"""Impurity decreases from additive statistics, and the best split of each node (paper, Section 3.2).
-
-Statistics of a set of records are a vector: class counts (Gini, entropy), or count and sum of the
-target (squared error, whose sum of squares cancels in a decrease).
-"""
+"""Impurity decreases from additive statistics, and the best split of each node (paper, Section 3.2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-Criterion = Literal["gini", "entropy", "squared_error"]
-CRITERIA: tuple[Criterion, ...] = ("gini", "entropy", "squared_error")
-
-
-def sizes(statistics: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """How many records each vector of statistics (the last axis) counts."""
-    if criterion == "squared_error":
-        return statistics[..., 0]
-    return _summed(statistics)
-
-
-def _summed(statistics: np.ndarray) -> np.ndarray:
-    """The sum over a last axis, term by term where it is short: numpy is slow over short axes."""
-    if not 1 <= statistics.shape[-1] <= 8:
-        return np.asarray(statistics.sum(axis=-1))
-    total = statistics[..., 0].copy()
-    for place in range(1, statistics.shape[-1]):
-        total += statistics[..., place]
-    return total
-
-
-def purity(statistics: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """What a set adds to a split's worth: minus its impurity times its size, up to a constant.
-
-    Gini: sum n_c^2 / n. Entropy: sum n_c log(n_c / n), in nats. Squared error: (sum y)^2 / n.
-    """
-    size = sizes(statistics, criterion)
-    safe = np.maximum(size, 1)
-    if criterion == "squared_error":
-        return np.asarray(statistics[..., 1] ** 2 / safe)
-    if criterion == "gini":
-        return np.asarray(_summed(statistics**2) / safe)
-    share = np.where(statistics > 0, statistics, 1) / safe[..., None]
-    return np.asarray(_summed(statistics * np.log(share)))
+from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 
 
 def decreases(
     left: np.ndarray, total: np.ndarray, criterion: Criterion, min_leaf: int = 1
 ) -> np.ndarray:
-    """Impurity decrease times the node's records, of every candidate (paper, Eq. 2 and 6).
+    """Impurity decrease times the node's records (paper, Eq. 2 and 6), shape (..., candidates).
 
     Args:
         left: statistics of the left side, shape (..., candidates, statistics).
         total: of the node, shape (..., statistics).
         criterion: the impurity.
         min_leaf: fewest records of a side; candidates with fewer get minus infinity.
-
-    Returns:
-        shape (..., candidates).
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
-    worth = purity(left, criterion) + purity(right, criterion) - purity(total, criterion)
+    left_worth, right_worth, whole = (
+        neg_weighted_impurity(each, criterion) for each in (left, right, total)
+    )
+    worth = left_worth + right_worth - whole
     fewest = np.minimum(sizes(left, criterion), sizes(right, criterion))
     return np.where(fewest >= min_leaf, worth, -np.inf)
 
@@ -74,7 +36,7 @@ class Best:
 
     Args:
         gain: impurity decrease times records; minus infinity for none, shape (pairs,).
-        place: which candidate: the last bin, or place in Fisher's order, that goes left.
+        place: the last bin, or index in Fisher's order, that goes left.
     """
 
     gain: np.ndarray
@@ -82,13 +44,7 @@ class Best:
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
-    """The best of the cuts between bins, the first of equal ones.
-
-    Args:
-        pooled: summed statistics, shape (pairs, bins, statistics).
-        criterion: the impurity.
-        min_leaf: fewest records of a side.
-    """
+    """The first best cut between bins, by pooled statistics of shape (pairs, bins, statistics)."""
     upto = np.cumsum(pooled, axis=1)
     gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
     place = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
@@ -98,10 +54,9 @@ def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
 def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tuple[Best, np.ndarray]:
     """The best division of categories in two, contiguous in their Fisher order.
 
-    For regression and two classes the order is by mean or share, and the best contiguous division is
-    the best of all (Fisher 1958). For more classes it is by the share of the node's most frequent
-    class, which is a heuristic: a better division may exist. Categories without records at the node
-    go to the larger side.
+    For regression and two classes the order is by mean or fraction, and the best contiguous division is the
+    best of all (Fisher 1958). For more classes it is by the fraction of the node's most frequent class, a
+    heuristic. Categories without records go to the larger side.
 
     Args:
         pooled: summed statistics, shape (pairs, categories, statistics).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,6 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest import draws
 from privfed.learners.forest.asking import Heard, Told, Version, ask_about, versions
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.gains import Criterion, sizes
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
@@ -26,6 +25,7 @@ from privfed.learners.forest.splits import (
     with_clients,
 )
 from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import Query
 
 #: Most cells of one answer; a level of more is asked about in several questions, tree by tree.
@@ -116,10 +116,10 @@ class Growth:
     """Grows a forest from releases alone.
 
     Args:
-        federation: whom to ask.
+        federation: the clients.
         params: how.
         target_client: whether the classes are the clients themselves (the covariate-shift test).
-        sampling: which records the trees learn from, unless as the parameters say.
+        sampling: which records the trees learn from, if not by the parameters.
     """
 
     def __init__(
@@ -142,11 +142,7 @@ class Growth:
         self.rounds = 0
 
     def grow(self) -> Grown:
-        """Ask and split until every node is closed, or nobody answers any more.
-
-        Raises:
-            NobodyAnswered: no client answered the first question.
-        """
+        """Ask and split until every node is closed or no client answers; NobodyAnswered if none ever does."""
         while self.grown.open.any():
             for nodes in self._portions():
                 try:
@@ -159,10 +155,18 @@ class Growth:
         self._ask_unknown()
         return self.grown
 
-    def first_level(self) -> Versions:
-        """What each client would be asked about first."""
-        nodes = self._portions()[0]
-        return self._versions(self._level(nodes, self._drawn(nodes)))
+    def first_queries(self) -> Iterator[tuple[str, Query]]:
+        """What each client that takes part in a tree is asked first."""
+        p, nodes = self.params, self._portions()[0]
+        level = self._level(nodes, self._drawn(nodes))
+        levels = self._levels(len(level.numeric))
+        for client, own in zip(self.federation.clients, self._versions(level), strict=True):
+            if own is None:
+                continue
+            if p.shortlist is not None:
+                yield client, Shortlist(own.level, p.quantiles, p.shortlist, p.criterion)
+            else:
+                yield client, Sketches(own.level, levels, p.interpolate)
 
     # --- one round -----------------------------------------------------------------------------
 

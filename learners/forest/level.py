@@ -15,12 +15,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Features to look at, node by node.
-
-    Args:
-        sizes: how many at each open node, shape (nodes,).
-        features: one after another, shape (pairs,).
-    """
+    """Features to look at, node by node: how many at each open node, and the features in a row."""
 
     sizes: np.ndarray
     features: np.ndarray
@@ -60,14 +55,13 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes that a question is about.
+    """The nodes that a query is about.
 
     Args:
         trees: all trees as far as they have grown.
         sampling: which records each learns from.
         nodes: the open nodes, which do not split, tree by tree.
-        numeric: which numeric features to look at.
-        grouped: which categorical features to look at.
+        numeric, grouped: which numeric and categorical features to look at.
         classes: number of classes; 1 counts records alone, 0 is a regression.
     """
 
@@ -86,13 +80,10 @@ class Level:
         return found
 
     def check(self, schema: Schema) -> None:
-        """Hold all of it to the schema, and the nodes to be disjoint.
+        """Raise QueryError unless all of it fits the schema and the nodes are disjoint.
 
-        Different nodes that do not split have different records of one tree's sample: each instance
-        ends in one leaf.
-
-        Raises:
-            QueryError: see :meth:`Trees.check`, :meth:`Sampling.check` and :meth:`Pairs.check`.
+        Different nodes that do not split have different records of one tree's sample: each instance ends in
+        one leaf.
         """
         _check(self, schema)
 

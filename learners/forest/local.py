@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from privfed.learners.forest.bench import Bench
-from privfed.learners.forest.gains import best_cut, best_subset, decreases, sizes
+from privfed.learners.forest.gains import best_cut, best_subset, decreases
 from privfed.learners.forest.level import Level
 from privfed.learners.forest.statistics import bins, categories, quantiles
+from privfed.learners.impurity import sizes
 from privfed.questions.query import View
 
 

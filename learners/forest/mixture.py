@@ -17,13 +17,13 @@ LEVEL = 1e-9
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     """Invert the mixture of the clients' piecewise-linear CDFs at 1/(C+1), ..., C/(C+1).
 
-    Paper, Eq. 4: each client's CDF runs linearly through its knots, j/Q at the j-th; the mixture
-    weighs it by the client's share of the node's records.
+    Paper, Eq. 4: each client's CDF runs linearly through its knots, j/Q at the j-th; the mixture weighs it
+    by the client's fraction of the node's records.
 
     Args:
         knots: shape (clients, pairs, Q + 1), each row ascending.
         counts: records of each client at each pair's node, shape (clients, pairs).
-        cuts: C, how many candidates a pair gets.
+        cuts: C, candidates of a pair.
 
     Returns:
         shape (pairs, C), ascending, 32-bit floats; zero where no client has a record.
@@ -81,8 +81,8 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
 def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
     """Move the candidate nearest to each stretch without records to its middle, as CART cuts there.
 
-    The inverse of a level is the stretch's lower end, or lies beside the stretch where no level falls
-    on it; new records of the lower side would then be counted to the upper one.
+    The inverse of a level is the stretch's lower end, which would count new records of the lower side to
+    the upper one.
     """
     rows, places = np.nonzero(apart)
     level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
@@ -132,14 +132,9 @@ def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:
 
 
 def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sketches with suppressed ranks as the lines through those that are shown.
+    """Sketches, shape (pairs, Q + 1), with suppressed ranks on the lines through those that are shown.
 
-    Args:
-        knots: shape (pairs, Q + 1).
-        mask: which ranks are suppressed.
-
-    Returns:
-        the same shape; beyond the outermost shown rank its value, NaN in rows that show none.
+    Beyond the outermost shown rank its value; NaN in rows that show none.
     """
     rank, last = np.arange(knots.shape[1]), knots.shape[1] - 1
     before = np.maximum.accumulate(np.where(mask, -1, rank), axis=1)
@@ -152,13 +147,10 @@ def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Middles between neighbouring values of all clients' knots (paper, Appendix E).
+    """Middles between neighbouring values of all clients' knots (paper, Appendix E), 32-bit floats.
 
-    With as many knots as a node has records these are centralized CART's candidates. Rows of fewer
-    values repeat their last cut.
-
-    Returns:
-        shape (pairs, most different values less one, at least 1), 32-bit floats.
+    With as many knots as a node has records these are centralized CART's candidates. Shape (pairs, most
+    different values less one, at least 1); rows of fewer values repeat their last cut.
     """
     clients, pairs, width = knots.shape
     shown = np.where(counts[:, :, None] > 0, knots, np.float32(np.inf))

@@ -11,8 +11,9 @@ import numpy as np
 
 from privfed.learners.forest import rules
 from privfed.learners.forest.columns import single
-from privfed.learners.forest.gains import CRITERIA, Criterion, decreases
+from privfed.learners.forest.gains import decreases
 from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
 
 #: Rows times trees that are predicted at once.
@@ -151,11 +152,7 @@ class FittedForest:
         return np.asarray(np.maximum(worth, 0))
 
     def importances(self) -> np.ndarray:
-        """Mean over trees of the decrease on each feature as a share of the tree's, the client last.
-
-        Returns:
-            shape (features + 1,), summing to 1, or zeros where nothing splits.
-        """
+        """See the base: mean over trees of the fraction of the tree's decrease."""
         inner = np.flatnonzero(self.trees.feature != LEAF)
         cells = self.trees.tree_of[inner] * (self.features + 1) + self.trees.feature[inner]
         width = self.trees.roots * (self.features + 1)

@@ -25,8 +25,8 @@ BLOCK = 1_000_000
 class OutOfBag(Query):
     """The out-of-bag score's sums.
 
-    A record's prediction is the mean of the leaf values of the trees whose sample lacks it; records
-    that every tree drew are left out.
+    A record's prediction is the mean of the leaf values of the trees whose sample lacks it; records that
+    every tree drew are left out.
 
     Sensitivity: given the forest, where a record's instances hang on its own coins alone, it moves
     each count by at most 1 and each sum by at most 1 (errors and squares lie in [0, 1], targets in
@@ -36,7 +36,7 @@ class OutOfBag(Query):
     Args:
         trees: the grown forest.
         sampling: what its trees learned from.
-        values: class shares or the scaled mean target of each node, shape (nodes, values).
+        values: class fractions or the scaled mean target of each node, shape (nodes, values).
     """
 
     trees: Trees

@@ -1,8 +1,7 @@
-"""FedForest's private way: random trees weighted by noisy sums, of the engine that private learners share.
+"""FedForest's private way: completely random trees, linear terms and bins, weighted by noisy sums.
 
-No quantile has a finite sensitivity, so nothing of the published protocol is asked: see
-:mod:`privfed.learners.private`. The model is still a forest, of completely random trees beside linear
-terms and bins of each column; their weights are learnt together, through a link.
+No quantile has a finite sensitivity, so nothing of the published protocol is asked; see
+:mod:`privfed.learners.private`. Weights are learnt together, through a link.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ class PrivateForestWay(Way[ForestParams, Learned]):
 
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:
-    """What is learned privately of the schema's target.
-
-    Args:
-        schema: the public data dictionary.
-        numbers: whether numbers are predicted, else classes.
+    """What is learned privately of the schema's target: a number, or classes.
 
     Raises:
         InputError: more classes than the engine tells apart, or a number that is none.
@@ -76,11 +71,7 @@ def _outcome(schema: Schema, numbers: bool) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class PrivateForest:
-    """The private engine's model as a :class:`.ForestModel`.
-
-    Args:
-        model: the fitted model.
-    """
+    """The private engine's fitted model as a :class:`.ForestModel`."""
 
     model: PrivateModel
 

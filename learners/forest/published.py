@@ -12,7 +12,6 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.gains import sizes
 from privfed.learners.forest.growth import MOST_CELLS, ForestParams, Grown, Growth
 from privfed.learners.forest.level import Level, Pairs
 from privfed.learners.forest.model import FittedForest, ForestModel
@@ -20,6 +19,7 @@ from privfed.learners.forest.out_of_bag import OutOfBag, score
 from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.impurity import sizes
 from privfed.learners.ways import Way
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -51,22 +51,15 @@ class PublishedForest(Way[ForestParams, Learned]):
 
     def first(self, schema: Schema) -> Query:
         """See the base."""
-        return self._first(_roots(schema, self.params))
-
-    def _first(self, level: Level) -> Query:
-        p = self.params
+        p, level = self.params, _roots(schema, self.params)
         if p.shortlist is not None:
             return Shortlist(level, p.quantiles, p.shortlist, p.criterion)
         return Sketches(level, p.quantiles, p.interpolate)
 
     def offered(self, federation: Disclosure) -> bool:
         """See the base; each client is asked about the trees that it takes part in."""
-        versions = Growth(federation, self.params).first_level()
-        return any(
-            federation.offers(self._first(own.level), [client])
-            for client, own in zip(federation.clients, versions, strict=True)
-            if own is not None
-        )
+        queries = Growth(federation, self.params).first_queries()
+        return any(federation.offers(query, [client]) for client, query in queries)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Two or three queries a level, more where a level's answer would grow too large."""
@@ -75,7 +68,7 @@ class PublishedForest(Way[ForestParams, Learned]):
         times = _rounds(p, len(schema.features))
         planned = [Planned(Sketches(level, p.quantiles, p.interpolate), times)]
         if p.shortlist is not None:
-            planned.append(Planned(Shortlist(level, p.quantiles, p.shortlist, p.criterion), times))
+            planned.append(Planned(self.first(schema), times))
         if p.averaged:
             planned.append(Planned(LocalGains(level, cuts, p.criterion), times))
         planned.append(Planned(Bins(level, cuts), times))

@@ -158,7 +158,6 @@ class LocalGains(_AboutLevel):
     Sensitivity: none is stated; a decrease is a ratio that one record of a small node can turn over.
 
     Args:
-        level: the open nodes.
         cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
         criterion: the impurity.
     """
@@ -187,7 +186,6 @@ class Shortlist(_AboutLevel):
     Sensitivity: none is finite; one record can change every list.
 
     Args:
-        level: the open nodes.
         levels: local quantiles that serve as candidates.
         longest: L, how many features of each node.
         criterion: the impurity.

@@ -54,9 +54,9 @@ class Sampling:
             raise QueryError("false-partition", "trees ascend, each listed once")
 
     def repeats(self, trees: int) -> int | None:
-        """How many instances one record makes in so many trees at most; none for no bound.
+        """Most instances of one record in so many trees; None for no bound.
 
-        One record more or less changes no other record's instances wherever there is a bound.
+        Where there is a bound, one record more or less changes no other record's instances.
         """
         return {"bootstrap": None, "poisson": CAP * trees, "split": 1, "all": trees}[self.way]
 
@@ -79,8 +79,8 @@ class Sampling:
 def instances(records: int, way: str) -> int:
     """How many instances so many different records make in one tree, on average.
 
-    A record that a bootstrap draws at all is drawn 1 / (1 - 1/e) times on average. Instances are what
-    counts tell of; records are what scikit-learn's ``min_samples_leaf`` counts.
+    A record that a bootstrap draws is drawn 1 / (1 - 1/e) times on average. Counts tell of instances;
+    scikit-learn's ``min_samples_leaf`` counts records.
     """
     repeated = way in ("bootstrap", "poisson") and records > 1
     return round(records / (1 - exp(-1))) if repeated else records

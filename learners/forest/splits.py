@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.forest.asking import Summed
-from privfed.learners.forest.gains import (
-    Best,
-    Criterion,
-    best_cut,
-    best_subset,
-    decreases,
-    fisher_order,
-    sizes,
-)
+from privfed.learners.forest.gains import Best, best_cut, best_subset, decreases, fisher_order
 from privfed.learners.forest.level import Level
 from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.impurity import Criterion, sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +24,7 @@ class Splits:
         chosen: categories or clients that go left, shape (splits, width); all false for numbers.
         grouped: whether a subset decides, shape (splits,).
         gain: impurity decrease times records, minus infinity for none, shape (splits,).
-        left: statistics of the left side by client, shape (clients, splits, statistics); none where
-            the clients did not tell.
+        left: statistics of the left side by client, shape (clients, splits, statistics); None if withheld.
     """
 
     nodes: np.ndarray
@@ -63,7 +55,7 @@ class Candidates:
     Args:
         level: the open nodes.
         cuts: candidates of the numeric pairs, shape (numeric pairs, cuts).
-        place: the best of them, shape (numeric pairs,).
+        place: index of the best, shape (numeric pairs,).
         chosen: categories that go left, shape (categorical pairs, width).
         gain: impurity decrease times records, shape (pairs,).
         constant: which pairs have but one value, shape (pairs,).
@@ -127,14 +119,13 @@ def exact_splits(
     criterion: Criterion,
     min_leaf: int,
 ) -> tuple[Splits, np.ndarray]:
-    """Evaluate every candidate on summed statistics (paper, Eq. 6), and take the best of each node.
+    """Each node's best split by summed statistics (paper, Eq. 6).
 
     Args:
         level: the open nodes.
         cuts: candidates of the numeric pairs, shape (pairs, cuts).
         constant: which numeric pairs have but one value.
-        bins: statistics between the cuts.
-        groups: statistics of the categorical pairs' categories.
+        bins, groups: statistics between the cuts, and of categories.
         criterion: the impurity.
         min_leaf: fewest records of a side.
 
@@ -175,9 +166,9 @@ def averaged_splits(
     criterion: Criterion,
     min_leaf: int,
 ) -> tuple[Splits, np.ndarray]:
-    """Average the clients' local decreases instead (AvgImp; paper, Section 3.2).
+    """Each node's best split by the clients' averaged local decreases (AvgImp; paper, Section 3.2).
 
-    No left side is told: the candidates' ranks stand in for its size, and the children's totals are
+    No left side is released: the candidates' ranks stand in for its size, and the children's totals are
     asked for in the next round.
 
     Args:
@@ -185,9 +176,6 @@ def averaged_splits(
         local: the clients' decreases at each cut, shape (clients, pairs, cuts).
         weights: records of each client at each node, shape (clients, nodes).
         groups: statistics of categories by client, shape (clients, pairs, categories, statistics).
-
-    Returns:
-        the splits, and the nodes all of whose features have but one value.
     """
     own = weights[:, level.numeric.nodes]
     worth = (local * own[:, :, None]).sum(axis=0)
@@ -212,13 +200,7 @@ def with_clients(
 ) -> Splits:
     """Let a division of the clients take the place of splits that gain less (Section 3.2).
 
-    Args:
-        splits: the best splits on features.
-        totals: statistics of the nodes by client, shape (clients, nodes, statistics): no further
-            question is asked.
-        features: how many there are, which is how trees name the client.
-        criterion: the impurity.
-        min_leaf: fewest records of a side.
+    The nodes' totals by client, shape (clients, nodes, statistics), suffice: no further query is asked.
     """
     best, chosen = best_subset(totals.transpose(1, 0, 2), criterion, min_leaf)
     better = best.gain > splits.gain
@@ -275,13 +257,8 @@ def averaged_subset(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Summed local decreases of the best division in two along the pooled Fisher order.
 
-    Args:
-        groups: statistics by client, shape (clients, pairs, categories, statistics).
-        criterion: the impurity.
-        min_leaf: fewest pooled records of a side.
-
-    Returns:
-        decrease times records of each pair, and the categories that go left.
+    `groups` has shape (clients, pairs, categories, statistics). Returns decrease times records of each
+    pair, and the categories that go left.
     """
     pooled = groups.sum(axis=0)
     order, ranks = fisher_order(pooled, criterion)

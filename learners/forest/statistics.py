@@ -45,10 +45,9 @@ def node_sizes(bench: Bench, view: View, level: Level) -> np.ndarray:
 
 
 def quantiles(bench: Bench, view: View, level: Level, levels: int, interpolate: bool) -> np.ndarray:
-    """Values at the ranks 0, 1/Q, ..., 1 of each numeric pair, shape (pairs, Q + 1).
+    """Values at the ranks 0, 1/Q, ..., 1 of each numeric pair, shape (pairs, Q + 1); zero without records.
 
-    They are order statistics (the nearest rank) unless interpolated between two. A node without
-    records here says zero.
+    They are order statistics (the nearest rank) unless interpolated.
     """
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
     for part in bench.sorted(view, level):
@@ -93,11 +92,7 @@ def _values(keys: np.ndarray, payload: int) -> np.ndarray:
 
 
 def bins(bench: Bench, view: View, level: Level, cuts: np.ndarray) -> Arrays:
-    """Statistics between cuts of each numeric pair, shape (pairs, cuts + 1, ...).
-
-    The first bin holds values up to the first cut, each other one those up to its own and above the
-    one before, the last one the rest.
-    """
+    """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
     found = {"bins": np.zeros(shape, np.int32)}

@@ -1,7 +1,6 @@
-"""Binary trees side by side, as arrays: what a question carries, and what a model is.
+"""Binary trees side by side, as arrays: what a query carries, and what a model is.
 
-The roots come first, one for each tree; every child comes after its parent, the right one next to
-the left.
+The roots come first; every child comes after its parent, the right one next to the left.
 """
 
 from __future__ import annotations

@@ -10,34 +10,21 @@ import numpy as np
 
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.lead import LABELS, NUMBERS, Lead, of_labels, of_numbers
+from privfed.learners.genetic_tree.lead import ScoreDifference, of_labels, of_numbers
 from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import Scoring
+from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
-#: Powers of the classes' shares that labels are tried by, and the least share that counts.
-POWERS = (0.0, 0.5, 1.0)
-RARE = 0.01
-#: What the shared tree's word may weigh in a node below it, in records. That it has a weight, and that
-#: trees are chosen by log loss and not by macro F1, was settled on splits 0 and 1 of bank_marketing,
-#: electricity, california, default_credit_card, banknote, breast_cancer_wdbc and diabetes_pima.
-PRIORS = (1.0, 4.0, 16.0, 64.0)
-#: For numbers also none: where the target follows the features almost without chance, any weight blurs it.
-NUMBERS_PRIORS = (0.0, *PRIORS)
-#: How far shares are drawn of the way to where another label would overtake the own one.
-SHORT = 0.99
 #: Probabilities are taken for at least this in a log loss.
 LEAST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The tree that all share.
+    """The tree that all clients share; `values` (fractions of the classes, or a mean) were released.
 
-    Args:
-        tree: its cuts.
-        values: what was released of each node: shares of the classes, or a mean; shape (nodes,
-            classes or 1).
+    Shapes: values (nodes, classes or 1).
     """
 
     tree: Tree
@@ -60,13 +47,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class Graft:
-    """A shared tree cut at a level, and subtrees grown on a client's records below it.
-
-    Args:
-        shared: the tree that all share.
-        level: where it is cut; at 0 nothing of it is left.
-        below: subtrees by the node that they hang below.
-    """
+    """A shared tree cut at a level (0 leaves nothing of it), and subtrees grown on a client's records below."""
 
     shared: Shared
     level: int
@@ -85,11 +66,7 @@ class Graft:
         return cls(shared, level, nodes)
 
     def by_depth(self, x: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
-        """What it says when subtrees are cut at each depth; at 0 the released values speak.
-
-        Returns:
-            shares of the classes, or means; shape (priors, depths, rows, classes or 1).
-        """
+        """Predictions with subtrees cut at each depth; at 0 released values. Shape (priors, depths, rows, values)."""
         at = self.shared.places(x, self.level)
         said = np.tile(self.shared.values[at], (len(priors), len(depths), 1, 1))
         grown = range(max(depths[0], 1), depths[-1] + 1)
@@ -102,12 +79,12 @@ class Graft:
         return said
 
     def planted(self, depth: int, prior: float, weights: np.ndarray | None = None) -> PersonalTree:
-        """The whole tree, subtrees cut at a depth; at 0 there are none.
+        """The whole tree, subtrees cut at a depth (0 for none).
 
         Args:
             depth: of the subtrees.
-            prior: what the shared tree's word weighs in them, in records.
-            weights: of the classes, by which the tree's labels are chosen; none for equal ones.
+            prior: weight of the shared tree's values in them, in records.
+            weights: of the classes, by which labels are chosen; None for equal ones.
         """
         rows: list[tuple[int, float, int, int]] = []
         values: list[np.ndarray] = []
@@ -153,9 +130,9 @@ def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
 
 
 def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
-    """Shares of the classes as :func:`drawn`, but no further than each node's own label stays.
+    """Class fractions as :func:`drawn`, but no further than each node's own label stays.
 
-    Between own shares o and drawn ones, o + t (e - o) for some t up to prior / (size + prior), own
+    Between local fractions o and drawn ones, o + t (e - o) for some t up to prior / (size + prior), local
     label a stays ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
     """
     rows, own = np.arange(len(nodes)), nodes["values"]
@@ -164,7 +141,7 @@ def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
     behind = ahead - (nodes["expected"][rows, label][:, None] - nodes["expected"])
     overtaken = behind > ahead
     ends = np.divide(ahead, behind, out=np.full_like(own, np.inf), where=overtaken).min(axis=1)
-    reach = np.minimum(prior / (nodes["size"] + prior), SHORT * ends)[:, None]
+    reach = np.minimum(prior / (nodes["size"] + prior), SETTINGS.overtaking * ends)[:, None]
     values: np.ndarray = own + reach * (nodes["expected"] - own)
     return values
 
@@ -172,23 +149,21 @@ def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
 def choose_below(
     client: Client, shared: Shared, folds: int, lowest: int, deepest: int
 ) -> PersonalTree:
-    """The best by cross-validation of all levels, depths and priors, or its own tree.
+    """Choose level, depth and prior by cross-validation, or the client's own tree.
 
-    Trees are held to one another by log loss, or the squared error: it tells good shares from bad
-    ones where macro F1 sees labels alone, and so chooses more steadily. Then labels are chosen, by
-    macro F1: where classes are uneven, it is the better for labels by shares that the commoner
-    classes' weigh less in (by the released root's shares, to a power). Of equal choices the least
-    prior wins, then the higher cut, then the commonest class. In the end the client keeps the tree
-    that it would have grown alone unless what it chose is ahead on the same held-out records by
-    more than chance easily makes it (:data:`lead.LABELS`, :data:`lead.NUMBERS`). A client with fewer than two
-    records has nothing to choose by and takes the shared tree as it is.
+    Trees are compared by log loss or squared error, which choose more steadily than macro F1. Labels are
+    then chosen by macro F1, with class fractions weighted by a power of the released root's: the better for
+    uneven classes. Of equal choices the least prior wins, then the higher cut, then the commonest class.
+    The client keeps the tree that it would grow alone unless the choice is ahead on the same held-out
+    records by :class:`.SelectionRule`. With fewer than two records it takes the shared tree.
     """
     if len(client.y) < 2:
-        return Graft(shared, int(shared.tree.depth), {}).planted(0, PRIORS[0])
+        return Graft(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
     chosen = _least_loss(client, shared, folds, lowest, deepest)
     alone = client.own_depth(folds, range(lowest, deepest + 1))
     weights, lead = _compared(client, shared, folds, chosen, alone)
-    if not (LABELS if client.classes else NUMBERS).allays(lead):
+    rule = SETTINGS.label_rule if client.classes else SETTINGS.number_rule
+    if not rule.accepts(lead):
         return _alone(client, shared, folds, alone)
     level, depth, prior = chosen
     data = client.x, client.y, client.classes
@@ -207,44 +182,36 @@ def _least_loss(
 
 
 def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTree:
-    """The tree that a client grows alone; where there are classes, with shares that know of others.
+    """The tree that a client grows alone, its class fractions drawn to the shared tree's; labels stay.
 
-    Its labels stay. How far its leaves' shares are drawn to the shared tree's is chosen by
-    cross-validated log loss: a small leaf of one class would else rule out all others.
+    How far is chosen by cross-validated log loss: a small leaf of one class would rule out all others.
     """
     data = client.x, client.y, client.classes
     nodes = Graft.grown(shared, 0, *data, depth).below[0]
     tree = PersonalTree.of_nodes(nodes, "own")
     if not client.classes:
         return tree
-    losses = np.zeros(len(PRIORS))
+    losses = np.zeros(len(SETTINGS.priors))
     for held, _, grown in _held_out(client, shared, folds, [0], depth):
         at = local.reached_by_depth(grown.below[0], client.x[held], range(depth, depth + 1))[0]
         true = client.y[held].astype(int)
-        for number, prior in enumerate(PRIORS):
+        for number, prior in enumerate(SETTINGS.priors):
             told = drawn_firmly(grown.below[0], prior)[at, true]
             losses[number] -= np.log(np.maximum(told, LEAST)).sum()
-    return replace(tree, values=drawn_firmly(nodes, PRIORS[int(losses.argmin())]))
+    return replace(tree, values=drawn_firmly(nodes, SETTINGS.priors[int(losses.argmin())]))
 
 
 def _priors(client: Client) -> tuple[float, ...]:
-    return PRIORS if client.classes else NUMBERS_PRIORS
+    return SETTINGS.priors if client.classes else SETTINGS.number_priors
 
 
 def _compared(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
-) -> tuple[np.ndarray | None, Lead]:
-    """The weights of the classes by which a choice does best, and its lead over the own tree.
-
-    Args:
-        client: whose records.
-        shared: the tree that all share.
-        folds: of cross-validation.
-        chosen: level, depth and prior.
-        alone: the own tree's depth.
+) -> tuple[np.ndarray | None, ScoreDifference]:
+    """Class weights by which a choice (level, depth, prior) does best, and its lead over the own tree.
 
     Returns:
-        the weights, none for equal ones or for numbers; and the lead.
+        the weights, None for equal ones or for numbers; and the lead.
     """
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
@@ -255,8 +222,8 @@ def _compared(
     said = np.concatenate(values)
     if not client.classes:
         return None, of_numbers(true, own, said[:, 0])
-    common = np.maximum(shared.values[0], RARE)
-    weights = [common**-power for power in POWERS]
+    common = np.maximum(shared.values[0], SETTINGS.min_fraction)
+    weights = [common**-power for power in SETTINGS.label_powers]
     labels = [local.labels(said * weight) for weight in weights]
     best = int(np.argmax([local.f1(true, each, client.classes) for each in labels]))
     return (weights[best] if best else None), of_labels(true, own, labels[best], client.classes)

@@ -20,12 +20,7 @@ _KEY = "genetic_tree.client"
 
 
 class Client:
-    """One client's own side of the genetic algorithm.
-
-    Args:
-        view: the records, and the secret that orders them.
-        classify: whether the target is a class.
-    """
+    """One client's side of the genetic algorithm: its records in a secret order."""
 
     def __init__(self, view: View, classify: bool) -> None:
         records = view.table

@@ -150,11 +150,7 @@ class NodeTotals(Query):
 
 
 def check_open(tree: Tree, nodes: np.ndarray, schema: Schema) -> None:
-    """Hold open nodes to leaves of a tree of known features, each once.
-
-    Raises:
-        QueryError: they are not.
-    """
+    """Raise QueryError unless the nodes are leaves of a tree of known features, each once."""
     tree.check(schema)
     listed = nodes.ndim == 1 and nodes.dtype == np.int64 and len(nodes) > 0
     if not listed or not np.isin(nodes, tree.leaves).all():
@@ -191,11 +187,7 @@ def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:
 
 
 def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:
-    """Hold columns to known ones, each once, and their edges to bins that do not overlap.
-
-    Raises:
-        QueryError: they are not.
-    """
+    """Raise QueryError unless columns are known, each once, and their bins do not overlap."""
     if columns.ndim != 1 or columns.dtype != np.int64 or not len(columns):
         raise QueryError("malformed", "columns are a row of whole numbers")
     if columns.min() < 0 or columns.max() >= known or len(np.unique(columns)) != len(columns):

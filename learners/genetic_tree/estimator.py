@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, Note
+from privfed.errors import InputError
 from privfed.exact import Number
-from privfed.exchange.disclosure import Disclosure
-from privfed.learners.base import (
-    FederatedClassifier,
-    FederatedRegressor,
-    PersonalLearner,
-    Planned,
-)
-from privfed.learners.genetic_tree import local, planning
+from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner
+from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.below import Shared
-from privfed.learners.genetic_tree.counts import (
-    Cells,
-    NodeCounts,
-    NodeTotals,
-    RootCounts,
-    TargetCells,
-)
-from privfed.learners.genetic_tree.evolution import Evolution, Settings
+from privfed.learners.genetic_tree.evolution import GeneticParams
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
     MOST_FOLDS,
@@ -37,40 +22,34 @@ from privfed.learners.genetic_tree.population import (
     Scoring,
     classes,
 )
-from privfed.learners.genetic_tree.private_tree import PrivateTree, TopPlan
-from privfed.learners.genetic_tree.queries import (
-    SHELF,
-    Depth,
-    Fitness,
-    KeepBelow,
-    KeepBest,
-    Size,
-    Structure,
-    Votes,
+from privfed.learners.genetic_tree.private_tree import TopPlan
+from privfed.learners.genetic_tree.private_way import PrivateGeneticTree, private
+from privfed.learners.genetic_tree.published import (
+    GeneticTreeParams,
+    Learned,
+    PublishedGeneticTree,
+    published,
 )
+from privfed.learners.genetic_tree.queries import SHELF
 from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, length
-from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
+from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
+from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
-from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 _SHARE = Real(at_least=0, at_most=1)
 _DEPTH = Whole(1, DEEPEST)
 
 
-class _GeneticTree(PersonalLearner):
-    """What the classifier and the regressor share.
+class _GeneticTree(PersonalLearner, LearnerByWays):
+    """What the classifier and the regressor share; parameters are documented there.
 
-    Under a policy that tells the clients' own structures it learns as the paper does; else it asks
-    for counts and grows one shared tree. Either way each client chooses and completes a tree of its
-    own, which stays on its shelf. The parameters are documented at
-    :class:`GeneticTreeClassifier`.
+    Either way each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
+    sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``depth_``,
+    ``candidates_`` or ``shared_`` (the other is None), ``elitism_``, ``scored_on_`` and ``history_``.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (
-        *(Size, Depth, Structure, Votes, Fitness, KeepBest),
-        *(Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow),
-    )
+    ways: ClassVar[Ways] = (PublishedGeneticTree, PrivateGeneticTree)
     _parameter_constraints: ClassVar[Constraints] = {
         "population": [Whole(1), None],
         "generations": [Whole(1)],
@@ -95,83 +74,63 @@ class _GeneticTree(PersonalLearner):
     #: P, where none is given (paper, Table II).
     _population: ClassVar[int]
 
-    #: The tree that all share; none where it learned the paper's way.
+    #: The tree that all share; None of the published way.
     shared_: Shared | None
-    #: Which way it learned.
-    private_: bool
-    #: The last population, fittest first; none where it learned privately.
+    #: The last population, fittest first; None of the private way.
     candidates_: Population | None
     #: The depth that all agreed on.
     depth_: int
     #: Best and mean fitness after each generation.
     history_: list[tuple[float, float]]
 
-    def _stored(self, given: Mapping[str, Any]) -> None:
-        """Keep the parameters of a constructor as they are."""
-        for name, value in given.items():
+    def __init__(  # noqa: PLR0913 - an estimator's parameters
+        self,
+        population: int | None = None,
+        *,
+        generations: int = 100,
+        depth: int | None = None,
+        lowest: int = 2,
+        deepest: int = 15,
+        folds: int = 5,
+        train_share: float = 0.8,
+        leaf_share: float = 0.01,
+        pressure: int = 3,
+        flips: float = 0.05,
+        swaps: float = 0.05,
+        participation: float = 1.0,
+        fitness: str = "share",
+        bounded: bool = False,
+        own_tree: bool = False,
+        refit: bool = False,
+        shared_depth: int = 4,
+        bins: int = 12,
+        random_state: int | None = None,
+    ) -> None:
+        for name, value in locals().items():
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
 
     # --- learning ------------------------------------------------------------------------------
 
-    def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases; at the end each client keeps a tree of its own.
-
-        Sets ``schema_``, ``clients_``, ``private_``, ``depth_``, ``history_``, and
-        ``candidates_`` or ``shared_``.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is of the wrong kind.
-            NobodyAnswered: no client answered the first question.
-        """
-        self._start(federation)
-        self._rng = np.random.default_rng(self.random_state)
-        self.candidates_, self.shared_, self.history_ = None, None, []
-        self.private_ = not federation.offers(self._first_question())
-        (self._fit_private if self.private_ else self._fit_published)(federation)
-        return self
-
-    def _first_question(self) -> Query:
-        """What the paper's way asks first; who answers it is learned from in that way."""
-        scoring = self._scoring()
-        if self.depth is not None:
-            return Structure(scoring, self.depth)
-        return Depth(scoring, self.lowest, self.deepest)
-
-    def _fit_published(self, federation: Disclosure) -> None:
-        evolution = Evolution(federation, self._settings(), self._scoring(), self._rng, self.depth)
-        self.candidates_ = evolution.run()
-        self.depth_, self.history_ = self.candidates_.depth, evolution.history
-        self.elitism_, self.scored_on_ = evolution.elitism, evolution.scoring.held
-        federation.ask_offered(KeepBest(self.candidates_, evolution.scoring, self._choice()))
-
-    def _fit_private(self, federation: Disclosure) -> None:
-        self.shared_ = PrivateTree(federation, self._top_plan(), self._classify).grow()
-        self.depth_, self.elitism_, self.scored_on_ = self.shared_.tree.depth, False, "folds"
-        if not self.depth_:
-            warnings.warn(
-                "the noise leaves no split: each client keeps a tree that it grew alone",
-                Note,
-                stacklevel=4,
-            )
-        tree, values = self.shared_.tree, self.shared_.values
-        federation.ask_offered(KeepBelow(tree, values, self._scoring(), self.lowest, self.deepest))
-
-    def _scoring(self) -> Scoring:
-        return Scoring(self._classify, self.fitness, self.train_share, self.folds)
-
-    def _settings(self) -> Settings:
-        return Settings(
-            *(self.population or self._population, self.generations, self.lowest, self.deepest),
-            *(self.leaf_share, self.pressure, self.flips, self.swaps, self.participation),
-            local.Votes(),
+    def _params(self, schema: Schema) -> GeneticTreeParams:
+        size = self.population or self._population
+        return GeneticTreeParams(
+            GeneticParams(
+                *(size, self.generations, self.lowest, self.deepest, self.leaf_share),
+                *(self.pressure, self.flips, self.swaps, self.participation, local.Votes()),
+            ),
+            Scoring(self._classify, self.fitness, self.train_share, self.folds, self.bounded),
+            Choice(self.own_tree, self.refit, self.lowest, self.deepest),
+            self.depth,
+            self._top_plan(),
         )
-
-    def _choice(self) -> Choice:
-        return Choice(self.own_tree, self.refit, self.lowest, self.deepest)
 
     def _top_plan(self) -> TopPlan:
         return TopPlan(depth=self.shared_depth, bins=self.bins)
+
+    def _keep(self, result: Learned) -> None:
+        for name, value in vars(result).items():
+            setattr(self, f"{name}_", value)
 
     def check(self, schema: Schema) -> None:
         """Hold parameters to one another, and the schema to what genes can name."""
@@ -225,23 +184,13 @@ class _GeneticTree(PersonalLearner):
 
     def published(self, epsilon: Number = 1) -> Policy:
         """What the paper releases: noise on the clients' sizes, all else as it is."""
-        return planning.published(epsilon)
+        return published(epsilon)
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
         """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
-        return planning.private(epsilon, delta, self._top_plan(), classify=self._classify)
-
-    def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Every question of the way that the policy allows, as often as one client may be asked."""
-        scoring = self._scoring()
-        if Structure.kind in policy.guards:
-            size = self.population or self._population
-            numbers = (size, self.generations, self.lowest, self.deepest)
-            return planning.published_schedule(scoring, numbers, self.depth, self._choice())
-        limits = self.lowest, self.deepest
-        return planning.private_schedule(schema, scoring, self._top_plan(), *limits)
+        return private(epsilon, delta, self._top_plan(), classify=self._classify)
 
     # --- saving --------------------------------------------------------------------------------
 
@@ -258,7 +207,8 @@ class _GeneticTree(PersonalLearner):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Read what :meth:`state` gave; see :meth:`take_home` for the rest."""
-        self.private_, self.candidates_, self.shared_ = bool(state["private"]), None, None
+        self.way_ = "private" if state["private"] else "published"
+        self.candidates_, self.shared_ = None, None
         self.history_ = [(float(best), float(mean)) for best, mean in state["history"]]
         if "codes" in state:
             codes = np.array(state["codes"], dtype=np.int64)
@@ -271,6 +221,7 @@ class _GeneticTree(PersonalLearner):
             self.shared_, self.depth_ = Shared(shared.tree, shared.values), shared.tree.depth
 
 
+@inherited("bounded")
 class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     """FedGA-Tree for classes, scored by macro F1.
 
@@ -300,30 +251,6 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     _classify: ClassVar[bool] = True
     _population: ClassVar[int] = 20
 
-    def __init__(  # noqa: PLR0913 - an estimator's parameters
-        self,
-        population: int | None = None,
-        *,
-        generations: int = 100,
-        depth: int | None = None,
-        lowest: int = 2,
-        deepest: int = 15,
-        folds: int = 5,
-        train_share: float = 0.8,
-        leaf_share: float = 0.01,
-        pressure: int = 3,
-        flips: float = 0.05,
-        swaps: float = 0.05,
-        participation: float = 1.0,
-        fitness: str = "share",
-        own_tree: bool = False,
-        refit: bool = False,
-        shared_depth: int = 4,
-        bins: int = 12,
-        random_state: int | None = None,
-    ) -> None:
-        self._stored(locals())
-
     def check(self, schema: Schema) -> None:
         """Hold the target to classes: categories, or the whole numbers 0 and 1."""
         super().check(schema)
@@ -336,20 +263,15 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     def predict_proba(
         self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Shares of the classes in each row's leaf, shape (rows, classes).
-
-        Args:
-            x: one row a record.
-            client: whose tree says; none for the tree that all share, which `private` has.
-        """
+        """Fractions of the classes in each row's leaf, shape (rows, classes); see :meth:`predict`."""
         return self._said(x, client)
 
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The label of each row's leaf: the commonest class, unless the client chose otherwise.
 
         Args:
-            x: one row a record.
-            client: whose tree says; none for the tree that all share, which `private` has.
+            x: rows.
+            client: whose tree predicts; None for the tree that all share, which `private` has.
         """
         shares = self._said(x, client)
         if client is not None:
@@ -376,39 +298,6 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
     _classify: ClassVar[bool] = False
     _population: ClassVar[int] = 40
 
-    def __init__(  # noqa: PLR0913 - an estimator's parameters
-        self,
-        population: int | None = None,
-        *,
-        generations: int = 100,
-        depth: int | None = None,
-        lowest: int = 2,
-        deepest: int = 15,
-        folds: int = 5,
-        train_share: float = 0.8,
-        leaf_share: float = 0.01,
-        pressure: int = 3,
-        flips: float = 0.05,
-        swaps: float = 0.05,
-        participation: float = 1.0,
-        fitness: str = "share",
-        bounded: bool = False,
-        own_tree: bool = False,
-        refit: bool = False,
-        shared_depth: int = 4,
-        bins: int = 12,
-        random_state: int | None = None,
-    ) -> None:
-        self._stored(locals())
-
-    def _scoring(self) -> Scoring:
-        return replace(super()._scoring(), bounded=self.bounded)
-
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict each row's target.
-
-        Args:
-            x: one row a record.
-            client: whose tree says; none for the tree that all share, which `private` has.
-        """
+        """The mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
         return self._said(x, client)[:, 0]

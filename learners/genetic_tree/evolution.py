@@ -25,20 +25,10 @@ SILENCE = "nobody scored candidates after generation {}: the search ends there"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The server's input (paper, Table II).
+class GeneticParams:
+    """The server's input (paper, Table II): P, G, depths, r_l, s, m_1, m_2, c, thresholds of votes.
 
-    Args:
-        population: P.
-        generations: G.
-        lowest: least depth that clients try.
-        deepest: greatest one.
-        leaves: r_l, share of the genes of random structures that are nil.
-        pressure: s, contestants of a tournament.
-        flips: m_1, share of a string that a node flip changes.
-        swaps: m_2, share of a string that node swaps are repeated for.
-        participation: c, share of the clients that are active in a generation.
-        votes: thresholds of the clients' votes.
+    See :class:`.GeneticTreeClassifier` for each.
     """
 
     population: int
@@ -76,18 +66,10 @@ class Pool:
 
 @dataclass
 class Evolution:
-    """One run of the protocol.
-
-    Args:
-        federation: whom to ask.
-        settings: the server's input.
-        scoring: how clients are to score.
-        rng: the server's own randomness.
-        depth: the depth, if it is public; none asks the clients.
-    """
+    """One run of the protocol; `depth` is None where the clients are asked for it."""
 
     federation: Disclosure
-    settings: Settings
+    params: GeneticParams
     scoring: Scoring
     rng: np.random.Generator
     depth: int | None = None
@@ -104,9 +86,9 @@ class Evolution:
         if not self.scoring.classify:
             self._hear_votes(active)
         own = self._join(active)
-        missing = max(self.settings.population - len(own.genes), 0)
+        missing = max(self.params.population - len(own.genes), 0)
         pool, offspring = self._empty(), self._random(missing).join(own)
-        for _ in range(self.settings.generations):
+        for _ in range(self.params.generations):
             scored = self._scored(offspring)
             if np.isnan(scored.fitness).all():
                 warnings.warn(SILENCE.format(len(self.history)), Note, stacklevel=2)
@@ -120,24 +102,24 @@ class Evolution:
     def _active(self) -> list[str]:
         """The clients of one round, drawn anew; in the federation's order."""
         clients = self.federation.clients
-        size = max(1, round(self.settings.participation * len(clients)))
+        size = max(1, round(self.params.participation * len(clients)))
         drawn = self.rng.choice(len(clients), size, replace=False)
         return [clients[number] for number in sorted(drawn)]
 
     def _agreed_depth(self, clients: Sequence[str]) -> int:
         """The median of the clients' depths, rounded down."""
-        asked = Depth(self.scoring, self.settings.lowest, self.settings.deepest)
+        asked = Depth(self.scoring, self.params.lowest, self.params.deepest)
         told = self.federation.ask(asked, clients=clients).each("depth").values()
         median = int(np.median([float(np.asarray(each)[0]) for each in told]))
-        return min(max(median, self.settings.lowest), self.settings.deepest)
+        return min(max(median, self.params.lowest), self.params.deepest)
 
     def _hear_votes(self, clients: Sequence[str]) -> None:
         """Score on all records, keep the clients' structures, where more than half say so."""
-        limits = self.settings.lowest, self.settings.deepest
+        limits = self.params.lowest, self.params.deepest
         assert self.depth is not None
         if not limits[0] <= self.depth <= limits[1]:
             return
-        asked = Votes(self.scoring, self.depth, *limits, self.settings.votes)
+        asked = Votes(self.scoring, self.depth, *limits, self.params.votes)
         told = self.federation.ask_offered(asked, clients=clients).each("votes").values()
         if not told:
             return
@@ -190,26 +172,24 @@ class Evolution:
     def _survive(self, pool: Pool) -> Pool:
         elite = pool.elite if self.elitism else np.zeros_like(pool.elite)
         assert self.depth is not None
-        size = self.settings.population
+        size = self.params.population
         alive = pool.take(operators.survivors(pool.genes, pool.fitness, size, self.depth, elite))
         self.history.append((float(alive.fitness.max()), float(alive.fitness.mean())))
         return alive
 
     def _bred(self, pool: Pool) -> Pool:
         """The next offspring: tournaments, crossover, one kind of mutation."""
-        settings, features = self.settings, len(self.federation.schema.features)
-        winners = operators.tournaments(
-            pool.fitness, settings.population, settings.pressure, self.rng
-        )
+        params, features = self.params, len(self.federation.schema.features)
+        winners = operators.tournaments(pool.fitness, params.population, params.pressure, self.rng)
         children = operators.crossover(pool.genes[winners], self.rng)
         return self._pool(
-            operators.mutate(children, features, settings.flips, settings.swaps, self.rng)
+            operators.mutate(children, features, params.flips, params.swaps, self.rng)
         )
 
     def _random(self, count: int) -> Pool:
         features = len(self.federation.schema.features)
         assert self.depth is not None
-        leaves = self.settings.leaves
+        leaves = self.params.leaves
         return self._pool(random_structures(count, self.depth, features, leaves, self.rng))
 
     def _empty(self) -> Pool:

@@ -10,10 +10,8 @@ from privfed.learners.genetic_tree.trie import Trie
 def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
     """Confusion matrices over the records to score on, all roots together.
 
-    A leaf says the commonest class of the records that it was fitted to, of equal ones the first.
-
-    Returns:
-        counts, shape (candidates, true classes, predicted classes).
+    A leaf predicts the commonest class of the records that it was fitted to, of equal ones the first.
+    Shape (candidates, true classes, predicted classes).
     """
     classes = trie.table.classes
     cells = np.zeros((len(genes) * classes, classes))
@@ -26,13 +24,10 @@ def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(confusion: np.ndarray) -> np.ndarray:
-    """Unweighted mean of the classes' F1, over classes that occur or are predicted.
+    """Unweighted mean F1 over classes that occur or are predicted, shape (candidates,); 0 without records.
 
     Args:
         confusion: shape (candidates, true classes, predicted classes).
-
-    Returns:
-        shape (candidates,); 0 without records.
     """
     hits = np.diagonal(confusion, axis1=1, axis2=2)
     both = confusion.sum(axis=1) + confusion.sum(axis=2)
@@ -42,10 +37,9 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
 
 
 def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Sums of squared errors of the leaves' means, in the target's units.
+    """Sums of squared errors of the leaves' means, in the target's units, by candidate.
 
-    Returns:
-        by candidate; then of the records' own means, and how many records there are.
+    Beside them that of the records' own means, and how many records there are.
     """
     total, unit = np.zeros(len(genes)), trie.table.unit
     for leaves in trie.walk(genes):
@@ -60,14 +54,10 @@ def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, fl
 
 
 def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
-    """What a client says of each candidate: the greater the better.
+    """Score candidates, the greater the better, shape (candidates,); 0 without records to score on.
 
-    Macro F1 for classes; for numbers the negative mean squared error, or, bounded, R^2 cut to
-    [-1, 1] (the paper's future work), which no single client's bad luck can outweigh. A client
-    without records to score on says 0.
-
-    Returns:
-        shape (candidates,).
+    Macro F1 for classes; for numbers the negative mean squared error, or, bounded, R^2 cut to [-1, 1]
+    (the paper's future work).
     """
     if trie.table.classes:
         return macro_f1(confusions(trie, genes))

@@ -10,13 +10,13 @@ from privfed.learners.genetic_tree.fitness import macro_f1
 
 
 @dataclass(frozen=True)
-class Lead:
-    """What a tree is ahead by.
+class ScoreDifference:
+    """How far a second tree is ahead of a first.
 
     Args:
-        by: difference of macro F1, or of mean squared errors; above 0 the other one is better.
+        by: difference of macro F1, or of mean squared errors; above 0 the second one is better.
         error: its standard error.
-        base: what the first tree has: its macro F1, or its mean squared error.
+        base: the first tree's macro F1, or mean squared error.
     """
 
     by: float
@@ -25,49 +25,34 @@ class Lead:
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """What a lead must overcome.
+class SelectionRule:
+    """When a second tree replaces a first one.
 
     Args:
-        errors: standard errors that it must exceed (the one-standard-error rule of CART, Breiman et
-            al. 1984, for a choice between two trees).
-        favour: share of the first tree's score or error that the other one is given beforehand.
-        behind: share of it by which the other one may be behind at most, however sure that is.
+        errors: standard errors that its lead must exceed (the one-standard-error rule of CART, Breiman et
+            al. 1984, for two trees).
+        favour: fraction of the first tree's score or error added to its lead.
+        behind: largest fraction of it by which the second may be behind, however sure that is.
     """
 
     errors: float
     favour: float = 0.0
     behind: float = 0.0
 
-    def allays(self, lead: Lead) -> bool:
+    def accepts(self, lead: ScoreDifference) -> bool:
         """Whether the lead is large enough."""
         wanted = self.errors * lead.error - self.favour * lead.base
         return lead.by > max(wanted, -self.behind * lead.base)
 
 
-#: What a choice must overcome to take the own tree's place: with labels, and with numbers. With few records
-#: the own tree stays, with many the choice; so small clients lose nothing, and large ones gain what they
-#: would. Labels: among 1, 1.5 and 2 errors and a favour of 0, .02, .03 and .04, on wine, iris, digits, breast
-#: cancer, diabetes_pima, trauma, wisconsin and banknote (10, 27 and 60 records a client, epsilon 1 and 4) and
-#: electricity, magic_telescope and default_credit_card (1,200). Numbers: among 0.5, 0.75, 1, 1.25, 1.5 and 2
-#: errors and a favour of 0, .01, .04 and .1, on bodyfat, abalone, space_ga, sulfur and mortgage (27, 60 and
-#: 180 records).
-LABELS, NUMBERS = Doubt(2.0, 0.04, 0.02), Doubt(1.0)
+def of_labels(
+    true: np.ndarray, one: np.ndarray, other: np.ndarray, classes: int
+) -> ScoreDifference:
+    """How far the second tree's labels are ahead in macro F1, of at least one record.
 
-
-def of_labels(true: np.ndarray, one: np.ndarray, other: np.ndarray, classes: int) -> Lead:
-    """How far the other's labels are ahead in macro F1.
-
-    The error is the jackknife's (Efron and Stein 1981), over records: what leaving out each one
-    changes. It counts two records more, of which each tree alone is right about one: as few records
-    as are likely to agree by chance would else seem to prove that two trees are alike (Agresti and
-    Min 2005, for shares of matched pairs).
-
-    Args:
-        true: class codes, shape (records,), at least one.
-        one: the first tree's labels.
-        other: the other tree's.
-        classes: how many classes there are.
+    The error is the jackknife's (Efron and Stein 1981), over records. It counts two records more, of which
+    each tree alone is right about one: else as few records as are likely to agree by chance would seem to
+    prove that two trees are alike (Agresti and Min 2005, for shares of matched pairs).
     """
     n = len(true)
     triples = [each.astype(np.int64) for each in (true, one, other)]
@@ -77,7 +62,7 @@ def of_labels(true: np.ndarray, one: np.ndarray, other: np.ndarray, classes: int
     spread = changes - counts @ changes / n
     squared = (n - 1) / n * float(counts @ spread**2) + 2 / n**2
     base = float(scores[0][0])
-    return Lead(float(scores[1][0]) - base, float(np.sqrt(squared)), base)
+    return ScoreDifference(float(scores[1][0]) - base, float(np.sqrt(squared)), base)
 
 
 def _without(true: np.ndarray, said: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
@@ -89,20 +74,11 @@ def _without(true: np.ndarray, said: np.ndarray, counts: np.ndarray, classes: in
     return macro_f1(each)
 
 
-def of_numbers(true: np.ndarray, one: np.ndarray, other: np.ndarray) -> Lead:
-    """How far the other's squared errors are below the first one's, on average.
-
-    Args:
-        true: the target, shape (records,).
-        one: what the first tree says.
-        other: what the other one says.
-
-    Returns:
-        the lead; of fewer than two records nobody knows its error.
-    """
+def of_numbers(true: np.ndarray, one: np.ndarray, other: np.ndarray) -> ScoreDifference:
+    """How far the second tree's mean squared error is below the first's; infinite error below two records."""
     if len(true) < 2:
-        return Lead(0.0, float("inf"), 0.0)
+        return ScoreDifference(0.0, float("inf"), 0.0)
     errors = (true - one) ** 2
     gains = errors - (true - other) ** 2
     error = float(gains.std(ddof=1)) / float(np.sqrt(len(true)))
-    return Lead(float(gains.mean()), error, float(errors.mean()))
+    return ScoreDifference(float(gains.mean()), error, float(errors.mean()))

@@ -1,7 +1,6 @@
-"""What a client learns alone: its own tree, how deep it should be, and how it votes.
+"""What a client learns alone: its own CART tree, its depth, and its votes.
 
-Trees are scikit-learn's CART. A tree of depth j is a deeper one cut at j, for CART never looks
-ahead; so each fold grows one tree and tells the scores of all depths.
+A tree of depth j is a deeper one cut at j: each fold grows one tree, which gives all depths' scores.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tr
 
 @dataclass(frozen=True)
 class Votes:
-    """Thresholds above and below which a client votes (paper, Eqs. 1 and 2, Table II).
+    """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II).
 
     Args:
-        noise: phi*, the coefficient of variation of the scores over folds must be below.
-        complexity: theta*, the mean one over depths must be above.
-        distinct: mu*, the share of different targets must be above.
+        noise: phi*, upper, of the scores' coefficient of variation over folds.
+        complexity: theta*, lower, of the mean one over depths.
+        distinct: mu*, lower, of the fraction of different targets.
     """
 
     noise: float = 0.25
@@ -41,12 +40,11 @@ def cart(
         y: class codes or numbers.
         classes: how many classes; 0 for numbers.
         depth: of the tree.
-        expected: of each record's shares of the classes, or value, whose means over nodes are
-            wanted; shape (records, values).
+        expected: each record's expected values, to be averaged over nodes; shape (records, values).
 
     Returns:
         a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), size (in
-        records), values (shares of the classes, or a mean), and expected, 0 where nothing was.
+        records), values (class fractions, or a mean), and expected, 0 if not given.
     """
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     x = np.ascontiguousarray(x, dtype=np.float32)
@@ -90,9 +88,7 @@ def depth_scores(
     """Cross-validated scores of a client's own trees: macro F1, or R^2.
 
     Args:
-        x: shape (records, features).
-        y: class codes or numbers.
-        classes: how many classes; 0 for numbers.
+        x, y, classes: as for :func:`cart`.
         parts: record numbers of each fold.
         depths: the depths to try, rising.
 
@@ -116,11 +112,7 @@ def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
-    """Predictions of a tree cut at each of some rising depths from 1: class codes, or means.
-
-    Returns:
-        shape (depths, rows).
-    """
+    """Predictions of a tree cut at each of some rising depths from 1, shape (depths, rows)."""
     return labels(nodes["values"][reached_by_depth(nodes, x, depths)])
 
 
@@ -139,11 +131,7 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
 
 
 def labels(values: np.ndarray) -> np.ndarray:
-    """The class of the greatest value, the first of several; a single value is a number.
-
-    Args:
-        values: classes (or one number) last.
-    """
+    """The first class of the greatest value along the last axis; a single value is a number."""
     said: np.ndarray = values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0]
     return said
 

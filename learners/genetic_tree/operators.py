@@ -47,9 +47,8 @@ def mutate(
     Args:
         genes: the offspring, shape (candidates, 2^depth - 1).
         features: how many features there are.
-        flips: m_1, share of the string that a node flip changes; at least one gene.
-        swaps: m_2, share of the string that node swaps are repeated for; at least once.
-        rng: the server's own randomness.
+        flips, swaps: m_1 and m_2, fractions of the string; at least one gene, or one swap.
+        rng: the server's randomness.
     """
     length = genes.shape[1]
     kind = int(rng.integers(3))

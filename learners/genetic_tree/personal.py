@@ -12,17 +12,13 @@ from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
-from privfed.learners.genetic_tree.lead import NUMBERS, of_numbers
+from privfed.learners.genetic_tree.lead import of_numbers
 from privfed.learners.genetic_tree.population import Population, Scoring
+from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.tree import Tree, cuts_of_thresholds
 from privfed.tables.schema import Schema
-
-#: By how much the own tree must be ahead, relative to the best candidate's score: its depth was chosen
-#: on the very records that the two are compared on. Chosen among 0, .01, .02 and .04 on splits 2 and 3
-#: of nursery, california, magic_telescope, bank_marketing, default_credit_card and electricity.
-AHEAD = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,16 +195,15 @@ def _stays(
 ) -> bool:
     """Whether the own tree stays in the best candidate's place.
 
-    For numbers that is so unless the candidate is ahead by a standard error: the best of many on few
-    records seems better than it is.
+    For numbers unless the candidate is ahead by a standard error: the best of many seems better than it is.
     """
     if client.classes:
-        return client.own_score(scoring, depth) > score * (1 + AHEAD)
+        return client.own_score(scoring, depth) > score * (1 + SETTINGS.own_margin)
     true, own = client.own_held_out(scoring, depth)
     fits = enumerate(client.roots(scoring))
     trees = [(PersonalTree.of_candidate(trie, genes, n), held) for n, (_, held) in fits]
     said = [tree.predict(client.x[held])[:, 0] for tree, held in trees]
-    return not NUMBERS.allays(of_numbers(true, own, np.concatenate(said)))
+    return not SETTINGS.number_rule.accepts(of_numbers(true, own, np.concatenate(said)))
 
 
 def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:

@@ -30,13 +30,7 @@ Held = Literal["share", "folds", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Candidates of one depth, as their connected nodes alone.
-
-    Args:
-        codes: what :func:`structures.pack` wrote, bytes or int64.
-        depth: of the trees.
-        count: how many candidates there are.
-    """
+    """Candidates of one depth, packed by :func:`structures.pack` as their connected nodes alone."""
 
     codes: np.ndarray
     depth: int
@@ -48,11 +42,7 @@ class Population:
         return cls(pack(genes, depth), depth, len(genes))
 
     def check(self, schema: Schema) -> None:
-        """Hold a stranger's candidates to whole trees of known features.
-
-        Raises:
-            QueryError: an absurd depth or number, unknown features, or codes that are no trees.
-        """
+        """Raise QueryError for an absurd depth or number, unknown features, or codes that are no trees."""
         check_depth(self.depth)
         if not 1 <= self.count <= MOST_GENES // length(self.depth):
             most = MOST_GENES // length(self.depth)
@@ -80,8 +70,8 @@ class Scoring:
     Args:
         classify: whether the target is a class (macro F1) or a number.
         held: what is held out: the ``share`` that trees are not fitted to (the paper's way), each
-            of the ``folds`` in turn, or ``none``: scored on what it was fitted to.
-        train_share: r, the share of the records that trees are fitted to.
+            of the ``folds`` in turn, or ``none``.
+        train_share: r, the fraction of the records that trees are fitted to.
         folds: K.
         bounded: for numbers, R^2 cut to [-1, 1] instead of the mean squared error.
     """
@@ -93,11 +83,7 @@ class Scoring:
     bounded: bool = False
 
     def check(self, schema: Schema) -> None:
-        """Hold settings to their ranges and to the schema's target.
-
-        Raises:
-            QueryError: they make no sense.
-        """
+        """Raise QueryError if a value is out of its range, or the target does not fit."""
         if self.held not in ("share", "folds", "none"):
             raise QueryError("malformed", "held must be share, folds or none")
         if not 0 < self.train_share < 1 or not 2 <= self.folds <= MOST_FOLDS:
@@ -117,10 +103,6 @@ def classes(schema: Schema) -> int:
 
 
 def check_depth(depth: int) -> None:
-    """Hold a depth to what strings are cut at.
-
-    Raises:
-        QueryError: it is none.
-    """
+    """Raise QueryError unless strings can have the depth."""
     if not 1 <= depth <= DEEPEST:
         raise QueryError("malformed", f"trees have a depth from 1 to {DEEPEST}")

@@ -1,10 +1,8 @@
-"""The private way: one tree from noisy counts for all, and below it each client's own affair.
+"""One tree from noisy counts for all clients.
 
-A search for structures under noise finds nothing, for what makes the paper's search win are the
-clients' own structures, which no noise makes private at a bearable cost. One tree grown from counts
-pays: counts at all nodes of a level are disjoint, so that a level costs the same however many nodes
-it has. Which subtree to hang below it, or whether to keep its own tree after all, a client decides
-by itself, and nobody is told.
+A genetic search under noise finds nothing: it needs the clients' own structures, which noise cannot
+protect at a bearable cost. Counts at all nodes of a level are disjoint, so a level's cost does not
+depend on their number. Each client decides by itself what to hang below.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from privfed.learners.genetic_tree.counts import (
 )
 from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution
 from privfed.learners.genetic_tree.population import classes
+from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.top import (
     Growth,
     Rule,
@@ -37,26 +36,20 @@ from privfed.learners.genetic_tree.top import (
 from privfed.learners.private.marginals import total_of
 from privfed.tables.schema import Column
 
-#: Most values of a column that are told apart one by one.
-MOST_VALUES = 256
-#: What a parent weighs in its children's shares, in records: least log loss over bank_marketing, california
-#: and diabetes_pima (2,000 and 9,000 rows, epsilon 0.5, 1 and 4, splits 0 and 1) among 0.5, 1, 2, ..., 32.
-PARENT = 8.0
-
 
 @dataclass(frozen=True)
 class TopPlan:
     """How large a private tree is.
 
     Args:
-        depth: levels that are grown from counts.
-        bins: bins of a feature that splits are looked for between.
+        depth: levels grown from counts.
+        bins: bins of a feature between which splits are looked for.
         cells: finer bins that those are read off.
-        rounds: how often cells are asked for, each time where the mass was found.
-        features: how many features are looked at below the root: those that split it best.
+        rounds: rounds of cells, each finer where the mass is.
+        features: features looked at below the root: those that split it best.
         targets: bins of a numeric target.
-        target_cells: finer bins of it that its mass is found by.
-        target_rounds: how often it is looked for.
+        target_cells: finer bins of it.
+        target_rounds: rounds of these.
     """
 
     depth: int = 4
@@ -71,13 +64,7 @@ class TopPlan:
 
 @dataclass
 class PrivateTree:
-    """Grows a tree by asking for noisy counts.
-
-    Args:
-        federation: whom to ask.
-        plan: how large it may become.
-        classify: whether the target is a class.
-    """
+    """Grows a tree by asking for noisy counts."""
 
     federation: Disclosure
     plan: TopPlan
@@ -90,11 +77,7 @@ class PrivateTree:
     _told: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
     def grow(self) -> Shared:
-        """Ask and split, level by level.
-
-        Raises:
-            NobodyAnswered: nobody told anything at all.
-        """
+        """Ask and split, level by level; NobodyAnswered if the first query has no answer."""
         schema = self.federation.schema
         self._edges = self.find_edges()
         if not self.classify:
@@ -118,7 +101,7 @@ class PrivateTree:
                 break
         self._hear_leaves(growth)
         if self._bins is None:
-            return Shared(growth.tree, growth.smoothed(PARENT))
+            return Shared(growth.tree, growth.smoothed(SETTINGS.parent_weight))
         return Shared(growth.tree, self._bins.values(growth))
 
     @property
@@ -155,11 +138,7 @@ class PrivateTree:
     # --- edges -------------------------------------------------------------------------------
 
     def find_edges(self) -> list[np.ndarray]:
-        """Edges of each feature's bins of equal mass, by rounds of ever finer cells where it is.
-
-        Raises:
-            NobodyAnswered: nobody told.
-        """
+        """Edges of each feature's bins of equal mass, by rounds of ever finer cells; may raise NobodyAnswered."""
         columns, wanted = list(self.federation.schema.features), self.plan.bins
         found = [np.arange(np.ceil(low), np.floor(high)) + 0.5 for low, high in _few(columns)]
         many = {n: columns[n] for n, edges in enumerate(found) if not 0 < len(edges) < wanted}
@@ -168,11 +147,7 @@ class PrivateTree:
         return found
 
     def find_bins(self) -> Bins:
-        """The bins of a numeric target, by rounds that close in on its mass.
-
-        Raises:
-            NobodyAnswered: nobody told.
-        """
+        """Bins of a numeric target, by rounds that close in on its mass; may raise NobodyAnswered."""
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
         place = np.array([len(schema.features)], dtype=np.int64)
@@ -220,5 +195,5 @@ def _few(columns: Sequence[Column]) -> Iterator[tuple[float, float]]:
     """Ends of whole numbers and categories that can be told apart; nothing for all others."""
     for column in columns:
         low, high = column.bounds
-        whole = column.kind != "number" and high - low <= MOST_VALUES
+        whole = column.kind != "number" and high - low <= SETTINGS.max_distinct
         yield (low, high) if whole else (0.0, 0.0)

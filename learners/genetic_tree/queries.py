@@ -180,13 +180,11 @@ class KeepBest(LocalEffect):
 class KeepBelow(LocalEffect):
     """Choose a level of a released tree and what to grow below it; keep the whole.
 
-    Nothing leaves. Whoever reads the tree, which only its owner can, learns thresholds that lie
-    between values of single records, and leaves as small as one record.
+    Nothing leaves; what the kept tree tells its owner is as for :class:`KeepBest`.
 
     Args:
-        tree: what was grown from released counts.
-        values: what was released of its nodes: shares of the classes, or a mean; shape (nodes,
-            classes or 1).
+        tree: grown from released counts.
+        values: released for its nodes: class fractions, or a mean; shape (nodes, classes or 1).
         scoring: classes or numbers, and the folds by which the client chooses.
         lowest: least depth of the client's own tree.
         deepest: greatest depth of what is grown below.

@@ -1,9 +1,8 @@
 """Best thresholds of many (node, feature) pairs at once, by one integer sort.
 
-Gini impurity and the mean squared error choose the same way: a cut is the better, the greater the
-sum over both sides of (sum_c n_c^2) / n, with the counts n_c of the classes, or (sum y)^2 / n, with
-the sum of a numeric target (CART: Breiman et al. 1984). All sums are whole numbers, so that a
-score does not depend on the order of the records; of equal scores the lowest cut wins.
+A cut maximises the sum over both sides of (sum_c n_c^2) / n, with the class counts n_c, or (sum y)^2 / n
+(CART: Breiman et al. 1984). Sums are integers, so that a score does not depend on the order of the
+records; of equal scores the lowest cut wins.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _EXACT = 2**52
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A client's records as whole numbers, made once.
+    """A client's records as integers, made once.
 
     Args:
         x: values, shape (features, records).
@@ -26,9 +25,8 @@ class Ranked:
         values: each feature's different values, rising, one feature behind the other.
         starts: where each feature's values start.
         target: class codes, or a numeric target in whole units, shape (records,).
-        classes: how many classes there are; 0 for a numeric target.
-        centre: of a numeric target, what unit 0 stands for.
-        unit: of a numeric target, what one unit is worth.
+        classes: number of classes; 0 for a numeric target.
+        centre, unit: of a numeric target, what unit 0 stands for, and the size of a unit.
     """
 
     x: np.ndarray
@@ -42,14 +40,7 @@ class Ranked:
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
-        """Rank the records.
-
-        Args:
-            x: shape (records, features).
-            y: class codes, or numbers; shape (records,).
-            classes: how many classes there are; 0 for numbers.
-            middle: what a numeric target is taken for where there are no records.
-        """
+        """Rank records x, shape (records, features); a numeric target's centre without records is `middle`."""
         columns = np.ascontiguousarray(x.T, dtype=float)
         distinct = [np.unique(column, return_inverse=True) for column in columns]
         values = [np.empty(0), *(each for each, _ in distinct)]
@@ -89,12 +80,12 @@ class Cuts:
 
 
 def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> Cuts:
-    """The best cut of each pair that has two different values.
+    """The best cut of each (node, feature) pair that has two different values.
 
     Args:
         table: the client's records.
         records: record numbers, pair by pair.
-        sizes: how many records each pair has, at least one, shape (pairs,).
+        sizes: records of each pair, at least one, shape (pairs,).
         features: the feature of each pair, shape (pairs,).
     """
     pair = np.repeat(np.arange(len(sizes)), sizes)

@@ -1,9 +1,9 @@
 """Structures: binary trees of features without thresholds, as strings (paper, Section III-A).
 
 A tree of depth d is a string of 2^d - 1 genes, its decision nodes in pre-order: a feature's number,
-or nil where a branch ends before. Genes below a nil are detached: they are no part of the tree, but
-crossover may bring them back, so the server keeps them. Strings are cut at depth 15, the paper's
-own greatest, which makes them 32,767 genes long; on the wire a tree is its connected nodes alone.
+or nil where a branch ends. Genes below a nil are detached; crossover may bring them back, so the
+server keeps them. Strings are cut at depth 15, the paper's greatest; on the wire a tree is its
+connected nodes alone.
 """
 
 from __future__ import annotations
@@ -65,14 +65,10 @@ def trimmed(genes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def pack(genes: np.ndarray, depth: int) -> np.ndarray:
-    """Write trees as their connected nodes in pre-order, a nil where a branch ends early.
-
-    Args:
-        genes: shape (candidates, 2^depth - 1).
-        depth: of the strings.
+    """Write trees of shape (candidates, 2^depth - 1) as their connected nodes in pre-order.
 
     Returns:
-        codes, a gene plus one each, all candidates in a row; bytes where they fit.
+        codes, a gene plus one each (0 where a branch ends early), candidates in a row; bytes if they fit.
     """
     alive = connected(genes, depth)
     listed = alive.copy()
@@ -97,8 +93,7 @@ def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def positions(codes: np.ndarray, depth: int) -> np.ndarray:
     """Where each code stands, candidates one behind the other; one more entry for where they end.
 
-    Any codes are some trees' beginning; they are whole trees where the end is a multiple of the
-    strings' length.
+    Codes are whole trees if the end is a multiple of the strings' length.
     """
     sizes, whole = spans(depth).tolist(), length(depth)
     at, found = 0, [0]
@@ -117,16 +112,9 @@ def unpack(codes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:
-    """The string of a tree given by its nodes, cut at a depth.
+    """The string of a tree given by its nodes, the root first, cut at a depth; shape (2^depth - 1,).
 
-    Args:
-        feature: of each node, the root first; negative at leaves.
-        left: each node's left child.
-        right: each node's right child.
-        depth: of the string.
-
-    Returns:
-        shape (2^depth - 1,).
+    `feature` is negative at leaves.
     """
     genes = np.full(length(depth), NIL, dtype=np.int16)
     open_ = [(0, 0, length(depth))]
@@ -142,15 +130,7 @@ def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int
 def random_structures(
     count: int, depth: int, features: int, leaves: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """The paper's Initializer: any feature anywhere, then a share of the nodes set to nil.
-
-    Args:
-        count: strings to make.
-        depth: of the strings.
-        features: how many features there are.
-        leaves: r_l, the share of genes set to nil.
-        rng: the server's own randomness.
-    """
+    """The paper's Initializer: any feature anywhere, then a fraction `leaves` (r_l) of the genes set to nil."""
     genes = rng.integers(0, features, (count, length(depth))).astype(np.int16)
     genes[rng.random(genes.shape) < leaves] = NIL
     return genes

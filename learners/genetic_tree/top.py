@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from privfed.learners.impurity import neg_weighted_impurity
 from privfed.questions.tree import Tree
 
 
@@ -40,10 +41,10 @@ class Rule:
 
 
 def best_split(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> Split | None:
-    """The best split of one node, if there is one.
+    """The best split of one node; None if nothing gains.
 
-    As for fitted trees, a side is worth (sum_c n_c^2) / n, or (sum y)^2 / n, less what noise adds to
-    that on average: else small sides, which are mostly noise, would seem pure.
+    A side counts (sum_c n_c^2) / n, or (sum y)^2 / n, less what noise adds to that on average: else small
+    sides, which are mostly noise, would seem pure.
 
     Args:
         counts: noisy counts, shape (features, bins, classes).
@@ -61,12 +62,9 @@ def best_split(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rul
 
 
 def gains(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> np.ndarray:
-    """What each split of one node gains, minus infinity where a child would be too small.
+    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1).
 
     The parameters are those of :func:`best_split`.
-
-    Returns:
-        shape (features, bins - 1).
     """
     bins, classes = counts.shape[1:]
     left = np.cumsum(counts, axis=1)[:, :-1]
@@ -81,40 +79,34 @@ def gains(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) ->
 
 
 def _quality(counts: np.ndarray, variance: np.ndarray, rule: Rule) -> np.ndarray:
-    """What sides are worth, as far as the noise did not add it.
+    """Minus weighted impurity, up to a constant, corrected for the noise's mean contribution.
 
-    A noisy count c of a class with share p is p n + r, with the noisy n and r = e_c - p sum(e). So
+    A noisy count c of a class with fraction p is p n + r, with the noisy n and r = e_c - p sum(e). So
     c^2 / n is p^2 n + 2 p r + r^2 / n, of which only the last is off on average, by the variance of
     r: v ((1 - p)^2 + (C - 1) p^2). The same for a sum of worths w: v sum (w - mean)^2.
 
     Args:
         counts: noisy counts, classes last.
-        variance: v, that of the noise of each of a side's counts.
-        rule: what a record of each class is worth.
+        variance: v, of the noise of each of a side's counts.
+        rule: values of the classes.
     """
-    classes = counts.shape[-1]
-    size = np.maximum(counts.sum(axis=-1), 1.0)
+    classes, records = counts.shape[-1], counts.sum(axis=-1)
+    size = np.maximum(records, 1.0)[..., None]
     if rule.worth is None:
-        shares = np.clip(counts / size[..., None], 0, 1)
-        spread = classes - 2 + classes * (shares**2).sum(axis=-1)
-        squares = (counts**2).sum(axis=-1)
-    else:
-        worth = np.array(rule.worth)
-        total = (counts * worth).sum(axis=-1)
-        spread = ((worth - (total / size)[..., None]) ** 2).sum(axis=-1)
-        squares = total**2
-    found: np.ndarray = (squares - variance * spread) / size
-    return found
+        fractions = np.clip(counts / size, 0, 1)
+        excess = classes - 2 + classes * (fractions**2).sum(axis=-1)
+        return neg_weighted_impurity(counts, "gini", variance * excess)
+    worth = np.array(rule.worth)
+    statistics = np.stack([records, (counts * worth).sum(axis=-1)], axis=-1)
+    excess = ((worth - statistics[..., 1:] / size) ** 2).sum(axis=-1)
+    return neg_weighted_impurity(statistics, "squared_error", variance * excess)
 
 
 @dataclass
 class Node:
-    """What is known of a node of a growing tree.
+    """A node of a growing tree: noisy class counts, and the variance of each.
 
-    Args:
-        counts: noisy counts of the classes.
-        variance: of the noise of each.
-        sound: whether they were told after its place was chosen; what chose a split favours it.
+    They are `sound` if released after the node's place was chosen; what chose a split favours it.
     """
 
     counts: np.ndarray
@@ -137,11 +129,7 @@ class Node:
 
 @dataclass
 class Growth:
-    """A tree as it grows, with the noisy class counts of its nodes.
-
-    Args:
-        classes: how many classes there are, or bins of a numeric target.
-    """
+    """A tree as it grows, with the noisy counts of its nodes by class (or bin of a numeric target)."""
 
     classes: int
     nodes: list[Node] = field(default_factory=list)
@@ -159,10 +147,10 @@ class Growth:
         variance: float,
         rule: Rule,
     ) -> list[int]:
-        """Split open nodes by what was released about them; the new open nodes.
+        """Split open nodes by what was released about them; returns the new open nodes.
 
         Args:
-            nodes: the open nodes that were asked about.
+            nodes: the open nodes.
             counts: shape (nodes, features, bins, classes).
             features: numbers of the features.
             edges: of their bins, shape (features, bins - 1).
@@ -201,11 +189,7 @@ class Growth:
 
     @property
     def shares(self) -> np.ndarray:
-        """Shares of the classes in each node; its parent's where noise left nothing of its counts.
-
-        Returns:
-            shape (nodes, classes).
-        """
+        """Class fractions of each node, shape (nodes, classes); its parent's where no count is positive."""
         totals = np.maximum([node.counts for node in self.nodes], 0.0)
         shares = np.full(totals.shape, 1 / self.classes)
         for number, node in enumerate(self.nodes):
@@ -215,20 +199,12 @@ class Growth:
         return shares
 
     def smoothed(self, weight: float) -> np.ndarray:
-        """Shares of the classes in each node, as far as its counts bear them out.
+        """Class fractions of each node, shrunk to its parent's, shape (nodes, classes).
 
-        Each node's shares are drawn towards its parent's as if that were so many records, and the
-        noise makes its own records fewer: n of them with noise of variance v tell of a share as much
-        as n' = n^2 q / (n q + v s) without, where q = sum p (1 - p) is the variance of one record's
-        class and s = C - 2 + C sum p^2 that of the noise in a share's numerator (see _quality), both
-        by the parent's shares p. The root's parent is ignorance: equal shares, of one record in all
-        (Perks 1947).
-
-        Args:
-            weight: of a parent, in records.
-
-        Returns:
-            shape (nodes, classes).
+        The parent's weigh `weight` records, and noise makes the node's own records fewer: n of them with noise
+        of variance v tell of a fraction as much as n' = n^2 q / (n q + v s) without, where q = sum p (1 - p) is
+        the variance of one record's class and s = C - 2 + C sum p^2 that of the noise in a fraction's numerator
+        (see _quality), both by the parent's p. The root's parent is equal fractions of one record (Perks 1947).
         """
         shares = np.full((len(self.nodes), self.classes), 1 / self.classes)
         for number, node in enumerate(self.added_up()):
@@ -255,15 +231,12 @@ class Growth:
 
 
 def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarray:
-    """New edges at equal shares of the mass, read off noisy counts; between old edges it is even.
+    """At most bins - 1 rising inner edges at equal fractions of the mass, which is even between old edges.
 
     Args:
         edges: old ones with both ends of the range, rising, shape (old bins + 1,).
         counts: noisy counts of the old bins, shape (old bins,).
         bins: new bins.
-
-    Returns:
-        rising inner edges, at most bins - 1 of them.
     """
     mass = np.maximum(counts, 0.0) + 1e-9
     shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
@@ -272,15 +245,12 @@ def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarr
 
 
 def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Mean value of what lies in each new bin, by noisy counts of old ones; even within an old one.
+    """Mean value in each new bin, by noisy counts of old ones, within which mass is even.
 
     Args:
         edges: old ones with both ends of the range, rising, shape (old bins + 1,).
         counts: noisy counts of the old bins, shape (old bins,).
-        inner: inner edges of the new bins, rising.
-
-    Returns:
-        shape (len(inner) + 1,).
+        inner: rising inner edges of the new bins; the result has one value more.
     """
     mass = np.maximum(counts, 0.0) + 1e-9
     ends = np.unique(np.concatenate([edges, inner]))
@@ -298,3 +268,11 @@ def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
     for row, edges in zip(array, rows, strict=True):
         row[: len(edges)] = edges
     return array
+
+
+def full_tree(depth: int) -> Tree:
+    """A full tree of a depth with arbitrary cuts: the shape of a level's query."""
+    nodes = 2 ** (depth + 1) - 1
+    number = np.arange(nodes)
+    feature = np.where(number < nodes // 2, 0, -1)
+    return Tree.binary(feature, np.zeros(nodes), 2 * number + 1, 2 * number + 2)

@@ -1,9 +1,8 @@
 """Candidates fitted to a client's records, their common beginnings fitted once.
 
-Two candidates that start with the same features have the same thresholds there. So what was fitted
-is kept in a trie: a node is a set of records, and its child by a feature is known, known not to
-exist, or yet to be fitted. All that a level of all candidates still needs is fitted in one batch,
-and what one generation fitted serves the next ones.
+A node of the trie is a set of records; its child by a feature is known, known not to exist, or yet to be
+fitted. All that a level of all candidates still needs is fitted in one batch and kept for the next
+generations.
 """
 
 from __future__ import annotations
@@ -120,12 +119,9 @@ class Trie:
     # --- walking -----------------------------------------------------------------------------
 
     def walk(self, genes: np.ndarray) -> Iterator[Leaves]:
-        """Fit candidates and give their leaves, block by block.
+        """Fit candidates, shape (candidates, 2^depth - 1), and yield their leaves, block by block.
 
-        The nodes of a block are good until the next block is asked for.
-
-        Args:
-            genes: shape (candidates, 2^depth - 1).
+        The nodes of a block are valid until the next block is asked for.
         """
         candidate = np.repeat(np.arange(len(genes)), len(self.roots))
         root = np.tile(np.arange(len(self.roots)), len(genes))

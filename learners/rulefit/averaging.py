@@ -1,8 +1,7 @@
 """L1-regularised estimation by dual averaging (paper, Section 2.2.3; Yuan, Zaheer, Reddi 2021).
 
 The objective is the pooled *mean* loss plus lambda times the L1 norm of all coefficients but the
-intercept. Columns are centred at public means: that moves the intercept only, and makes the problem
-far better conditioned.
+intercept. Columns are centred at public means, which moves the intercept only and conditions better.
 """
 
 from __future__ import annotations
@@ -26,12 +25,7 @@ class Slopes(Protocol):
 
 @dataclass(frozen=True)
 class Centred:
-    """A design matrix with its columns (but the intercept's) centred, never formed.
-
-    Args:
-        matrix: shape (records, 1 + terms), the first column all ones.
-        means: what to subtract, shape (1 + terms,), the first zero.
-    """
+    """A design matrix, shape (records, 1 + terms), minus the columns' means (zero for the intercept)."""
 
     matrix: np.ndarray
     means: np.ndarray
@@ -59,10 +53,7 @@ def residuals(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndar
 
 
 def chances(scores: np.ndarray) -> np.ndarray:
-    """The logistic function, through numpy's tanh: more than twice as fast as scipy's own.
-
-    Small chances are off by up to 2^-53, which a difference to 0 or 1 does not show.
-    """
+    """The logistic function through numpy's tanh: twice as fast as scipy's, small values off by 2^-53."""
     half: np.ndarray = np.tanh(scores * 0.5)
     half *= 0.5
     half += 0.5
@@ -85,7 +76,7 @@ def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Steps:
-    """What a client needs to know for its local steps of one round (paper, Algorithm 3).
+    """What a client needs for its local steps of one round (paper, Algorithm 3).
 
     Args:
         client_step: eta_c.
@@ -121,13 +112,10 @@ def residuals_on_the_way(
     steps: Steps,
     logistic: bool,
 ) -> np.ndarray:
-    """Any record's residuals at a client's local steps, as whoever knows the increment sees them.
+    """Any record's residuals at a client's local steps, by its increment alone; shape (steps, records).
 
-    The client's dual vectors begin at the public ``z_0`` and end at ``z_0`` plus its increment; in
-    between they are taken to lie on a straight line.
-
-    Returns:
-        shape (steps, records).
+    Dual vectors begin at the public ``z_0`` and end at ``z_0`` plus the increment; in between they are taken
+    to lie on a straight line.
     """
     rows = []
     for step in range(steps.steps):
@@ -138,15 +126,15 @@ def residuals_on_the_way(
 
 
 def steepest(design: Slopes, records: int, terms: int) -> float:
-    """The largest curvature of a client's mean squared loss: of X'X / n its largest eigenvalue.
+    """The largest eigenvalue of X'X / n, the largest curvature of a client's mean squared loss.
 
-    By Lanczos steps from a public vector: products with the columns, which are never formed. Where they
-    do not converge, the trace, which bounds it: no client fails by what its records are.
+    By Lanczos steps from a public vector. Where they do not converge, the trace, which bounds it: no client
+    fails by what its records are.
 
     Args:
         design: X, the centred columns.
-        records: how many rows n it has, at least one.
-        terms: how many columns, the intercept counted.
+        records: n, at least one.
+        terms: number of columns, the intercept counted.
     """
     nothing = np.zeros(records)
 
@@ -174,9 +162,9 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
 def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) -> float:
     """A step size that cannot diverge, on the pooled objective nor on any client's own.
 
-    The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments.
-    Gradient steps below twice the inverse of the largest eigenvalue converge; a client's local steps
-    stay bounded, and so does their average, if they are below twice the inverse of that client's own.
+    The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments. Gradient
+    steps below twice the inverse of the largest eigenvalue converge; a client's local steps stay bounded,
+    and so does their average, if they are below twice the inverse of that client's own.
 
     Args:
         pooled: largest eigenvalue over all records, or a bound on it: the trace, or the clients' mean.

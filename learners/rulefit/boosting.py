@@ -1,7 +1,6 @@
-"""A client's own rules: boosted trees whose splits may only use the shared cut-offs.
+"""A client's own rules: boosted trees that split at the shared cut-offs.
 
-Paper, Section 2.2.2 and Algorithm 1; tree sizes and subsampling after Friedman and Popescu 2008,
-Section 3.3.
+Paper, Section 2.2.2 and Algorithm 1; tree sizes and subsampling after Friedman and Popescu 2008, 3.3.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ class Boosting:
         trees: number of base learners C.
         leaves: mean number of leaves L of a tree; 2 makes every tree a stump.
         shrinkage: learning rate nu.
-        subsample: share of the records that each tree sees; 0 takes Friedman and Popescu's
-            min(N / 2, 100 + 6 sqrt N).
+        subsample: fraction of the records that each tree sees; 0 takes min(N / 2, 100 + 6 sqrt N).
         min_leaf: fewest records of a leaf.
         logistic: logistic pseudo-residuals, else plain ones.
     """
@@ -70,8 +68,8 @@ def grow_rules(
         rng: the client's own randomness.
 
     Returns:
-        different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown.
-        No rules from a client with fewer records than two leaves need, or with one class only.
+        different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown; none
+        with fewer records than two leaves need, or one class only.
     """
     features = codes.shape[1]
     drawn = boosting.drawn(len(codes)) if len(codes) else 0

@@ -1,9 +1,7 @@
-"""Regression trees over cut-off codes, grown by sums of each code: the best split first.
+"""Regression trees over cut-off codes, best split first, from a count and a sum for each code.
 
 What scikit-learn's ``DecisionTreeRegressor`` with ``max_leaf_nodes`` grows, but for ties, which go to
-the first covariate of an order, and for splits that explain nothing, which are not made. Codes are
-few: a node's best split is read off a count and a sum for each code of each covariate, and nothing is
-sorted.
+the first covariate of an order, and for splits that explain nothing, which are not made.
 """
 
 from __future__ import annotations
@@ -19,13 +17,7 @@ EXPLAINED = 1e-12
 
 @dataclass(frozen=True)
 class Split:
-    """A leaf in two: records whose code lies below the cut keep its number.
-
-    Args:
-        leaf: number of the leaf that is split.
-        feature: the covariate.
-        cut: codes from here on go to a new leaf, which gets the next number.
-    """
+    """Records of `leaf` with a code of at least `cut` go to a new leaf, which gets the next number."""
 
     leaf: int
     feature: int
@@ -34,12 +26,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class CodedTree:
-    """A tree as the splits that made it.
-
-    Args:
-        splits: in order; none where nothing was worth splitting.
-        values: the mean of each leaf, shape (splits + 1,).
-    """
+    """A tree as the splits that made it, in order, and the mean of each leaf, shape (splits + 1,)."""
 
     splits: tuple[Split, ...]
     values: np.ndarray
@@ -55,11 +42,7 @@ class CodedTree:
         return np.asarray(self.values[leaves])
 
     def boxes(self, sizes: np.ndarray) -> np.ndarray:
-        """The boxes of all nodes but the root, uint8, shape (2 splits, features, 2).
-
-        Args:
-            sizes: number of codes of each covariate.
-        """
+        """The boxes of all nodes but the root, uint8, shape (2 splits, features, 2)."""
         whole = np.zeros((len(sizes), 2), np.uint8)
         whole[:, 1] = sizes
         leaves, nodes = [whole], np.empty((len(self.splits), 2, len(sizes), 2), np.uint8)

@@ -1,6 +1,6 @@
-"""Shared cut-offs, winsorising limits and scales, all read off histograms (paper, Section 2.2.1).
+"""Shared cut-offs, winsorising limits and scales, read off histograms (paper, Section 2.2.1).
 
-Reading quantiles off noisy counts is post-processing: it costs nothing beyond the counts.
+Reading quantiles off noisy counts is post-processing: it costs nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,9 @@ LARGEST = 2.0**20
 
 
 def inner_edges(column: Column, bins: int) -> np.ndarray:
-    """Where one bin ends and the next begins; a value on an edge belongs to the upper bin.
+    """At most ``bins - 1`` rising edges strictly inside the bounds; a value on an edge is in the upper bin.
 
-    Numbers get equal bins over the public bounds; integers get edges on whole numbers; categories
-    get a bin each.
-
-    Returns:
-        rising edges strictly inside the bounds, at most ``bins - 1``; the outer bins are closed.
+    Numbers get equal bins over the public bounds; integers get edges on integers; categories a bin each.
     """
     low, high = column.bounds
     if column.kind == "number":
@@ -55,8 +51,7 @@ class Cutoffs:
 
     Args:
         cuts: rising cut-off values of each covariate, C_j; possibly none.
-        lower: winsorising limit delta-minus of each covariate, shape (features,).
-        upper: winsorising limit delta-plus.
+        lower, upper: winsorising limits delta-minus and delta-plus, shape (features,).
         scale: standard deviation s_j of the winsorised covariate.
     """
 
@@ -68,11 +63,11 @@ class Cutoffs:
     def check(self, schema: Schema) -> None:
         """Hold the values to the schema, and to sizes with which no sum can overflow.
 
-        A question whose answer overflows for some records and not for others would tell them apart.
+        A query whose answer overflows for some records and not for others would tell them apart.
 
         Raises:
-            QueryError: a wrong number of covariates, cut-offs that do not rise, limits more than a
-                width beyond the bounds, scales that are out of all proportion to it, NaN.
+            QueryError: a wrong number of covariates, cut-offs that do not rise, limits more than a width
+                beyond the bounds, scales out of all proportion to it, NaN.
         """
         features, width = len(schema.features), schema.upper - schema.lower
         arrays = (self.lower, self.upper, self.scale)
@@ -91,10 +86,9 @@ class Cutoffs:
                 raise QueryError("malformed", "cut-offs must be finite and rise")
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """How many cut-offs each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
+        """How many cut-offs each value has reached, uint8, shape (records, features).
 
-        Returns:
-            uint8, shape (records, features).
+        ``x >= cuts[k]`` exactly if ``code > k``.
         """
         columns = [
             np.searchsorted(np.array(cuts), x[:, feature], side="right")
@@ -134,12 +128,12 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
     Args:
         counts: by covariate and bin, shape (features, at least :func:`bins_needed`).
         schema: the public data dictionary.
-        bins: bins that were asked for.
+        bins: bins of a number.
         levels: number Q of quantile levels.
 
     Warns:
-        UserWarning: counts add up to nothing; the cut-offs are then evenly spaced over the bounds. Or
-            nearly all records lie in one bin, within which no rule can tell them apart.
+        UserWarning: counts add up to nothing (cut-offs are then evenly spaced over the bounds), or nearly
+            all records lie in one bin.
     """
     found = [
         _Marginal.of(row, column, bins, levels)
@@ -206,20 +200,20 @@ class _Marginal:
 
 
 def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
-    """Standard deviation, summed exactly: the same question, so the same rules, on every machine.
+    """Standard deviation, summed exactly: a dot product's last bit hangs on the processor.
 
-    A dot product's last bit hangs on the processor, and a client's randomness on the question.
+    The cut-offs are part of a query, and a client's randomness hangs on the query.
     """
     mean = math.fsum(masses * values)
     return math.sqrt(math.fsum(masses * (values - mean) ** 2))
 
 
 def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bool]:
-    """A distribution function from noisy counts: the nearest rising one (isotonic regression).
+    """A cumulative distribution from noisy counts by isotonic regression.
 
     Returns:
-        shares reached at the edges, from 0 to 1, shape (bins + 1,); and whether the counts added up
-        to nothing, in which case the distribution is uniform over the widths.
+        values at the edges, from 0 to 1, shape (bins + 1,); and whether the counts added up to nothing,
+        in which case the distribution is uniform over the widths.
     """
     total = float(counts.sum())
     if total <= 0 or not (counts > 0).any():

@@ -1,8 +1,8 @@
-"""Terms over records as sums by cell: no matrix of records by rules is ever formed.
+"""Terms over records as sums by cell, never a matrix of records by rules.
 
 A linear predictor adds up a number for each grid of :mod:`privfed.learners.rulefit.grids`, not for each
-rule, and a gradient adds up residuals by cell before it adds up cells by rule: what boosting does with
-the leaves of a tree. Records are taken in blocks, so that memory is bounded whatever is asked.
+rule, and a gradient adds up residuals by cell, then cells by rule. Records are taken in blocks, so that
+memory is bounded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,7 @@ BLOCK, KEPT = 2**21, 2**21
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some records: their cells, and their linear terms.
-
-    Args:
-        rows: which records of the table.
-        leaves: one for each grid's cell that a record falls into, shape (records, cells).
-        linear: shape (records, linear terms).
-    """
+    """Some records: their cells, shape (records, cells), and linear terms, shape (records, linear terms)."""
 
     rows: slice
     leaves: csr_array
@@ -43,13 +37,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A linear predictor as a number for each cell.
-
-    Args:
-        constant: what every record's score begins with.
-        by_cell: shape (cells,).
-        linear: weights of the linear terms.
-    """
+    """A linear predictor: a constant, a number for each cell, and weights of the linear terms."""
 
     constant: float
     by_cell: np.ndarray
@@ -61,14 +49,7 @@ class Predictor:
 
 
 class Design:
-    """Intercept, rules and linear terms of all records, never formed as one matrix.
-
-    Sums run over records by cell and then over cells by rule, block by block, in double precision.
-
-    Args:
-        terms: the base functions.
-        x: encoded records, shape (records, features).
-    """
+    """Intercept, rules and linear terms of all records, never formed as one matrix; double precision."""
 
     def __init__(self, terms: Terms, x: np.ndarray) -> None:
         self._terms, self._x = terms, x
@@ -115,12 +96,7 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class CentredDesign:
-    """A design with its columns (but the intercept's) centred.
-
-    Args:
-        design: the terms over the records.
-        means: what to subtract, shape (1 + terms,), the first zero.
-    """
+    """A design with `means`, shape (1 + terms,), subtracted from its columns (zero for the intercept)."""
 
     design: Design
     means: np.ndarray

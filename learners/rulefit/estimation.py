@@ -28,7 +28,7 @@ LEVEL = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What estimation gave.
+    """Estimated coefficients.
 
     Args:
         weights: of intercept, rules and linear terms.
@@ -45,15 +45,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class FitContext:
-    """What all rounds share.
-
-    Args:
-        federation: the clients.
-        terms: the base functions.
-        pooled: their moments.
-        logistic: the loss.
-        rng: draws the clients of a round.
-    """
+    """What all rounds share; `rng` draws the clients of a round."""
 
     federation: Disclosure
     terms: Terms
@@ -75,17 +67,14 @@ class FitContext:
         return self.pooled.average(told) if told else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
-        """Minus the gradient of the pooled mean loss; None if no client answers.
+        """Minus the gradient of the pooled mean loss at some weights; None if no client answers.
 
         One local step of size one without penalty from "dual" weights w is minus the gradient at w.
         """
         return self.increment(weights, GRADIENT)
 
     def curvature(self) -> Curvatures:
-        """The largest eigenvalues that the clients tell; by variances where nobody tells them.
-
-        Their mean bounds the pooled one if every client tells its own.
-        """
+        """The largest eigenvalues that clients release, whose mean bounds the pooled one; else the variances' sum."""
         answers = self.federation.ask_offered(Curvature(self.terms, self.means)).only
         told = answers.each("largest") if "largest" in answers else {}
         if not told:
@@ -113,12 +102,7 @@ class FitContext:
 
 @dataclass(frozen=True)
 class Curvatures:
-    """Bounds on the largest eigenvalue of the columns' second moments.
-
-    Args:
-        pooled: of all records.
-        clients: each client's own, where it was told.
-    """
+    """Bounds on the largest eigenvalue of the columns' second moments, pooled and by client."""
 
     pooled: float
     clients: tuple[float, ...] = ()
@@ -130,10 +114,10 @@ class Estimation(ABC):
 
     Args:
         rounds: how many rounds at most.
-        client_step: size of a step; none for one that cannot diverge.
+        client_step: size of a step; None for one that cannot diverge.
         penalty: lambda.
         logistic: the loss.
-        reference_rounds: rounds of federated proximal gradient afterwards, to tell the gap.
+        reference_rounds: rounds of federated proximal gradient afterwards, for the gap.
     """
 
     rounds: int
@@ -205,10 +189,9 @@ class Estimation(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients(Estimation):
-    """Accelerated proximal gradient: each round, one exact gradient at a point that the server chooses.
+    """Accelerated proximal gradient: each round one exact gradient, whatever clients are like.
 
-    A client takes one local step (paper, Algorithm 3 with G = 1) and no step of its own after it: however
-    unlike clients are, they are led to the pooled optimum, and by few rounds.
+    A client takes one local step (paper, Algorithm 3 with G = 1).
     """
 
     remedy = "leave client_step out, or make it smaller"

@@ -187,8 +187,7 @@ class _RuleFit(LearnerByWays):
     def published(self, epsilon: Number = 1) -> Policy:
         """What the paper releases: noise on histograms only, epsilon for each covariate.
 
-        p covariates cost p * epsilon by composition; rules, supports and increments leave as
-        they are, so the total is no finite guarantee.
+        p covariates cost p * epsilon by composition; all else is unprotected: no finite guarantee.
         """
         return published(epsilon)
 
@@ -283,10 +282,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
 class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
-    The target is scaled to [-1, 1] by its public bounds (privately by limits between which most of it
-    was found, ``target_limits_``); ``penalty`` is for that scale, and the
-    default keeps few terms: with many records a tenth of it explains more (see
-    benchmarks/rulefit_regression.py). The parameters are those of :class:`RuleFitClassifier`.
+    The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, between which most
+    of it was found). ``penalty`` is for that scale, and the default keeps few terms: with many records a
+    tenth of it explains more. The parameters are those of :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False

@@ -1,8 +1,7 @@
-"""Rules as runs of cells: those that name few covariates share one grid, and one code a record.
+"""Rules as runs of cells: rules that name few covariates share one grid, and one code a record.
 
-Rules cut their covariates at a few places only. A record falls into exactly one cell of the grid of
-some covariates' cuts, and a rule on these covariates is a set of cells, in runs: what it adds up to is
-differences of running totals. The more cells a grid may have, the more covariates share it.
+A record falls into one cell of the grid of some covariates' cuts, and a rule on these is a set of cells,
+in runs: what it adds up to is differences of running totals. Larger grids hold more covariates.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ END = 256
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The cells that the cuts of some covariates make, the last covariate's bins running fastest.
-
-    Args:
-        cuts: rising codes at which a new bin begins, by covariate.
-    """
+    """The cells that the cuts of some covariates make, the last covariate's bins running fastest."""
 
     cuts: Mapping[int, np.ndarray]
 
@@ -137,11 +132,7 @@ class Grids:
 
 
 def grids_of(terms: Terms, records: int) -> Grids:
-    """Put a model's rules together, for so many records.
-
-    What was put together last is remembered, for clients of about the same size are asked about the
-    same rules.
-    """
+    """Put a model's rules together, for so many records; cached, as clients are asked about the same rules."""
     most = 1 << max(1, records // RECORDS).bit_length()
     most = min(max(most, LEAST_CELLS), MOST_CELLS, max(2, ALL_CELLS // max(1, len(terms.boxes))))
     sizes = tuple(terms.cutoffs.sizes.tolist())
@@ -174,12 +165,7 @@ def _grids(boxes: bytes, shape: tuple[int, ...], sizes: tuple[int, ...], most: i
 
 @dataclass(frozen=True, eq=False)
 class _Portion:
-    """Rules for one grid.
-
-    Args:
-        cuts: by covariate, a number whose bit k says that an interval begins or ends at code k.
-        rules: their numbers.
-    """
+    """Rules for one grid; bit k of a covariate's cuts says that an interval begins or ends at code k."""
 
     cuts: Mapping[int, int]
     rules: list[int]
@@ -204,10 +190,7 @@ class _Portion:
 
 
 def _portions(rules: Sequence[Named], most: int) -> list[_Portion]:
-    """Rules of the same covariates, as many at a time as one grid of so many cells can hold.
-
-    A rule whose own grid has more is alone.
-    """
+    """Rules of the same covariates, as many as one grid can hold; a rule that needs more is alone."""
     groups = defaultdict(list)
     for rule, named in enumerate(rules):
         groups[tuple(named)].append((tuple(named.values()), rule))
@@ -232,10 +215,7 @@ def _bits(low: int, high: int) -> int:
 
 
 def _packed(portions: list[_Portion], most: int) -> list[_Portion]:
-    """Put portions of different covariates together where one grid can hold them, large ones first.
-
-    Each goes to the grid that grows least by it.
-    """
+    """Put portions of different covariates together, large ones first, each in the grid that grows least."""
     full: list[_Portion] = []
     taking: list[_Portion] = []
     for own in sorted(portions, key=lambda one: -one.cells):

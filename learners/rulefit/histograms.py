@@ -18,13 +18,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """Released histograms.
-
-    Args:
-        counts: summed over clients, by covariate and bin.
-        sizes: each client's number of records, from its noisy counts.
-        bins: bins of a number.
-    """
+    """Released histograms: summed counts by covariate and bin, and each client's size by its noisy counts."""
 
     counts: np.ndarray
     sizes: Mapping[str, float]
@@ -64,11 +58,7 @@ class Marginal:
 
 
 def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
-    """Ask for a histogram of each covariate.
-
-    Raises:
-        NobodyAnswered: no client answered for some covariate.
-    """
+    """Ask for a histogram of each covariate; NobodyAnswered if one has no answer."""
     features = range(len(federation.schema.features))
     answers: Answers = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
     rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]

@@ -28,12 +28,11 @@ class RuleEnsemble:
         schema: the public data dictionary.
         terms: the base functions.
         weights: coefficients of intercept, rules and linear terms, shape (1 + terms,).
-        supports: share of records that satisfy each rule; NaN where nothing was released.
-        deviations: standard deviation of each term's column, shape (terms,), pooled within clients
-            (paper, Section 2.3, with the variance under the root that is printed as a deviation): a
-            rule's from exact supports, a linear term's from exact sums and sums of squares, or, where
-            those are withheld, that of all records together read off the histograms. `private` takes
-            both from records made up from what was released.
+        supports: fraction of records that satisfy each rule; NaN where nothing was released.
+        deviations: std of each term's column, shape (terms,), pooled within clients (paper, Section 2.3,
+            with the variance under the root that is printed as a deviation): from exact supports, sums and
+            sums of squares, or from histograms where those are withheld; `private` takes them from
+            synthetic records.
     """
 
     schema: Schema
@@ -74,10 +73,9 @@ class RuleEnsemble:
 
     @cached_property
     def variable_importances(self) -> np.ndarray:
-        """A linear term's importance, and each rule's shared equally among its covariates.
+        """Linear terms' importances plus rules', shared equally among their covariates; shape (features,).
 
-        Returns:
-            shape (features,), relative to the largest, which is 1 (all zero in an empty model).
+        Relative to the largest, which is 1 (all zero in an empty model).
         """
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
@@ -102,7 +100,7 @@ class RuleEnsemble:
         """The terms as a clinician reads them, most important first (paper, Table 1).
 
         Args:
-            top: how many rows; none for all with a coefficient.
+            top: how many rows; None for all with a coefficient.
             least_support: rules with a known support below this are left out.
 
         Returns:

@@ -19,11 +19,7 @@ from privfed.learners.rulefit.synthetic import SyntheticRecords
 class Pooled:
     """Moments of the terms over all clients, and the clients' sizes.
 
-    Args:
-        sizes: each client's number of records.
-        means: of the terms' columns, shape (terms,).
-        variances: pooled within clients, shape (terms,).
-        supports: of the rules, NaN where nothing was released.
+    Means and variances (pooled within clients) have shape (terms,); a rule's support is NaN if withheld.
     """
 
     sizes: Mapping[str, float]

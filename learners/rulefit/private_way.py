@@ -49,10 +49,9 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
 def as_rules(fitted: PrivateModel) -> RuleEnsemble:
     """Write a fitted model with one score as a rule ensemble.
 
-    A column's bin and a tree's leaf are rules; a leaf that no record can reach is none, and a rule
-    that several trees have is one. Where the linear term is a rank, which is no straight line, its
-    steps join the column's bins. Supports and deviations are those of the made-up records: what was
-    released already tells them, and they cost nothing.
+    A column's bin and a tree's leaf are rules; a leaf that no record can reach is none, and a rule that
+    several trees have is one. Where the linear term is a rank, which is no straight line, its steps join
+    the column's bins. Supports and deviations are those of the synthetic records, which cost nothing.
     """
     basis, columns = fitted.basis, fitted.basis.columns
     cutoffs = cutoffs_of(fitted)
@@ -87,10 +86,9 @@ def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
 
 
 def _steps(fitted: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes of the columns' codes, those of equal effect joined; their effects and supports.
+    """Boxes of the columns' codes, shape (steps, columns, 2), those of equal effect joined.
 
-    Returns:
-        boxes, shape (steps, columns, 2), and (effect, support) by step.
+    Beside them (effect, support) by step.
     """
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
     effects, boxes, told = fitted.effects[:, 0], [], []

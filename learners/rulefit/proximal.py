@@ -1,7 +1,7 @@
 """Accelerated proximal gradient for an L1 penalty (Beck and Teboulle 2009, Section 4).
 
 With restarts wherever momentum leads uphill (O'Donoghue and Candes 2015, Section 3.2, the gradient
-scheme): no number says beforehand how far the objective is from a strictly convex one.
+scheme): strong convexity is not known beforehand.
 """
 
 from __future__ import annotations
@@ -18,13 +18,7 @@ from privfed.learners.rulefit.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Where the minimisation stands.
-
-    Args:
-        weights: x_k.
-        ahead: y_(k+1), where the next gradient is taken.
-        momentum: t_(k+1).
-    """
+    """State of the minimisation: x_k, y_(k+1), where the next gradient is taken, and t_(k+1)."""
 
     weights: np.ndarray
     ahead: np.ndarray
@@ -50,14 +44,9 @@ class Iterate:
 
 
 def descending_step(curvature: float, logistic: bool) -> float:
-    """A step by which the objective falls: the inverse of the gradient's Lipschitz constant.
+    """The inverse of the gradient's Lipschitz constant, by which the objective falls.
 
-    That is at most the curvature (a quarter of it for the logistic loss), which Lanczos steps tell to
-    some precision.
-
-    Args:
-        curvature: of the columns' second moments the largest eigenvalue, or a bound on it.
-        logistic: the loss.
+    That is at most the columns' curvature (a quarter for the logistic loss), known to Lanczos' precision.
     """
     return (4.0 if logistic else 1.0) / ((1 + 2 * SETTINGS.eigenvalue_tol) * curvature)
 
@@ -69,15 +58,7 @@ def optimum(
     penalty: float,
     iterations: int = 5000,
 ) -> np.ndarray:
-    """The minimiser.
-
-    Args:
-        slope: minus the gradient of the smooth mean loss.
-        start: first weights.
-        step: at most one over the gradient's Lipschitz constant.
-        penalty: lambda.
-        iterations: most iterations.
-    """
+    """The minimiser, in at most `iterations`; `step` is at most one over the gradient's Lipschitz constant."""
     at = Iterate.at(start)
     for _ in range(iterations):
         following = at.after(slope(at.ahead), step, penalty)

@@ -34,16 +34,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class RuleFitParams:
-    """The estimator's parameters, as its ways need them.
-
-    Args:
-        bins: histogram bins B of each covariate.
-        cutoffs: quantile levels Q.
-        boosting: how clients grow rules.
-        max_rules: most rules; None for no limit.
-        linear: whether covariates have linear terms.
-        estimation: how coefficients are found.
-    """
+    """The estimator's parameters, as its ways need them; see :class:`.RuleFitClassifier`."""
 
     bins: int
     cutoffs: int

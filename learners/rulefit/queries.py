@@ -273,10 +273,10 @@ class Increment(_Model):
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
         """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.
 
-        For the increment is a mean over the client's records of residuals rho times centred columns,
-        and the residuals follow from the public dual and the increment itself: exactly where G = 1, and
-        else by a straight path between them. Its error is taken to be a share :attr:`.RuleFitSettings.path_error` of what
-        residuals change on the way, independent over records; first rounds err by more.
+        For the increment is a mean over the client's records of residuals rho times centred columns, and the
+        residuals follow from the public dual and the increment itself: exactly where G = 1, and else by a
+        straight path. Its error is taken to be a fraction :attr:`.RuleFitSettings.path_error` of what residuals
+        change on the way, independent over records; first rounds err by more.
         """
         increment = np.asarray(answer["increment"], float)
         if increment.shape != (1 + len(self.terms),) or not len(view.table):

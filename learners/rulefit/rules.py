@@ -1,8 +1,4 @@
-"""Rules as first-class objects: one canonical form, so that logically equal rules are equal.
-
-A rule is an interval for each covariate. Writing it so makes the order of conditions vanish, and a
-tighter condition on a covariate absorbs a looser one.
-"""
+"""Rules in one canonical form, an interval for each covariate: logically equal rules are equal."""
 
 from __future__ import annotations
 
@@ -61,21 +57,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """A conjunction of conditions, one for each feature at most, sorted by feature.
+    """A conjunction of conditions, at most one for each feature, sorted by feature.
 
-    Build it with :meth:`of`, which brings any conditions to that form; then ``==`` is logical
-    equality and rules can be put into sets.
+    Built with :meth:`of`, ``==`` is logical equality, and rules can be put into sets.
     """
 
     conditions: tuple[Condition, ...]
 
     @classmethod
     def of(cls, *conditions: Condition) -> Rule:
-        """Bring conditions to canonical form.
-
-        Raises:
-            InputError: no condition at all, or conditions that nothing satisfies.
-        """
+        """Bring conditions to canonical form; InputError if there is none, or nothing satisfies them."""
         merged: dict[str, Condition] = {}
         for condition in conditions:
             known = merged.get(condition.feature)
@@ -153,11 +144,9 @@ def union(
 
 
 def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, int, int]]]:
-    """What each rule wants of the covariates that it names: covariate, from which code, up to which.
+    """Each rule's covariates, with the codes from and up to which it holds.
 
-    Args:
-        boxes: intervals of codes, shape (rules, features, 2).
-        sizes: number of codes of each covariate; an interval of all of them says nothing.
+    An interval of all of a covariate's codes is left out.
     """
     rules, features = np.nonzero((boxes[..., 0] > 0) | (boxes[..., 1] < sizes))
     found: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
@@ -183,11 +172,7 @@ class Terms:
     linear: tuple[int, ...]
 
     def check(self, schema: Schema) -> None:
-        """Hold the terms to the schema.
-
-        Raises:
-            QueryError: boxes that are no intervals of codes, unknown covariates.
-        """
+        """Raise QueryError for boxes that are no intervals of codes, or unknown covariates."""
         self.cutoffs.check(schema)
         features, boxes = len(schema.features), self.boxes
         if boxes.ndim != 3 or boxes.shape[1:] != (features, 2) or boxes.dtype != np.uint8:
@@ -212,10 +197,7 @@ class Terms:
         return intervals_of(self.boxes, self.cutoffs.sizes)
 
     def rules(self, x: np.ndarray) -> np.ndarray:
-        """Which records satisfy which rules; bool, shape (records, rules), column-major.
-
-        Rules share conditions (a tree's do), so each interval of codes is looked up once.
-        """
+        """Which records satisfy which rules; bool, shape (records, rules), column-major."""
         codes = self.cutoffs.codes(x)
         known: dict[tuple[int, int, int], np.ndarray] = {}
         held = np.ones((len(x), len(self.boxes)), dtype=bool, order="F")

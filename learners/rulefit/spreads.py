@@ -72,18 +72,14 @@ def ask_spreads(
     sizes: Mapping[str, float],
     means: np.ndarray,
 ) -> np.ndarray | None:
-    """Variances of the linear terms: squared deviations from the client's own mean, over N - K.
+    """Variances of the linear terms about each client's mean, over N - K, shape (linear,); None if withheld.
 
     Args:
-        federation: what is asked.
+        federation: the clients.
         cutoffs: the shared limits and scales.
         linear: which covariates.
         sizes: each client's number of records.
-        means: the pooled means of the linear terms; deviations are from these, over N, where no
-            client has two records.
-
-    Returns:
-        shape (linear,); none where nobody tells, or there is nothing to ask.
+        means: pooled means, which deviations are from, over N, where no client has two records.
     """
     if not linear:
         return None

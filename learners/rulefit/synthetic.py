@@ -16,11 +16,7 @@ from privfed.learners.rulefit.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRecords:
-    """Records drawn from the product of the marginals.
-
-    Args:
-        x: covariates, shape (records, features).
-    """
+    """Records drawn from the product of the marginals: covariates, shape (records, features)."""
 
     x: np.ndarray
 
@@ -32,14 +28,7 @@ class SyntheticRecords:
         rng: np.random.Generator,
         records: int = SETTINGS.synthetic_records,
     ) -> SyntheticRecords:
-        """Draw each covariate on its own.
-
-        Args:
-            marginals: probabilities of each covariate's bins, rows adding up to one.
-            values: the value that stands for each bin, by covariate.
-            rng: the server's randomness.
-            records: how many.
-        """
+        """Draw each covariate on its own, by probabilities and values of its bins."""
         columns = [
             own[np.searchsorted(np.cumsum(row[: len(own)])[:-1], rng.random(records))]
             for row, own in zip(marginals, values, strict=True)

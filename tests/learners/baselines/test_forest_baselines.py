@@ -102,8 +102,8 @@ def test_histograms_cut_at_equal_widths() -> None:
     cuts = equal_steps(np.array([0.0, 2.0, np.inf]), np.array([10.0, 2.0, -np.inf]), 5)
     assert cuts.tolist() == [[2, 4, 6, 8], [0] * 4, [0] * 4]
     learner = HistogramForestRegressor(bins=4)
-    assert clone(learner).set_params(bins=6)._settings(NUMERIC).quantiles == 6
-    assert learner._settings(NUMERIC).candidates == "range"
+    assert clone(learner).set_params(bins=6)._params(NUMERIC).quantiles == 6
+    assert learner._params(NUMERIC).candidates == "range"
 
 
 def test_central_is_scikit_learn_and_local_is_apart() -> None:

@@ -10,9 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.forest import draws
-from privfed.learners.forest.gains import Criterion, best_cut, best_subset, decreases
+from privfed.learners.forest.gains import best_cut, best_subset, decreases
 from privfed.learners.forest.mixture import between_shown, candidate_cuts, middles
 from privfed.learners.forest.splits import averaged_subset
+from privfed.learners.impurity import Criterion
 
 SEEDS = st.integers(0, 10**6)
 

@@ -210,9 +210,9 @@ def test_plain_data_and_text_give_the_same_forest_back() -> None:
         again = kind.from_dict(json.loads(json.dumps(learner.to_dict())))
         read = kind.from_text(learner.to_text())
         for client in (None, "C"):
-            told = learner._mean(test, client)
-            assert np.array_equal(again._mean(test, client), told)
-            assert np.allclose(read._mean(test, client), told, atol=1e-12)
+            told = learner._values_of(test, client)
+            assert np.array_equal(again._values_of(test, client), told)
+            assert np.allclose(read._values_of(test, client), told, atol=1e-12)
         assert np.allclose(again.feature_importances_, learner.feature_importances_)
         assert np.allclose(read.feature_importances_, learner.feature_importances_)
         assert read.to_text() == learner.to_text()

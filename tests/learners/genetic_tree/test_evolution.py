@@ -13,7 +13,7 @@ from privfed.errors import Note
 from privfed.exchange.disclosure import ScriptedDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.evolution import Evolution, Settings
+from privfed.learners.genetic_tree.evolution import Evolution, GeneticParams
 from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.queries import Depth, Fitness, Size, Structure, Votes
 from privfed.learners.genetic_tree.structures import NIL
@@ -30,7 +30,7 @@ NUMBERS = Schema(SCHEMA.features, Column("y", "number", 0, 1))
 Says = Mapping[str, Callable[[str, Query], Mapping[str, np.ndarray]]]
 
 
-def _settings(**changes: float) -> Settings:
+def _settings(**changes: float) -> GeneticParams:
     given = {
         "population": 8,
         "generations": 6,
@@ -42,7 +42,7 @@ def _settings(**changes: float) -> Settings:
         "swaps": 0.1,
         "participation": 1.0,
     }
-    return Settings(**(given | changes), votes=local.Votes())  # type: ignore[arg-type]
+    return GeneticParams(**(given | changes), votes=local.Votes())  # type: ignore[arg-type]
 
 
 def _scripted(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.lead import Doubt, Lead, of_labels, of_numbers
+from privfed.learners.genetic_tree.lead import ScoreDifference, SelectionRule, of_labels, of_numbers
 from privfed.questions.query import View
 from privfed.questions.tree import Tree
 from privfed.tables.records import Records
@@ -71,14 +71,16 @@ def test_agreement_of_few_records_proves_nothing() -> None:
         true = np.arange(n) % 2
         found = of_labels(true, true, true, 2)
         assert (found.by, found.base) == (0, 1) and found.error == pytest.approx(np.sqrt(2) / n)
-        assert Doubt(2.0, 0.04, 0.02).allays(found) == (n == 1000)
+        assert SelectionRule(2.0, 0.04, 0.02).accepts(found) == (n == 1000)
 
 
 def test_no_choice_is_far_behind_however_many_records_there_are() -> None:
     """A favour is for what nobody can tell: a sure loss of three in a hundred is none."""
-    doubt = Doubt(2.0, favour=0.04, behind=0.02)
-    assert not doubt.allays(Lead(-0.024, 0.001, 0.8))
-    assert doubt.allays(Lead(-0.012, 0.001, 0.8)) and not doubt.allays(Lead(-0.012, 0.011, 0.8))
+    rule = SelectionRule(2.0, favour=0.04, behind=0.02)
+    assert not rule.accepts(ScoreDifference(-0.024, 0.001, 0.8))
+    assert rule.accepts(ScoreDifference(-0.012, 0.001, 0.8)) and not rule.accepts(
+        ScoreDifference(-0.012, 0.011, 0.8)
+    )
 
 
 def test_a_lead_in_numbers_by_hand() -> None:
@@ -88,8 +90,8 @@ def test_a_lead_in_numbers_by_hand() -> None:
     gains = np.array([1.0, 0, 8])
     assert found.by == pytest.approx(3) and found.base == pytest.approx(14 / 3)
     assert found.error == pytest.approx(gains.std(ddof=1) / np.sqrt(3))
-    assert Doubt(1.0).allays(found) and not Doubt(2.0).allays(found)
-    assert not Doubt(1.0).allays(of_numbers(true[:1], np.ones(1), np.zeros(1)))
+    assert SelectionRule(1.0).accepts(found) and not SelectionRule(2.0).accepts(found)
+    assert not SelectionRule(1.0).accepts(of_numbers(true[:1], np.ones(1), np.zeros(1)))
 
 
 def test_few_records_keep_their_own_tree() -> None:

@@ -1,0 +1,108 @@
+"""The private way: one tree from noisy counts, and below it each client's own subtrees."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from privfed.errors import Note
+from privfed.exact import Number
+from privfed.exchange.disclosure import Disclosure
+from privfed.learners.base import Planned
+from privfed.learners.genetic_tree.counts import (
+    Cells,
+    NodeCounts,
+    NodeTotals,
+    RootCounts,
+    TargetCells,
+)
+from privfed.learners.genetic_tree.population import classes
+from privfed.learners.genetic_tree.private_tree import PrivateTree, TopPlan
+from privfed.learners.genetic_tree.published import GeneticTreeParams, Learned
+from privfed.learners.genetic_tree.queries import KeepBelow
+from privfed.learners.genetic_tree.settings import SETTINGS
+from privfed.learners.genetic_tree.top import full_tree
+from privfed.learners.ways import Way
+from privfed.privacy.accountant import Budget
+from privfed.privacy.conversion import largest_rho
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import Query
+from privfed.questions.tree import Tree
+from privfed.tables.schema import Schema
+
+
+class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
+    """A shared tree grown from noisy counts; clients choose below it by themselves."""
+
+    name = "private"
+    queries = (Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
+
+    def first(self, schema: Schema) -> Query:
+        """See the base."""
+        return self.plan(schema)[0].query
+
+    def plan(self, schema: Schema) -> Sequence[Planned]:
+        """Cells, a number's own, the root, each level, the leaves, what is kept."""
+        top, scoring = self.params.top, self.params.scoring
+        features = np.arange(len(schema.features))
+        few = features[: top.features]
+        edges = np.full((len(features), top.bins - 1), np.inf)
+        targets = None if scoring.classify else np.full(top.targets - 1, np.inf)
+        cells = np.full((len(features), top.cells - 1), np.inf)
+        root = RootCounts(full_tree(0), np.zeros(1, np.int64), features, edges, targets)
+        planned = [Planned(Cells(features, cells), top.rounds), Planned(root, 1)]
+        if not scoring.classify:
+            finer = np.full((1, top.target_cells - 1), np.inf)
+            own = TargetCells(np.array([len(features)], dtype=np.int64), finer)
+            planned.insert(1, Planned(own, top.target_rounds))
+        tree, whole = full_tree(top.depth - 1), full_tree(top.depth)
+        if top.depth > 1:
+            below = NodeCounts(tree, tree.leaves, few, edges[: len(few)], targets)
+            planned.append(Planned(below, top.depth - 1))
+        outputs = classes(schema) if scoring.classify else 1
+        kept = self._keep_below(tree, np.zeros((len(tree.feature), outputs)))
+        return [*planned, Planned(NodeTotals(whole, whole.leaves, targets), 1), Planned(kept, 1)]
+
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+        """See the base."""
+        shared = PrivateTree(federation, self.params.top, self.params.scoring.classify).grow()
+        if not shared.tree.depth:
+            warnings.warn(
+                "the noise leaves no split: each client keeps a tree that it grew alone",
+                Note,
+                stacklevel=4,
+            )
+        federation.ask_offered(self._keep_below(shared.tree, shared.values))
+        return Learned(shared.tree.depth, shared=shared)
+
+    def _keep_below(self, tree: Tree, values: np.ndarray) -> KeepBelow:
+        evolution = self.params.evolution
+        return KeepBelow(tree, values, self.params.scoring, evolution.lowest, evolution.deepest)
+
+
+def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> Policy:
+    """Gaussian noise on all counts, under zCDP; nothing else leaves."""
+    budget, s = Budget.of(epsilon, delta), SETTINGS
+    rho = largest_rho(budget.epsilon, budget.delta)
+    looking = s.cells_budget if classify else s.number_cells_budget
+    target = Fraction(0) if classify else s.target_budget
+    below = rho * (1 - looking - target - s.leaves_budget)
+    root = rho * s.root_budget if top.depth > 1 else below
+
+    def gaussian(spend: Fraction, times: int = 1) -> tuple[Guard, ...]:
+        return (Guard.of("gaussian", spend=spend / times, times=times),)
+
+    guards: dict[str, tuple[Guard, ...]] = {
+        Cells.kind: gaussian(rho * looking, top.rounds),
+        RootCounts.kind: gaussian(root),
+        NodeTotals.kind: gaussian(rho * s.leaves_budget),
+        KeepBelow.kind: (),
+    }
+    if not classify:
+        guards[TargetCells.kind] = gaussian(rho * target, top.target_rounds)
+    if top.depth > 1:
+        guards[NodeCounts.kind] = gaussian(below - root, top.depth - 1)
+    return Policy(guards, accountant="zcdp", budget=budget, name="private")

@@ -1,0 +1,113 @@
+"""One rule chooses how a learner learns, and a plan lists what can begin."""
+
+from __future__ import annotations
+
+import warnings
+from inspect import signature
+from typing import Any
+
+import pytest
+from sklearn.base import clone
+
+from privfed import LocalDisclosure, Policy
+from privfed.errors import NobodyAnswered, Note
+from privfed.learners import (
+    FedForestClassifier,
+    FedForestRegressor,
+    GeneticTreeClassifier,
+    GeneticTreeRegressor,
+    RuleFitClassifier,
+    RuleFitRegressor,
+)
+from privfed.learners.baselines import HistogramForestClassifier
+from privfed.learners.ways import LearnerByWays
+from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, patients
+
+GENETIC: dict[str, Any] = {"population": 4, "generations": 2, "deepest": 4, "random_state": 0}
+LEARNERS: list[LearnerByWays] = [
+    RuleFitClassifier(**QUICK),
+    RuleFitRegressor(**QUICK),
+    FedForestClassifier(trees=3, random_state=0),
+    FedForestRegressor(trees=3, random_state=0),
+    GeneticTreeClassifier(**GENETIC),
+    GeneticTreeRegressor(**GENETIC),
+]
+EACH = pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: type(one).__name__)
+
+
+def _schema(learner: LearnerByWays) -> Any:
+    return NUMERIC if type(learner).__name__.endswith("Regressor") else BINARY
+
+
+def _learned(learner: LearnerByWays, policies: dict[str, Policy]) -> str:
+    """By which way it learns where each hospital has a policy of its own."""
+    schema = _schema(learner)
+    target = schema.columns[-1].name
+    frame = patients(300)[[*NAMES, "hospital", target]]
+    federation = LocalDisclosure.from_frame(
+        frame, target, client="hospital", schema=schema, policy=policies, seed=1
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Note)
+        return clone(learner).fit(federation).way_
+
+
+@EACH
+def test_it_learns_by_the_first_way_that_any_client_offers(learner: LearnerByWays) -> None:
+    """One client under `published` suffices; without one it is `private`."""
+    published, private = learner.published(), learner.private(4, schema=_schema(learner))
+    assert _learned(learner, {"A": private, "B": published, "C": private}) == "published"
+    assert _learned(learner, dict.fromkeys("ABC", private)) == "private"
+    with pytest.raises(NobodyAnswered):
+        _learned(learner, dict.fromkeys("ABC", Policy({})))
+
+
+@EACH
+def test_a_plan_lists_what_can_begin(learner: LearnerByWays) -> None:
+    """The ways whose first query the policy names: one, both, or the last where it names neither."""
+    schema = _schema(learner)
+    published, private = learner.published(), learner.private(4, schema=schema)
+
+    def planned(policy: Policy) -> set[str]:
+        return {line.query.kind for line in learner.plan(schema, policy)}
+
+    first, last = planned(published), planned(private)
+    assert first <= {query.kind for query in learner.ways[0].queries} and not first & last
+    assert last <= {query.kind for query in learner.ways[1].queries}
+    assert planned(Policy({**published.guards, **private.guards})) == first | last
+    assert planned(Policy({})) == last
+
+
+@EACH
+def test_published_opens_no_query_of_the_private_way(learner: LearnerByWays) -> None:
+    """What a data owner releases unprotected is what the paper asks for, and nothing else."""
+    private = {query.kind for query in learner.ways[1].queries}
+    assert not private & set(learner.published().guards)
+    assert {query.kind for way in learner.ways for query in way.queries} == {
+        query.kind for query in learner.queries
+    }
+
+
+def test_a_baseline_with_one_way_asks_for_nothing_else() -> None:
+    """A histogram forest never learns in the private way."""
+    learner = HistogramForestClassifier(trees=2)
+    private = FedForestClassifier().private(4)
+    assert [way.name for way in learner.ways] == ["published"]
+    with pytest.raises(NobodyAnswered):
+        _learned(learner, dict.fromkeys("ABC", private))
+
+
+def test_constructors_differ_from_their_parents_as_declared() -> None:
+    """Other defaults, one parameter less; scikit-learn's clone and get_params agree."""
+    assert FedForestRegressor().criterion == "squared_error"
+    assert FedForestRegressor().max_features is None
+    assert FedForestRegressor(max_features=3).max_features == 3
+    assert FedForestClassifier().get_params()["criterion"] == "gini"
+    assert list(signature(FedForestRegressor).parameters) == list(
+        signature(FedForestClassifier).parameters
+    )
+    assert "bounded" not in GeneticTreeClassifier().get_params()
+    with pytest.raises(TypeError, match="bounded"):
+        GeneticTreeClassifier(bounded=True)
+    assert clone(GeneticTreeRegressor(7, bounded=True)).get_params()["bounded"] is True
+    assert GeneticTreeRegressor(7).get_params()["population"] == 7
