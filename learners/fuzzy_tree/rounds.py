@@ -30,21 +30,15 @@ from privfed.questions.cells import Path
 
 @dataclass(eq=False)
 class ModelRounds:
-    """What is known between rounds; models are departures from the mean target.
+    """What is known between rounds; models are departures from the mean target."""
 
-    Args:
-        ask_moments: asks for second moments in some coordinates; none where nobody answers.
-        ask_residuals: asks for residuals of nodes, at a model and cut at a limit; none likewise.
-        features: positions of the linear terms.
-        count: of the records.
-        target: what is known of it.
-    """
-
+    #: asks for second moments in some coordinates; none where nobody answers
     ask_moments: Callable[[Coordinates], Answer | None]
+    #: asks for residuals of nodes, at a model and cut at a limit; none likewise
     ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]
-    features: tuple[int, ...]
-    count: Count
-    target: Target
+    features: tuple[int, ...]  #: positions of the linear terms
+    count: Count  #: of the records
+    target: Target  #: what is known of it
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
 
@@ -95,7 +89,7 @@ class ModelRounds:
             if answer is None:
                 break
             noise, lead = answer.deviation("moments"), self.coordinates.lead
-            self._see(SecondMoments.of(answer.total("moments"), noise, self.count, lead))
+            self._see(SecondMoments.from_sums(answer.total("moments"), noise, self.count, lead))
             self._step()
         if self._design is None:
             return None
@@ -120,7 +114,7 @@ class ModelRounds:
     @property
     def _shape(self) -> DesignEstimate:
         assert self._design is not None
-        return DesignEstimate.of(self._design, self.coordinates.lead)
+        return DesignEstimate.from_moments(self._design, self.coordinates.lead)
 
     def _look_closer(self) -> None:
         """Coordinates about the means in which features are about as wide as they matter."""
@@ -172,7 +166,7 @@ class ModelRounds:
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
         self.model = self._constant
-        self._see(SecondMoments.of(gram, noise[0], self.count, 1.0))
+        self._see(SecondMoments.from_sums(gram, noise[0], self.count, 1.0))
         self._learn(moment - self._shape.gram @ self.model, noise[1])
 
     # --- the model ---------------------------------------------------------------------------------

@@ -22,19 +22,14 @@ from privfed.tables.schema import Schema
 
 @dataclass(eq=False)
 class ScalingBounds:
-    """The public bounds, until something narrower is released.
+    """The public bounds, until something narrower is released."""
 
-    Args:
-        schema: the public one, with a numeric target.
-        lower, upper: of the features, shape (features,).
-        target: a released interval of the target; empty for its public bounds.
-        usual: variance of the target over the square of its interval, as far as known.
-    """
-
-    schema: Schema
-    lower: np.ndarray = field(init=False)
+    schema: Schema  #: the public one, with a numeric target
+    lower: np.ndarray = field(init=False)  #: of the features, shape (features,)
     upper: np.ndarray = field(init=False)
+    #: a released interval of the target; empty for its public bounds
     target: tuple[float, ...] = ()
+    #: variance of the target over the square of its interval, as far as known
     usual: float = SETTINGS.usual_variance
 
     def __post_init__(self) -> None:
@@ -61,7 +56,7 @@ class ScalingBounds:
             answer = ask(asked)
             if "counts" not in answer:
                 break
-            told = Histograms.of(answer, edges)
+            told = Histograms.from_answer(answer, edges)
             if told.noise.any():
                 told = told if former is None else told.with_former(former)
                 self._take_noisy(told)

@@ -29,23 +29,17 @@ class Fuzzified:
 
     What is kept of each value is its place among the sets; the unit interval's own value is worked
     out again where it is wanted, so that a large table is not held three times.
-
-    Args:
-        x: encoded features, shape (records, features).
-        scale: where each feature's [0, 1] begins and ends.
-        target: in [-1/2, 1/2], shape (records,).
-        memberships: places of the features' values among the sets.
-        known: activations of the nodes that were asked about last.
     """
 
-    x: np.ndarray
-    scale: tuple[np.ndarray, np.ndarray]
-    target: np.ndarray
-    memberships: Memberships
+    x: np.ndarray  #: encoded features, shape (records, features)
+    scale: tuple[np.ndarray, np.ndarray]  #: where each feature's [0, 1] begins and ends
+    target: np.ndarray  #: in [-1/2, 1/2], shape (records,)
+    memberships: Memberships  #: places of the features' values among the sets
+    #: activations of the nodes that were asked about last
     known: MutableMapping[Path, Activation] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_view(
         cls,
         view: View,
         sets: int | Sequence[int],
@@ -60,7 +54,7 @@ class Fuzzified:
         below, rest = np.empty(x.shape, np.uint8), np.empty(x.shape)
         for start in range(0, len(x), _PIECE):
             piece = slice(start, start + _PIECE)
-            placed = Memberships.of(to_unit(x[piece], *scale), sets)
+            placed = Memberships.from_unit(to_unit(x[piece], *scale), sets)
             below[piece], rest[piece] = placed.below, placed.rest
         return cls(x, scale, centred, Memberships(below, rest))
 
@@ -89,20 +83,14 @@ class Fuzzified:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All pairs of a node and a record that activates it, node after node.
+    """All pairs of a node and a record that activates it, node after node."""
 
-    Args:
-        node: the node's number.
-        row: the record's position.
-        weight: how strongly it activates the node.
-    """
-
-    node: np.ndarray
-    row: np.ndarray
-    weight: np.ndarray
+    node: np.ndarray  #: the node's number
+    row: np.ndarray  #: the record's position
+    weight: np.ndarray  #: how strongly it activates the node
 
     @classmethod
-    def of(cls, reached: Sequence[Activation]) -> Pairs:
+    def from_activations(cls, reached: Sequence[Activation]) -> Pairs:
         """Lay the nodes' activations end to end."""
         return cls(
             np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached]),
@@ -115,7 +103,7 @@ def cell_sums(
     prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
 ) -> dict[str, np.ndarray]:
     """Sums by (node, feature, set), a piece of the pairs at a time; used features hold zeros."""
-    pairs, wide = Pairs.of(prepared.reach(nodes)), len(features)
+    pairs, wide = Pairs.from_activations(prepared.reach(nodes)), len(features)
     columns = np.array(features, dtype=np.int64)
     totals = np.zeros((4, len(nodes) * wide * sets))
     for start in range(0, len(pairs.row), _PIECE):

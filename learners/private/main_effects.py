@@ -1,4 +1,4 @@
-"""The first round: what each column tells by itself, and what that is worth beside later rounds."""
+"""The first round of gradients: main effects, and how much each column explains."""
 
 from __future__ import annotations
 
@@ -15,27 +15,21 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class MainEffects:
-    """Sums of linear terms and bins, which any later basis begins with.
+    """Sums of linear terms and bins, with which any later basis begins."""
 
-    Args:
-        basis: linear terms and bins alone.
-        told: sums of its unscaled functions; of infinite variance where a scale was zero.
-        share: of the budget that they cost.
-    """
-
-    basis: Basis
-    told: NoisyMoments
-    share: float
+    basis: Basis  #: linear terms and bins alone
+    told: NoisyMoments  #: sums of its unscaled functions; infinite variance where a scale was zero
+    share: float  #: fraction of the budget that they cost
 
     @classmethod
-    def of(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
+    def from_sums(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
         """From released sums of scaled functions.
 
         Args:
             basis: linear terms and bins alone.
             sums: shape (functions, outputs).
-            noise: its standard deviation.
-            share: of the budget that they cost.
+            noise: its std.
+            share: fraction of the budget that they cost.
         """
         scales = basis.multipliers
         asked = scales > 0
@@ -45,8 +39,8 @@ class MainEffects:
             basis, NoisyMoments(values, np.where(asked, (noise / scales) ** 2, np.inf)), share
         )
 
-    def energies(self, marginals: Marginals, variance: float) -> np.ndarray:
-        """What each column explains beyond noise and sampling: by its trend, or by its bins.
+    def mean_squares(self, marginals: Marginals, variance: float) -> np.ndarray:
+        """What each column explains beyond noise and sampling, by its trend or by its bins.
 
         Args:
             marginals: of the columns.
@@ -55,12 +49,14 @@ class MainEffects:
         ends = self.basis.columns + np.cumsum(self.basis.widths)
         starts = ends - self.basis.widths
         each = [
-            self._energy(j, slice(*own), marginals, variance)
+            self._mean_square(j, slice(*own), marginals, variance)
             for j, own in enumerate(zip(starts, ends, strict=True))
         ]
         return np.array(each)
 
-    def _energy(self, column: int, bins: slice, marginals: Marginals, variance: float) -> float:
+    def _mean_square(
+        self, column: int, bins: slice, marginals: Marginals, variance: float
+    ) -> float:
         """One column's, whose indicators are ``bins``."""
         own, noise = self.told.values[bins], float(self.told.variance[bins.start])
         outputs, shares = own.shape[1], marginals.shares()[column]
@@ -80,7 +76,7 @@ class MainEffects:
         marginals: Marginals,
         variance: float,
     ) -> float:
-        """What ranks explain: by the bins' sums, and by the linear term's as if it were one of ranks."""
+        """What ranks explain: by the bins' sums, and by the linear term's as if it were of ranks."""
         ranks, line = 2 * np.cumsum(mass) - mass - 1, self.basis.values[column]
         spread = marginals.records * max(float(mass @ ranks**2), 1e-3)
         length = marginals.records * max(float(marginals.shares()[column] @ line**2), 1e-3)
@@ -92,21 +88,21 @@ class MainEffects:
         chance = own.shape[1] * ((1 - trust) * doubt + variance * spread)
         return float(((slope**2).sum() - chance) / spread)
 
-    def lengths(self, basis: Basis) -> np.ndarray:
-        """How much longer a basis' functions are where this round told of them too, shape (functions,).
+    def scale_factors(self, basis: Basis) -> np.ndarray:
+        """Factors of a basis' functions whose sums this round has told too, shape (functions,).
 
-        Noise is then about alike along all directions, so that the leading ones keep what is known.
+        Noise is then about equal in all directions, so that the subspace keeps what is known.
         """
-        lengths, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
+        scale_factors, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
         ratio = self.basis.multipliers[own > 0] / own[own > 0]
-        lengths[: self.basis.size][own > 0] = np.sqrt(
+        scale_factors[: self.basis.size][own > 0] = np.sqrt(
             1 + self.share / SETTINGS.later_fraction * ratio**2
         )
-        return lengths
+        return scale_factors
 
-    def sums(self, basis: Basis, lengths: np.ndarray) -> NoisyMoments:
-        """The same as sums of a basis' functions, each so much longer."""
-        scales = basis.multipliers[: self.basis.size] * lengths[: self.basis.size]
+    def sums(self, basis: Basis, scale_factors: np.ndarray) -> NoisyMoments:
+        """The sums of a basis' functions times these factors."""
+        scales = basis.multipliers[: self.basis.size] * scale_factors[: self.basis.size]
         values = np.zeros((basis.size, self.told.values.shape[1]))
         variance = np.full(basis.size, np.inf)
         values[: self.basis.size] = self.told.values * scales[:, None]

@@ -24,21 +24,15 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class ColumnEstimate:
-    """One column's estimated counts.
+    """One column's estimated counts."""
 
-    Args:
-        column: the public column.
-        cuts: its cut-offs, strictly inside the bounds.
-        counts: estimates by bin, none negative.
-        variances: what is still unknown about them; none before this grid was counted.
-        beliefs: what intervals of the bounds say; none where values have bins of their own, or for a target,
-            which is asked about more often.
-    """
-
-    column: Column
-    cuts: np.ndarray
-    counts: np.ndarray
+    column: Column  #: the public column
+    cuts: np.ndarray  #: its cut-offs, strictly inside the bounds
+    counts: np.ndarray  #: estimates by bin, none negative
+    #: what is still unknown about them; none before this grid was counted
     variances: np.ndarray | None = None
+    #: what intervals of the bounds say; none where values have bins of their own, or for a target,
+    #: which is asked about more often
     beliefs: SupportPosterior | None = None
 
     @classmethod
@@ -87,7 +81,7 @@ class ColumnEstimate:
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
-    def vaguer(self, share: float) -> ColumnEstimate:
+    def mixed_with_uniform(self, share: float) -> ColumnEstimate:
         """The same, but a share of it spread evenly over the public bounds."""
         share = float(np.clip(share, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
@@ -174,18 +168,16 @@ def held(counts: np.ndarray, total: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What is known of the classes' shares of the records.
+    """What is known of the classes' shares of the records."""
 
-    Args:
-        means: adding up to one, shape (classes,).
-        spread: the standard deviation of what is unknown of their log-odds, the mean over classes.
-    """
-
-    means: np.ndarray
+    means: np.ndarray  #: adding up to one, shape (classes,)
+    #: the standard deviation of what is unknown of their log-odds, the mean over classes
     spread: float
 
     @classmethod
-    def told(cls, counts: np.ndarray, variance: float, records: float, uncertain: float) -> Shares:
+    def from_counts(
+        cls, counts: np.ndarray, variance: float, records: float, uncertain: float
+    ) -> Shares:
         """Posterior means under Jeffreys' prior, each class against the others.
 
         A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
@@ -215,25 +207,19 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """All columns' estimates.
+    """All columns' estimates."""
 
-    Args:
-        features: of each feature.
-        target: of the target.
-        records: how many there are, at least one.
-        signal: records over the noise of one count that would cost the whole budget, made comparable
-            for different numbers of columns.
-    """
-
-    features: tuple[ColumnEstimate, ...]
-    target: ColumnEstimate
-    records: float
+    features: tuple[ColumnEstimate, ...]  #: of each feature
+    target: ColumnEstimate  #: of the target
+    records: float  #: how many there are, at least one
+    #: records over the noise of one count that would cost the whole budget, made comparable for
+    #: different numbers of columns
     signal: float
 
     @property
     def grid(self) -> BinEdges:
         """Cut-offs of the features."""
-        return BinEdges.of([own.cuts for own in self.features])
+        return BinEdges.from_arrays([own.cuts for own in self.features])
 
     def shares(self) -> np.ndarray:
         """Shares by column and code, padded with zeros, shape (columns, codes)."""

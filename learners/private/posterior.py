@@ -1,9 +1,8 @@
-"""Weights that go with noisy sums: a Gaussian prior, the noise of each release, and made-up records.
+"""Approximate MAP weights from noisy moments, under a Gaussian prior.
 
-A model F = start + phi . w gives, over N records, g(w) = N E[phi (prediction - mean)], the expectation
-being over made-up records. What clients release tells the sum of phi (target - mean) up to noise: one
-*target of the sums* that does not depend on the round. Weights are those at which g(w) agrees with it
-as far as sampling, noise and a standard normal prior on scaled weights say.
+The model is F = intercept + phi . w, with moments g(w) = N E[phi (prediction - mean)] over synthetic
+records. Releases tell t = sum of phi (target - mean) over real records, whatever the round. The weights
+trade g(w) = t, up to sampling and noise, against the prior.
 """
 
 from __future__ import annotations
@@ -28,27 +27,21 @@ HALVINGS = 4
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """The functions' leading directions, as made-up records have them.
+    """Leading directions of the functions, by synthetic records."""
 
-    Args:
-        axes: orthonormal columns, shape (functions, directions).
-        features: of the made-up records, shape (records, directions).
-        functions: all of them, float32, shape (records, functions).
-    """
-
-    axes: np.ndarray
-    features: np.ndarray
-    functions: np.ndarray
+    axes: np.ndarray  #: orthonormal columns, shape (functions, directions)
+    features: np.ndarray  #: of the made-up records, shape (records, directions)
+    functions: np.ndarray  #: all of them, float32, shape (records, functions)
 
     @classmethod
-    def of(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
-        """About the directions of the largest second moments, by powers of a random subspace.
+    def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
+        """Directions of the largest second moments, by powers of a random subspace.
 
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
 
         Args:
-            matrix: all functions of the made-up records, float32, shape (records, functions).
-            most: how many directions at most.
+            matrix: all functions of the synthetic records, float32, shape (records, functions).
+            most: largest number of directions.
             rng: the server's randomness.
         """
         size = matrix.shape[1]
@@ -63,71 +56,57 @@ class Subspace:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """The target of the sums after some rounds.
+    """Estimate of t after some rounds."""
 
-    Args:
-        values: by function, shape (functions, outputs).
-        variance: of the noise in each of them, shape (functions,); infinite where nothing was told.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  #: by function, shape (functions, outputs)
+    #: of the noise in each of them, shape (functions,); infinite where nothing was told
     variance: np.ndarray
 
-    def longer(self, lengths: np.ndarray) -> NoisyMoments:
-        """Of functions that are so much longer."""
-        return NoisyMoments(self.values * lengths[:, None], self.variance * lengths**2)
+    def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
+        """Of functions times these factors."""
+        return NoisyMoments(self.values * scale_factors[:, None], self.variance * scale_factors**2)
 
     def along(self, axes: np.ndarray) -> ProjectedMoments:
-        """In the leading directions, the columns of ``axes``."""
+        """In the subspace spanned by the columns of ``axes``."""
         return ProjectedMoments(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectedMoments:
-    """Sums in the leading directions.
+    """Estimate of t in the subspace, at some weights."""
 
-    Args:
-        values: at some weights, shape (directions, outputs).
-        noise: its covariance, shape (directions, directions).
-        slopes: how values change with the weights, by output, shape (outputs, directions, directions);
-            none where made-up records are held for like the real ones.
-    """
-
-    values: np.ndarray
-    noise: np.ndarray
+    values: np.ndarray  #: at some weights, shape (directions, outputs)
+    noise: np.ndarray  #: its covariance, shape (directions, directions)
+    #: how values change with the weights, by output, shape (outputs, directions, directions); none
+    #: where made-up records are held for like the real ones
     slopes: np.ndarray | None = None
 
     def at(self, step: np.ndarray) -> np.ndarray:
-        """The values so far away from those weights; ``step`` has shape (directions, outputs)."""
+        """The values a step away from those weights; ``step`` has shape (directions, outputs)."""
         if self.slopes is None:
             return self.values
         return np.asarray(self.values + np.einsum("oij,jo->io", self.slopes, step))
 
-    def bent(self, curvature: np.ndarray, output: int) -> np.ndarray:
-        """What made-up records' curvature is by these sums: less the slope."""
+    def jacobian(self, curvature: np.ndarray, output: int) -> np.ndarray:
+        """G = H - dt/dw, of synthetic records' curvature H."""
         return curvature if self.slopes is None else curvature - self.slopes[output]
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What is held of weights beforehand: w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'.
+    """w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
-    Args:
-        groups: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
-            (groups, directions, directions).
-        scales: s, standard deviations of scaled weights, shape (groups,).
-        constant: c, weights of the function that is 1 for every record, shape (directions,).
-        free: standard deviation of what the prior lets it add.
-    """
-
+    #: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
+    #: (groups, directions, directions)
     groups: np.ndarray
-    scales: np.ndarray
+    scales: np.ndarray  #: s, standard deviations of scaled weights, shape (groups,)
+    #: c, weights of the function that is 1 for every record, shape (directions,)
     constant: np.ndarray
-    free: float
+    free: float  #: standard deviation of what the prior lets it add
 
     @property
     def level(self) -> np.ndarray:
-        """What the function that is 1 adds to C."""
+        """The constant function's part of C."""
         return np.asarray(self.free**2 * np.multiply.outer(self.constant, self.constant))
 
     @cached_property
@@ -137,7 +116,7 @@ class Prior:
 
     @cached_property
     def root(self) -> np.ndarray:
-        """Cholesky factor of C, and a little more."""
+        """Cholesky factor of C, its diagonal slightly raised."""
         little = 1e-6 * float(np.trace(self.covariance)) / len(self.constant)
         return factor(self.covariance + little * np.eye(len(self.constant)))
 
@@ -149,52 +128,35 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Linearization:
-    """What made-up records have at some weights.
+    """Predictions, moments and curvature of the synthetic records at some weights."""
 
-    Args:
-        weights: shape (directions, outputs).
-        predictions: of the records, shape (records, outputs).
-        told: g, shape (directions, outputs).
-        curvatures: H of each output, shape (directions, directions) each.
-    """
-
-    weights: np.ndarray
-    predictions: np.ndarray
-    told: np.ndarray
-    curvatures: tuple[np.ndarray, ...]
+    weights: np.ndarray  #: shape (directions, outputs)
+    predictions: np.ndarray  #: of the records, shape (records, outputs)
+    told: np.ndarray  #: g, shape (directions, outputs)
+    curvatures: tuple[np.ndarray, ...]  #: H of each output, shape (directions, directions) each
 
 
 @dataclass(frozen=True, eq=False)
 class WeightPosterior:
-    """The map from sums to weights.
+    """Maps noisy moments to weights."""
 
-    Args:
-        leading: directions and made-up records.
-        shares: weights of the made-up records, mean 1.
-        outcome: the link.
-        start: score of a record without any function, shape (outputs,).
-        means: predictions there, shape (outputs,).
-        records: N.
-        prior: of the weights.
-    """
-
-    leading: Subspace
-    shares: np.ndarray
-    outcome: Outcome
-    start: np.ndarray
-    means: np.ndarray
-    records: float
-    prior: Prior
+    leading: Subspace  #: directions and made-up records
+    shares: np.ndarray  #: weights of the made-up records, mean 1
+    outcome: Outcome  #: the link
+    start: np.ndarray  #: score of a record without any function, shape (outputs,)
+    means: np.ndarray  #: predictions there, shape (outputs,)
+    records: float  #: N
+    prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
-        """Of the made-up records, shape (records, outputs)."""
+        """Of the synthetic records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
     def at(self, weights: np.ndarray) -> Linearization:
-        """What the link and the made-up records make of some weights."""
+        """Linearise at some weights."""
         predictions = self.predictions(weights)
-        steepness = self.outcome.variances(predictions)
-        curvatures = tuple(self.curvature(own) for own in steepness.T)
+        irls_weights = self.outcome.variances(predictions)
+        curvatures = tuple(self.curvature(own) for own in irls_weights.T)
         return Linearization(weights, predictions, self.told(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
@@ -203,36 +165,34 @@ class WeightPosterior:
         return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
 
     def curvatures(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[steepness phi^2] of each function, the mean over outputs; shape (functions,)."""
+        """N E[irls_weight phi^2] of each function, the mean over outputs; shape (functions,)."""
         heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
         squares = heavy.astype(np.float32) @ self.leading.functions**2
         return np.asarray(squares, float) * (self.records / len(heavy))
 
     def told(self, predictions: np.ndarray) -> np.ndarray:
-        """The same along the leading directions, shape (directions, outputs)."""
+        """Expected moments in the subspace, shape (directions, outputs)."""
         rest = (predictions - self.means) * self.shares[:, None]
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
-    def curvature(self, steepness: np.ndarray) -> np.ndarray:
-        """N E[steepness phi phi'], shape (directions, directions)."""
-        own = self.leading.features * np.sqrt(self.shares * steepness)[:, None]
+    def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
+        """N E[irls_weight phi phi'], shape (directions, directions)."""
+        own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(
         self, sums: ProjectedMoments, local: Linearization, sampling: float, steps: int = 2
     ) -> np.ndarray:
-        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), each as far as it helps.
+        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
 
-        H is the made-up records' curvature, and G = H - dt/dw what rounds make of it.
-
-        With several classes each has its own curvature: by K / (K - 1) of the diagonal, what softmax has
-        along weights that add up to zero where chances are alike. Elsewhere that is no exact
-        derivative, so a step is halved until the posterior's own measure of misfit falls.
+        H is the synthetic records' curvature, and G = H - dt/dw what rounds make of it. Of several classes
+        each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero where
+        probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
 
         Args:
             sums: t, with the covariance V of its noise.
             local: the weights to start from, at which t is told.
-            sampling: s, the variance that sampling (and what made-up records get wrong) adds.
+            sampling: s, the variance that sampling (and errors of synthetic records) adds.
             steps: how many.
         """
         start = now = local
@@ -248,12 +208,12 @@ class WeightPosterior:
     def _wanted(
         self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
     ) -> np.ndarray:
-        """Where a whole step leads."""
+        """The end of a whole step."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
-            bent = sums.bent(curvature, output)
-            right = rest[:, output] + bent @ now.weights[:, output]
-            wanted[:, output] = self._solved(bent, right, sampling * curvature + sums.noise)
+            jacobian = sums.jacobian(curvature, output)
+            right = rest[:, output] + jacobian @ now.weights[:, output]
+            wanted[:, output] = self._solved(jacobian, right, sampling * curvature + sums.noise)
         return wanted
 
     def _as_far_as_it_helps(
@@ -288,30 +248,30 @@ class WeightPosterior:
                 break
         return best
 
-    def _solved(self, bent: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def _solved(self, jacobian: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
         covariance = self.prior.covariance
-        root = factor(bent @ covariance @ bent.T + noise)
+        root = factor(jacobian @ covariance @ jacobian.T + noise)
         solved = cho_solve((root, True), wanted, check_finite=False)
-        return np.asarray(covariance @ (bent.T @ solved))
+        return np.asarray(covariance @ (jacobian.T @ solved))
 
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """What the sums say of the prior's scales.
+        """Marginal likelihood of the prior's scales.
 
         Args:
-            sums: the target so far.
-            local: where the sums are told.
+            sums: the estimate so far.
+            local: where it is told.
             sampling: see :meth:`weights`.
         """
         right = sums.values - local.told
-        bent = [sums.bent(own, output) for output, own in enumerate(local.curvatures)]
+        jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
         return MarginalLikelihood(
-            [own + g @ w for own, g, w in zip(right.T, bent, local.weights.T, strict=True)],
-            [[g @ own @ g.T for own in self.prior.groups] for g in bent],
+            [own + g @ w for own, g, w in zip(right.T, jacobian, local.weights.T, strict=True)],
+            [[g @ own @ g.T for own in self.prior.groups] for g in jacobian],
             [
                 sampling * h + sums.noise + g @ self.prior.level @ g.T
-                for h, g in zip(local.curvatures, bent, strict=True)
+                for h, g in zip(local.curvatures, jacobian, strict=True)
             ],
         )
 
@@ -320,7 +280,7 @@ class WeightPosterior:
         return replace(self, prior=replace(self.prior, scales=scales))
 
     def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
-        """The same with priors up to this one, and how likely each is: where little is told, small ones."""
+        """The same under priors up to this one, with their probabilities."""
         logs = [
             evidence.likelihood(share * self.prior.scales) + math.log(share)
             for share in SETTINGS.prior_fractions
@@ -340,6 +300,6 @@ def mixed(
     local: Linearization,
     sampling: float,
 ) -> np.ndarray:
-    """The mean of :meth:`.WeightPosterior.weights` over priors, each with its chance."""
+    """The mean of :meth:`.WeightPosterior.weights` over priors."""
     own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
     return np.asarray(sum(own))

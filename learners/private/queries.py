@@ -1,4 +1,4 @@
-"""What a private learner asks its clients."""
+"""The queries of a private learner."""
 
 from __future__ import annotations
 
@@ -35,16 +35,13 @@ class FeatureHistogram(Query):
 
     Sensitivity: a record falls into exactly one bin of each of the P columns, so L1 = P and squared
     L2 = P; replacing a record moves two bins of each by one: 2P and 2P.
-
-    Args:
-        grid: cut-offs of every column of the schema, the target's last.
     """
 
-    grid: BinEdges
+    grid: BinEdges  #: cut-offs of every column of the schema, the target's last
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by column and bin; rows of columns with fewer bins end in empty ones."""
+        """``counts`` by column and bin; shorter rows end in empty bins."""
         columns = len(schema.columns)
         if schema.target is None:
             raise QueryError("malformed", "the schema has no target")
@@ -78,12 +75,9 @@ class TargetHistogram(Query):
 
     Sensitivity: a record falls into exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record
     moves two bins by one: 2 and 2.
-
-    Args:
-        grid: cut-offs of the target, one column.
     """
 
-    grid: BinEdges
+    grid: BinEdges  #: cut-offs of the target, one column
     kind: ClassVar[str] = "private.target"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -111,10 +105,10 @@ class TargetHistogram(Query):
 
 @dataclass(frozen=True, eq=False)
 class _Coded(Query):
-    """A question about codes of the features."""
+    """A query about codes of the features."""
 
     def _codes(self, view: View, grid: BinEdges) -> np.ndarray | None:
-        """All records' codes, kept for the next question, or none where they are too many."""
+        """All records' codes, cached for the next query; None where they are too many."""
         x = view.table.x
         if x.size > KEPT:
             return None
@@ -137,23 +131,18 @@ class _Coded(Query):
 class Correlations(_Coded):
     """Sums of products of every two columns' mid-ranks.
 
-    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and cut towards zero to
+    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and truncated towards zero to
     multiples of 2^-12, so that all products and their sums are whole multiples of 2^-24, exact in any
     order.
 
     Sensitivity: sum over i < j of (u_i u_j)^2 = (|u|^4 - sum of u_i^4) / 2 <= |u|^4 (1 - 1/p) / 2, for
     sum u_i^4 >= |u|^4 / p by Cauchy and Schwarz. So squared L2 is at most c^2 (1 - 1/p) / 2, and L1 at
     most (|u|_1^2 - |u|^2) / 2 <= c (p - 1) / 2.
-
-    Args:
-        grid: cut-offs of the features.
-        ranks: mid-rank of each code, in [-1, 1], shape (columns, codes).
-        clip: c.
     """
 
-    grid: BinEdges
-    ranks: np.ndarray
-    clip: float
+    grid: BinEdges  #: cut-offs of the features
+    ranks: np.ndarray  #: mid-rank of each code, in [-1, 1], shape (columns, codes)
+    clip: float  #: c
     kind: ClassVar[str] = "private.correlations"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -179,7 +168,7 @@ class Correlations(_Coded):
         return {"products": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up block by block; the factors are whole numbers, so a matrix product is exact."""
+        """Add up by block; the factors are integers, so a matrix product is exact."""
         p, records = view.table.x.shape[1], len(view.table)
         total = np.zeros((p, p))
         rows = max(1, BLOCK // p)
@@ -196,7 +185,7 @@ class Correlations(_Coded):
         return {"products": (units[:, first] * units[:, second]).astype(np.int64)}
 
     def _units(self, codes: np.ndarray) -> np.ndarray:
-        """Shortened ranks in whole multiples of :data:`RANK_UNIT`, shape (columns, records)."""
+        """Shortened ranks in multiples of :data:`RANK_UNIT`, shape (columns, records)."""
         ranks = np.take_along_axis(self.ranks, codes.astype(np.intp), axis=1)
         norms = np.zeros(codes.shape[1])
         for row in ranks:
@@ -241,26 +230,19 @@ class Gradient(_Coded):
     """Sums by bin and leaf (and for linear terms) of the records' residuals under a public model.
 
     A record adds phi_l r_o to the sum of function l and output o: phi are the basis' functions, r its
-    residuals; each product is cut towards zero to whole units, which makes no norm longer.
+    residuals; each product is truncated towards zero to whole units, which makes no norm longer.
 
     Sensitivity: sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
     :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
-    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A share of 2^-30 more covers rounding in
+    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A fraction of 2^-30 more covers rounding in
     these figures.) Replacing a record moves the sums by twice as much.
-
-    Args:
-        basis: the functions.
-        outcome: how the target is read.
-        window: what residuals are held to.
-        weights: of the functions, shape (functions, outputs).
-        start: score of a record without any function, shape (outputs,).
     """
 
-    basis: Basis
-    outcome: Outcome
-    window: ResidualBounds
-    weights: np.ndarray
-    start: np.ndarray
+    basis: Basis  #: the functions
+    outcome: Outcome  #: how the target is read
+    window: ResidualBounds  #: what residuals are held to
+    weights: np.ndarray  #: of the functions, shape (functions, outputs)
+    start: np.ndarray  #: score of a record without any function, shape (outputs,)
     kind: ClassVar[str] = "private.gradient"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -9,45 +9,37 @@ import numpy as np
 
 from privfed.learners.private.evidence import MarginalLikelihood
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior, mixed
-from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_mismatch
+from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_misspecification
 from privfed.learners.private.settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
 class WeightUpdates:
-    """Where the steps so far have led.
+    """The weights after some steps."""
 
-    Args:
-        posterior: from sums to weights.
-        rounds: what was told so far.
-        weights: of leading directions, shape (directions, outputs).
-        energy: of the last step (:meth:`.SyntheticHessian.energy`); before the first, about what a model adds.
-        unit: the scale of weights that the settings name.
-        origin: made-up records where no weights are.
-        taken: how many.
-    """
-
-    posterior: WeightPosterior
-    rounds: GradientRounds
-    weights: np.ndarray
-    energy: float
-    unit: float
-    origin: Linearization
-    taken: int = 0
+    posterior: WeightPosterior  #: from sums to weights
+    rounds: GradientRounds  #: what was told so far
+    weights: np.ndarray  #: of leading directions, shape (directions, outputs)
+    #: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a
+    #: model adds
+    mean_square: float
+    unit: float  #: the scale of weights that the settings name
+    origin: Linearization  #: made-up records where no weights are
+    taken: int = 0  #: how many
 
     @classmethod
     def begun(
-        cls, posterior: WeightPosterior, rounds: GradientRounds, energy: float, unit: float
+        cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
-        """Before the first step, at no weights; rounds may have told something already."""
+        """Before the first step, at zero weights; rounds may have told something already."""
         nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
-        return cls(posterior, rounds, nothing, energy, unit, posterior.at(nothing))
+        return cls(posterior, rounds, nothing, mean_square, unit, posterior.at(nothing))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
         """The next step, by the sums of a gradient at the weights so far.
 
-        How far the step goes says how certain the sums are where it ends, and their certainty how far it goes:
-        what a guess leads to is tried, then what goes with that, and the step ends between the two.
+        How far the step goes says how certain the sums are where it ends, and the reverse: a first guess is
+        tried, then what goes with its end, and the step is their mean.
 
         Args:
             sums: of all functions.
@@ -56,62 +48,65 @@ class WeightUpdates:
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
         curvature = SyntheticHessian.at(self.posterior, local)
-        mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
+        misspecification = (
+            rounds.misspecification(curvature)
+            if self.taken
+            else usual_misspecification(curvature.records)
+        )
         axes = self.posterior.leading.axes
-        slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
-        here = rounds.at(self.weights, curvature, mismatch)
-        doubt = mismatch * SETTINGS.expected_step * self.energy * curvature.own
+        slopes = rounds.slopes(self.weights, curvature, misspecification, axes)
+        here = rounds.at(self.weights, curvature, misspecification)
+        doubt = misspecification * SETTINGS.expected_step * self.mean_square * curvature.own
         vague = replace(here, variance=here.variance + doubt).along(axes)
         told = replace(vague, slopes=slopes)
         evidence = self.posterior.evidence(told, local, sampling)
         if self.taken:
-            evidence = evidence.halved(self._without_weights(rounds, mismatch, sampling))
+            evidence = evidence.halved(self._without_weights(rounds, misspecification, sampling))
         posterior = self._scaled(evidence)
         priors = posterior.smaller(evidence)
         near = mixed(priors, told, local, sampling)
-        there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
+        there = replace(here, variance=rounds.at(near, curvature, misspecification).variance).along(
+            axes
+        )
         far = mixed(priors, replace(there, slopes=slopes), local, sampling)
-        step, energy = self._held(curvature, (near + far) / 2 - self.weights)
+        step, mean_square = self._held(curvature, (near + far) / 2 - self.weights)
         return replace(
             self,
             posterior=posterior,
             rounds=rounds,
             weights=self.weights + step,
-            energy=energy,
+            mean_square=mean_square,
             taken=self.taken + 1,
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
-        """A step no longer than it may be, and its energy."""
-        energy = curvature.energy(step)
-        if energy <= self._most:
-            return step, energy
-        return step * math.sqrt(self._most / energy), self._most
+        """A step clipped to its largest mean square, and that."""
+        mean_square = curvature.mean_square(step)
+        if mean_square <= self._most:
+            return step, mean_square
+        return step * math.sqrt(self._most / mean_square), self._most
 
     @property
     def _most(self) -> float:
-        """The next step's energy at most."""
+        """Largest mean square of the next step."""
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
-        return self.energy * (SETTINGS.max_second_step if second else SETTINGS.max_step)
+        return self.mean_square * (SETTINGS.max_second_step if second else SETTINGS.max_step)
 
     def _without_weights(
-        self, rounds: GradientRounds, mismatch: float, sampling: float
+        self, rounds: GradientRounds, misspecification: float, sampling: float
     ) -> MarginalLikelihood:
-        """What the sums say of the prior where no weights are.
-
-        Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
-        """
+        """Evidence at zero weights: near-certain predictions leave little curvature to tell priors by."""
         local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
         curvature = SyntheticHessian.at(self.posterior, local)
-        told = rounds.at(nothing, curvature, mismatch).along(axes)
-        slopes = rounds.slopes(nothing, curvature, mismatch, axes)
+        told = rounds.at(nothing, curvature, misspecification).along(axes)
+        slopes = rounds.slopes(nothing, curvature, misspecification, axes)
         return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
 
     def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:
-        """With the likeliest prior; before the first step, a number's variance is not explained at all."""
+        """With the likeliest prior; before a number's first step its variance is not explained at all."""
         posterior = self.posterior
         if not self.taken and posterior.outcome.kind == "number":
             return posterior
