@@ -23,12 +23,12 @@ from simulated_asking import SimulatedAsking, Truths
 
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.promise import Subtree
 from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.support_prediction import Subtree
 from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.privacy.noise import SecureNoise
@@ -136,10 +136,10 @@ def ignored(profile: str, theta: float, predicted: float, trials: int) -> float:
     for trial in range(trials):
         budget = Fraction(10**6)
         asking = SimulatedAsking(truths, budget, trial)
-        search = BestFirst(asking, Exploration(error=theta), Spending(budget))
+        search = BestFirst(asking, Exploration(error=theta), budget)
         child = Subtree((truths.book.grammar.size,), root, 1, predicted=predicted)
         while (verdict := search.examine(child)) == "later":
-            child.predicted /= search.spending.coarser
+            child.predicted /= search.settings.coarser
         number += verdict == "ignored"
     return number / trials
 

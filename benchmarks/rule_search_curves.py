@@ -35,13 +35,14 @@ from privfed.errors import InputError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimators import UCT_CONSTANT
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.least_epsilon import Exploration
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 
 mpl.use("Agg")
@@ -96,8 +97,8 @@ def search(
         return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
         wide = int(method[8:])
-        spending = Spending(epsilon, spread=wide, expected=EXPECTED[wide])
-        return BestFirst(asking, exploration, spending).run()
+        settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
+        return BestFirst(asking, exploration, epsilon, settings).run()
     return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
 

@@ -1,4 +1,4 @@
-"""From everybody's own trajectories to everybody's own rules: the records of a rule search."""
+"""Each individual's rules, learned from its own trajectories: the records of a rule search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privfed.learners.stl.rule_file import write_rules
 def learn_each(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
 ) -> dict[str, list[Formula]]:
-    """Let each individual learn from its own trajectories; nobody sees another's.
+    """Let each individual learn from its own trajectories alone.
 
     Args:
         signals: trajectories, shape (samples, steps, variables in the grammar's order).
@@ -27,7 +27,7 @@ def learn_each(
         settings: the learner; each individual gets a seed of its own.
 
     Returns:
-        everybody's canonical rules by name; an individual of one class alone has none.
+        canonical rules by individual; one with a single class has none.
 
     Raises:
         InputError: arrays of different lengths.

@@ -14,8 +14,7 @@ from privfed.exchange.answers import Answer
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
-from privfed.learners.rule_search.hashed import hashed_counts
+from privfed.learners.rule_search.estimate import AnswerError, Counts, counts, hashed_counts
 from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule, parity
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols

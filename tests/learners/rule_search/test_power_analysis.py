@@ -9,7 +9,7 @@ import pytest
 
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.outlook import Outlook
+from privfed.learners.rule_search.power_analysis import Outlook
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema((Column("hr", lower=20, upper=220), Column("map", lower=20, upper=200)))
