@@ -27,7 +27,7 @@ from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.learners.rule_search.support_prediction import Subtree
 from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
@@ -69,7 +69,7 @@ def measure_growth(args: argparse.Namespace) -> None:
     held = sorted((t for t in templates if sizes[t]), key=lambda t: -sizes[t])
     for place in sorted({int(len(held) ** (i / 10)) - 1 for i in range(11)}):
         template = held[place]
-        query = TemplateBits(Asked.everybody(book.people), grammar.digest, (template,))
+        query = TemplateBits(CohortSample.everybody(book.people), grammar.digest, (template,))
         view = View(book, book.schema)
         query.evaluate(view)
         begun = time.perf_counter()

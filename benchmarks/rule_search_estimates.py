@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from privfed.learners.rule_search.estimate import Counts, percentile
+from privfed.learners.rule_search.estimate import SupportEstimate, percentile
 from privfed.learners.rule_search.queries import parity
 
 PEOPLE, REPEATS = 20_000, 20
@@ -43,7 +43,9 @@ def intervals(people: int, holders: int, epsilon: float, level: float = 0.95) ->
     yes = rng.binomial(holders, 1 - flip, 4000) + rng.binomial(people - holders, flip, 4000)
     drawn, times = np.unique(yes, return_counts=True)
     deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
-    counts = Counts((drawn - people * flip) / (1 - 2 * flip), deviation, people, float(flip))
+    counts = SupportEstimate(
+        (drawn - people * flip) / (1 - 2 * flip), deviation, people, float(flip)
+    )
     held = [
         float(times[(low <= holders) & (holders <= high)].sum() / 4000)
         for low, high in (counts.exact_interval(level), counts.interval(level))

@@ -12,14 +12,14 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rule_search.estimate import Counts, counts, percentile
-from privfed.learners.rule_search.queries import Asked, Parameters, TemplateBits
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, percentile
+from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.query import Query
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRule:
     """A complete structure that a search lists.
 
     Args:
@@ -39,7 +39,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Step:
+class SearchStep:
     """One query of a search, for its curves; all of it is public."""
 
     templates: int
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass
-class Asking:
+class CohortSession:
     """A federation of individuals with rules over one grammar, and the queries so far.
 
     Args:
@@ -61,16 +61,16 @@ class Asking:
     federation: Disclosure
     grammar: Grammar
     people: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SearchStep] = field(default_factory=list)
 
     @property
-    def everybody(self) -> Asked:
+    def everybody(self) -> CohortSample:
         """Every individual of every client."""
-        return Asked.everybody(self.people // max(1, len(self.federation.clients)))
+        return CohortSample.everybody(self.people // max(1, len(self.federation.clients)))
 
     def bits(
-        self, templates: Sequence[Symbols], spend: Fraction | None, who: Asked | None = None
-    ) -> Counts:
+        self, templates: Sequence[Symbols], spend: Fraction | None, who: CohortSample | None = None
+    ) -> SupportEstimate:
         """Estimate the holders of sibling templates.
 
         Raises:
@@ -82,14 +82,14 @@ class Asking:
         answer = offered(self.federation, query, spend)
         return self.noted(counts(answer, whom.size * len(self.federation.clients)), spend)
 
-    def noted(self, result: Counts, spend: Fraction | None) -> Counts:
+    def noted(self, result: SupportEstimate, spend: Fraction | None) -> SupportEstimate:
         """Keep a query among the steps."""
         number, first = len(result.estimate), float(result.estimate[0])
-        self.steps.append(Step(number, result.people, float(spend or 0), first))
+        self.steps.append(SearchStep(number, result.people, float(spend or 0), first))
         return result
 
     def parameters(
-        self, found: Sequence[Found], spend: Fraction, percent: float
+        self, found: Sequence[FoundRule], spend: Fraction, percent: float
     ) -> list[list[float]]:
         """Ask once for all structures' parameters, and take a percentile of each.
 

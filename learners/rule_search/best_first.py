@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 from privfed.errors import NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.settings import DEFAULT, SearchSettings
 from privfed.learners.rule_search.support_prediction import Subtree, SupportPrediction
@@ -50,7 +50,7 @@ class BestFirst:
         settings: how to spend it.
     """
 
-    asking: Asking
+    asking: CohortSession
     exploration: Exploration
     total: Fraction
     settings: SearchSettings = DEFAULT
@@ -65,7 +65,7 @@ class BestFirst:
         self._remaining, self._number = self.total, count()
         self._heap: list[tuple[float, int, Subtree, bool]] = []
 
-    def run(self, most: int | None = None) -> list[Found]:
+    def run(self, most: int | None = None) -> list[FoundRule]:
         """Search until the budget, the tree, or ``most`` queries are used up."""
         root = Subtree((), None, 1, estimate=float(self.asking.people), deviation=0.0)
         self._expand(root)
@@ -216,7 +216,7 @@ class BestFirst:
                 return
             self._ask(child, 2 * child.epsilon)
 
-    def _listed(self, expected: int) -> list[Found]:
+    def _listed(self, expected: int) -> list[FoundRule]:
         """The structures that are worth listing."""
         if not self.complete:
             return []
@@ -224,6 +224,6 @@ class BestFirst:
         shares, stds = np.array([(c.estimate, c.deviation) for c in self.complete]).T / people
         probability = validity(shares, stds, self.exploration.threshold, self.settings)
         return [
-            Found(self.complete[i].template, float(shares[i]), float(stds[i]))
+            FoundRule(self.complete[i].template, float(shares[i]), float(stds[i]))
             for i in listed(probability, expected, self.settings)
         ]

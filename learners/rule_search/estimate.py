@@ -33,7 +33,7 @@ class AnswerError(PrivfedError):
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class SupportEstimate:
     """Estimated numbers of individuals with a match.
 
     Args:
@@ -68,20 +68,22 @@ class Counts:
         low, high = np.array(limits, dtype=float).reshape(-1, 2).T
         return low, high
 
-    def at(self, index: int) -> Counts:
+    def at(self, index: int) -> SupportEstimate:
         """The estimate of one template."""
-        return Counts(self.estimate[index : index + 1], self.deviation, self.people, self.flip)
+        return SupportEstimate(
+            self.estimate[index : index + 1], self.deviation, self.people, self.flip
+        )
 
-    def combined(self, other: Counts) -> Counts:
+    def combined(self, other: SupportEstimate) -> SupportEstimate:
         """Two estimates of the same counts, weighted by their precisions."""
         if not (self.deviation > 0 and other.deviation > 0):
             return self if self.deviation <= other.deviation else other
         weights = np.array([self.deviation**-2, other.deviation**-2])
         mean = (weights[0] * self.estimate + weights[1] * other.estimate) / weights.sum()
-        return Counts(mean, float(weights.sum() ** -0.5), self.people)
+        return SupportEstimate(mean, float(weights.sum() ** -0.5), self.people)
 
 
-def counts(answer: Answer, asked: int | None = None) -> Counts:
+def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
     """Estimate from the releases of one query.
 
     c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4). Its variance is
@@ -110,7 +112,7 @@ def counts(answer: Answer, asked: int | None = None) -> Counts:
     yes = sum(np.count_nonzero(part.units, axis=1) for part in parts)
     scale = 1 - 2 * flip
     deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
-    return Counts(np.asarray((yes - people * flip) / scale), deviation, people, flip)
+    return SupportEstimate(np.asarray((yes - people * flip) / scale), deviation, people, flip)
 
 
 def flip_of(part: ReleasedPart) -> float:
@@ -118,7 +120,7 @@ def flip_of(part: ReleasedPart) -> float:
     return 0.0 if part.noise is None else part.noise.parameter
 
 
-def hashed_counts(answer: Answer) -> Counts:
+def hashed_counts(answer: Answer) -> SupportEstimate:
     """Estimate how many drew each template from a cohort's reply to a :class:`HashedRule`.
 
     c_hat(t) = sum over i of (-1)^(parity(m_i & code t) + bit i) / (1 - 2 q), unbiased over masks and
@@ -143,7 +145,7 @@ def hashed_counts(answer: Answer) -> Counts:
         query.masks(), weights=1.0 - 2.0 * parts[0].units[0], minlength=2**query.width
     )
     estimate = _transformed(sums)[1 : len(query.templates) + 1] / scale
-    return Counts(estimate, float(np.sqrt(people) / scale), people)
+    return SupportEstimate(estimate, float(np.sqrt(people) / scale), people)
 
 
 def _transformed(sums: np.ndarray) -> np.ndarray:

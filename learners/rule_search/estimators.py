@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Literal, get_args
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
-from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.individual_search import SampledSearch, smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.patterns import PatternBit
-from privfed.learners.rule_search.power_analysis import Outlook, too_few
+from privfed.learners.rule_search.power_analysis import PowerAnalysis, too_few
 from privfed.learners.rule_search.queries import (
-    Asked,
+    CohortSample,
     Encoding,
     HashedRule,
     Parameters,
@@ -46,7 +46,7 @@ class _AsksForHolders(RuleLearner):
 
     queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
-    def question(self, who: Asked, grammar: Grammar) -> Query:
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A bit for the first template."""
         return TemplateBits(who, grammar.digest, (ATOM,))
 
@@ -110,18 +110,18 @@ class TreeRuleSearch(_AsksForHolders):
     def _exploration(self) -> Exploration:
         return Exploration(self.threshold, self.error, self.margin, self.share)
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         search = self._best_first(asking) if self.order == "best-first" else self._uct(asking)
         return search.run(self.most_questions)
 
-    def _best_first(self, asking: Asking) -> BestFirst:
+    def _best_first(self, asking: CohortSession) -> BestFirst:
         exploration = self._exploration()
         self._check_affordable(exploration.looking_for(asking.people, asking.people))
         settings = SearchSettings(spread=self.questions, expected=self.expected)
         return BestFirst(asking, exploration, self._total, settings)
 
-    def _uct(self, asking: Asking) -> TreeSearch:
+    def _uct(self, asking: CohortSession) -> TreeSearch:
         allocation: Equal | Adaptive = self._equal()
         usual = math.sqrt(2)
         if self.order == "uct":
@@ -154,7 +154,7 @@ class TreeRuleSearch(_AsksForHolders):
 
     def _outlook(self, schema: Schema, people: int) -> str:
         parts = symbols_of(self.grammar(schema)) if self.decides else self.questions
-        return Outlook(self._exploration(), people, self._total, Fraction(1, parts)).told()
+        return PowerAnalysis(self._exploration(), people, self._total, Fraction(1, parts)).told()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -182,7 +182,7 @@ class LevelRuleSearch(_AsksForHolders):
         "most_templates": [Whole(at_least=1)],
     }
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         return LevelSearch(asking, self._plan()).run()
 
@@ -196,7 +196,7 @@ class LevelRuleSearch(_AsksForHolders):
 
     def _outlook(self, schema: Schema, people: int) -> str:
         part = max(self._plan().questions) / self._total
-        return Outlook(Exploration(self.threshold), people, self._total, part).told()
+        return PowerAnalysis(Exploration(self.threshold), people, self._total, part).told()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -239,7 +239,7 @@ class PartRuleSearch(_AsksForHolders):
         """Individuals of one query."""
         return smallest_part(people, float(self._answer), self.threshold, self.margin, self.error)
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base; each individual spends its whole budget on its one answer."""
         everything, part = Equal(self._answer, 1, self.threshold), self._part(asking.people)
         return TreeSearch(asking, everything, seed=self.seed, part=part).run(self.most_questions)
@@ -286,12 +286,12 @@ class SampledRuleSearch(RuleLearner):
         "seed": [Whole(at_least=0)],
     }
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         sizes = (self.levels, self.slots, self.most_templates, self.seed)
         return SampledSearch(asking, self._answer, self.threshold, *sizes, self.encoding).run()
 
-    def question(self, who: Asked, grammar: Grammar) -> Query:
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A drawn rule among one template."""
         sampled = HashedRule if self.encoding == "hashed" else SampledRule
         return sampled(who, grammar.digest, (ATOM,), self.slots)

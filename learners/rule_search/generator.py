@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar
 
 
@@ -73,7 +73,7 @@ PROFILES = {
 }
 
 
-def generate(profile: Profile, seed: int, values: bool = False) -> RuleBook:
+def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
     """Draw a population.
 
     Args:
@@ -90,7 +90,7 @@ def generate(profile: Profile, seed: int, values: bool = False) -> RuleBook:
     counts = _shortest_first(counts, (table > profile.grammar.atoms).sum(axis=1), profile, rng)
     starts = np.concatenate([[0], np.cumsum(counts)])
     holders = _holders(counts, profile.people, rng)
-    book = RuleBook(profile.grammar, profile.people, table, starts, holders)
+    book = RuleIndex(profile.grammar, profile.people, table, starts, holders)
     return _with_values(book, rng) if values else book
 
 
@@ -269,7 +269,7 @@ def _swap(atoms: np.ndarray, rows: np.ndarray, one: np.ndarray, other: np.ndarra
     atoms[rows, one], atoms[rows, other] = atoms[rows, other].copy(), atoms[rows, one].copy()
 
 
-def _with_values(book: RuleBook, rng: np.random.Generator) -> RuleBook:
+def _with_values(book: RuleIndex, rng: np.random.Generator) -> RuleIndex:
     """Draw parameters: a beta law around a centre of each structure's own."""
     widths = _widths(book)
     counts = np.diff(book.starts)
@@ -279,7 +279,7 @@ def _with_values(book: RuleBook, rng: np.random.Generator) -> RuleBook:
     return replace(book, values=values, offsets=offsets)
 
 
-def _widths(book: RuleBook) -> np.ndarray:
+def _widths(book: RuleIndex) -> np.ndarray:
     """Parameters of each structure: one for an atom, two for a temporal operator."""
     table, atoms = book.structures, book.grammar.atoms
     temporal = [

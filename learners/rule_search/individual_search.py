@@ -15,9 +15,9 @@ import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found, offered
-from privfed.learners.rule_search.estimate import Counts, counts, hashed_counts
-from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
+from privfed.learners.rule_search.queries import CohortSample, Encoding, HashedRule, SampledRule
 from privfed.learners.stl.grammar import Symbols
 
 
@@ -65,7 +65,7 @@ class SampledSearch:
             noise above epsilon 1 or so; see :mod:`.estimate`).
     """
 
-    asking: Asking
+    asking: CohortSession
     total: Fraction
     threshold: float
     levels: int
@@ -74,11 +74,11 @@ class SampledSearch:
     seed: int = 0
     encoding: Encoding = "unary"
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundRule]:
         """Search level by level; estimates are of matching rules, not of their holders."""
         grammar = self.asking.grammar
         frontier: list[Symbols] = [()]
-        found: list[Found] = []
+        found: list[FoundRule] = []
         size = self.asking.people // self.levels
         for level in range(self.levels):
             templates = [t for f in frontier for t in grammar.continuations(f)][: self.most]
@@ -93,17 +93,19 @@ class SampledSearch:
             rows = zip(templates, result.estimate, strict=True)
             kept = [(template, holders) for template, holders in rows if holders >= cut]
             frontier = [template for template, _ in kept if grammar.open(template)]
-            found += [Found.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
+            found += [FoundRule.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
         return found
 
-    def _ask(self, templates: list[Symbols], first: int, last: int) -> Counts:
+    def _ask(self, templates: list[Symbols], first: int, last: int) -> SupportEstimate:
         """Scale by the number of slots, for a rule is sampled with probability 1 / slots."""
         asking, hashed = self.asking, self.encoding == "hashed"
-        who = Asked(asking.people, first, last, self.seed + 1)
+        who = CohortSample(asking.people, first, last, self.seed + 1)
         kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
         query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
         answer = offered(asking.federation, query, self.total)
         result = asking.noted(
             hashed_counts(answer) if hashed else counts(answer, who.size), self.total
         )
-        return Counts(result.estimate * self.slots, result.deviation * self.slots, result.people)
+        return SupportEstimate(
+            result.estimate * self.slots, result.deviation * self.slots, result.people
+        )

@@ -15,8 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.stl.grammar import Symbols
 
 #: Parts of a budget are rounded down to multiples of 1 / GRID, so that their sum is exact.
@@ -80,11 +80,11 @@ class LevelSearch:
         plan: how to spread the budget.
     """
 
-    asking: Asking
+    asking: CohortSession
     plan: LevelPlan
-    candidates: dict[Symbols, Counts] = field(default_factory=dict)
+    candidates: dict[Symbols, SupportEstimate] = field(default_factory=dict)
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundRule]:
         """Search level by level, then confirm the complete structures with what remains."""
         plan, remaining = self.plan, self.plan.total
         frontier: list[tuple[float, Symbols]] = [(0.0, ())]
@@ -101,7 +101,7 @@ class LevelSearch:
         except NobodyAnswered:
             pass
         return [
-            Found.of_count(template, counts.estimate[0], counts.deviation, counts.people)
+            FoundRule.of_count(template, counts.estimate[0], counts.deviation, counts.people)
             for template, counts in self.candidates.items()
             if counts.estimate[0] >= plan.threshold * counts.people
         ]
@@ -116,7 +116,9 @@ class LevelSearch:
             templates += following
         return templates
 
-    def _survivors(self, templates: list[Symbols], counts: Counts) -> list[tuple[float, Symbols]]:
+    def _survivors(
+        self, templates: list[Symbols], counts: SupportEstimate
+    ) -> list[tuple[float, Symbols]]:
         """Templates to explore, with their estimates; complete ones become candidates."""
         cut = self.plan.threshold * counts.people - self.plan.slack * counts.deviation
         frontier = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Formula
 from privfed.learners.stl.learner import GeneticRules
 from privfed.learners.stl.rule_file import write_rules
@@ -44,9 +44,9 @@ def learn_each(
 
 def learn_rules(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
-) -> RuleBook:
+) -> RuleIndex:
     """Let each individual learn, and index what they hold: see :func:`learn_each`."""
-    return RuleBook.of(learn_each(signals, labels, people, settings), settings.grammar)
+    return RuleIndex.of(learn_each(signals, labels, people, settings), settings.grammar)
 
 
 def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:

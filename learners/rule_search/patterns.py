@@ -15,9 +15,9 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rule_search.asking import offered
-from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.queries import Asked, RuleQuery
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.estimate import SupportEstimate, counts
+from privfed.learners.rule_search.queries import CohortSample, RuleQuery
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.canonical import matches, pattern
 from privfed.learners.stl.formula import Formula, RuleError, show
 from privfed.learners.stl.grammar import Grammar
@@ -40,7 +40,7 @@ class PatternBit(RuleQuery):
         template: as text; see :func:`privfed.learners.stl.canonical.matches`.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     template: str
     kind: ClassVar[str] = "rule_search.pattern"
@@ -62,7 +62,7 @@ class PatternBit(RuleQuery):
             raise QueryError("malformed", f"the template is outside the grammar: {error}") from None
 
 
-def holders(book: RuleBook, template: Formula) -> np.ndarray:
+def holders(book: RuleIndex, template: Formula) -> np.ndarray:
     """Whether each individual holds a rule that matches, shape (people,)."""
     bits = np.zeros(book.people, dtype=bool)
     for row in range(len(book.structures)):
@@ -73,7 +73,7 @@ def holders(book: RuleBook, template: Formula) -> np.ndarray:
 
 def ask_pattern(
     federation: Disclosure, grammar: Grammar, *, template: str, people: int, spend: Fraction
-) -> Counts:
+) -> SupportEstimate:
     """Estimate how many individuals hold a rule that matches a template.
 
     Args:
@@ -88,6 +88,6 @@ def ask_pattern(
         RuleError: the text is outside the grammar.
         NobodyAnswered: nobody offers an answer.
     """
-    who = Asked.everybody(people // max(1, len(federation.clients)))
+    who = CohortSample.everybody(people // max(1, len(federation.clients)))
     query = PatternBit(who, grammar.digest, show(parse(template)))
     return counts(offered(federation, query, spend), who.size * len(federation.clients))

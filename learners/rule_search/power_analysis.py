@@ -17,7 +17,7 @@ MAX_PEOPLE = 10**7
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PowerAnalysis:
     """A planned search of a cohort.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Symbols
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.questions.query import CohortQuery, View
@@ -27,7 +27,7 @@ Encoding = Literal["unary", "hashed"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class CohortSample:
     """Whom a query asks: a slice of a public random order of the cohort.
 
     Args:
@@ -43,7 +43,7 @@ class Asked:
     seed: int = 0
 
     @classmethod
-    def everybody(cls, people: int) -> Asked:
+    def everybody(cls, people: int) -> CohortSample:
         """The whole cohort, in its own order."""
         return cls(people, 0, people)
 
@@ -95,7 +95,7 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
 class RuleQuery(CohortQuery):
     """A query to holders of rules of one grammar."""
 
-    who: Asked
+    who: CohortSample
     grammar: str
 
     def asked(self, people: int) -> np.ndarray:
@@ -104,7 +104,7 @@ class RuleQuery(CohortQuery):
 
     def fits(self, records: Any) -> bool:
         """Rules of the grammar that it was written for."""
-        return isinstance(records, RuleBook) and records.grammar.digest == self.grammar
+        return isinstance(records, RuleIndex) and records.grammar.digest == self.grammar
 
     def _bits(
         self, rows: int, axis: str, one_rule: int, replaced: int, anything: int
@@ -115,10 +115,10 @@ class RuleQuery(CohortQuery):
         shape = (rows, self.who.size)
         return {"bits": Part(PartType.BITS, (axis, "individual"), shape, Sensitivity(*bounds))}
 
-    def _book(self, view: View) -> RuleBook:
+    def _book(self, view: View) -> RuleIndex:
         if not self.fits(view.records):
             raise TypeError("this question needs rules of the grammar that it was written for")
-        book: RuleBook = view.records
+        book: RuleIndex = view.records
         return book
 
 
@@ -131,7 +131,7 @@ class TemplateBits(RuleQuery):
     Other rules altogether turn any bits of one individual: L1 = number of templates.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     templates: tuple[Symbols, ...]
     kind: ClassVar[str] = "rule_search.templates"
@@ -161,7 +161,7 @@ class _Drawn(RuleQuery):
     slot with the remaining probability, one with more is cut to its first ``slots`` rules.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     templates: tuple[Symbols, ...]
     slots: int
@@ -259,7 +259,7 @@ def parity(numbers: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def rule_ranks(book: RuleBook) -> np.ndarray:
+def rule_ranks(book: RuleIndex) -> np.ndarray:
     """The rank of each rule among those of its holder, in the index's order, shape (rules,)."""
     order = np.argsort(book.holders, kind="stable")
     sorted_holders = book.holders[order]
@@ -280,7 +280,7 @@ class Parameters(RuleQuery):
     other rules altogether those of all.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     structures: tuple[Symbols, ...]
     widths: tuple[int, ...]

@@ -20,7 +20,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.parameters import Constraints, Exact, Names, Real, Whole
-from privfed.learners.rule_search.asking import Asking, Found, Step
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
 from privfed.learners.rule_search.level_search import MAX_EPSILON
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
@@ -28,8 +28,8 @@ from privfed.learners.rule_search.population_rules import (
     coverage,
     told,
 )
-from privfed.learners.rule_search.queries import Asked, Parameters
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.queries import CohortSample, Parameters
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
@@ -99,7 +99,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """Whether the search itself decides how often it asks, within its epsilon."""
 
     @abstractmethod
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """Find structures.
 
         Raises:
@@ -111,7 +111,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """How often an individual is asked for structures, and at which epsilon."""
 
     @abstractmethod
-    def question(self, who: Asked, grammar: Grammar) -> Query:
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A query for structures, about the first template."""
 
     @abstractmethod
@@ -144,7 +144,9 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """
         self._start(federation)
         grammar = self.grammar(federation.schema)
-        asking = Asking(federation, grammar, self._people(federation) * len(federation.clients))
+        asking = CohortSession(
+            federation, grammar, self._people(federation) * len(federation.clients)
+        )
         self.grammar_ = grammar
         self.found_ = self.search(asking)
         self.steps_ = asking.steps
@@ -181,7 +183,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """Epsilon of an individual's only answer."""
         return min(self._total, Fraction(MAX_EPSILON))
 
-    def _parameters(self, asking: Asking, found: Sequence[Found]) -> list[list[float]]:
+    def _parameters(self, asking: CohortSession, found: Sequence[FoundRule]) -> list[list[float]]:
         """Each structure's parameters, or the middle of their ranges where nobody answered."""
         ranges = [asking.grammar.ranges(one.structure) for one in found]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
@@ -238,8 +240,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base."""
         self.grammar_ = self.grammar(self.schema_)
-        self.found_ = [Found(tuple(structure), *rest) for structure, *rest in state["found"]]
-        self.steps_ = [Step(*step) for step in state["steps"]]
+        self.found_ = [FoundRule(tuple(structure), *rest) for structure, *rest in state["found"]]
+        self.steps_ = [SearchStep(*step) for step in state["steps"]]
         rules = tuple(WeightedRule(parse(text), *rest) for text, *rest in state["rules"])
         for one in rules:
             self.grammar_.structure(one.rule)
@@ -247,18 +249,18 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     # --- a cohort in a study -------------------------------------------------------------------
 
-    def read(self, folder: Path, schema: Schema) -> RuleBook:
+    def read(self, folder: Path, schema: Schema) -> RuleIndex:
         """Everybody's rules, one file for each individual; see the base."""
         self.check(schema)
         grammar = self.grammar(schema)
         rules = {path.stem: read_rules(path, grammar) for path in rule_files(folder)}
-        return RuleBook.of(rules, grammar)
+        return RuleIndex.of(rules, grammar)
 
-    def held(self, records: RuleBook) -> int:
+    def held(self, records: RuleIndex) -> int:
         """How many rules all individuals hold together."""
         return records.rules
 
-    def assess(self, records: RuleBook) -> dict[str, Any]:
+    def assess(self, records: RuleIndex) -> dict[str, Any]:
         """How many of the valid rules were found, how many found ones are valid, and what lacks."""
         valid = records.valid(self.threshold * records.people)
         found = {one.structure for one in self.found_}
@@ -311,7 +313,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every query at what it spends; where the search decides, what all spend together."""
         self.check_parameters()
-        grammar, who = self.grammar(schema), Asked.everybody(self.people or 1)
+        grammar, who = self.grammar(schema), CohortSample.everybody(self.people or 1)
         bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)
         planned = [
             Planned(bits, times, each, self.decides) for times, each in self.spends() if each

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.rule_search.settings import DEFAULT, SearchSettings
 from privfed.learners.stl.grammar import Grammar, Symbols
 
@@ -50,9 +50,9 @@ class Subtree:
         self.untried = np.delete(self.untried, index, axis=1)
         return Subtree((*self.template, symbol), self, still_open)
 
-    def add(self, counts: Counts, epsilon: Fraction) -> None:
+    def add(self, counts: SupportEstimate, epsilon: Fraction) -> None:
         """Combine a release with those before; their noise is independent."""
-        before = Counts(np.array([self.estimate]), self.deviation, counts.people)
+        before = SupportEstimate(np.array([self.estimate]), self.deviation, counts.people)
         both = before.combined(counts) if self.epsilon else counts
         self.estimate, self.deviation = float(both.estimate[0]), both.deviation
         self.epsilon = epsilon

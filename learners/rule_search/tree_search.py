@@ -16,21 +16,21 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.queries import Asked
+from privfed.learners.rule_search.queries import CohortSample
 from privfed.learners.stl.grammar import Grammar, Symbols
 
 
 @dataclass(eq=False)
-class Node:
+class SearchNode:
     """A template in the tree, with what releases said about it."""
 
     template: Symbols
-    parent: Node | None = None
+    parent: SearchNode | None = None
     untried: list[Symbols] = field(default_factory=list)
     #: Children that are not yet explored.
-    children: list[Node] = field(default_factory=list)
+    children: list[SearchNode] = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
     estimate: float = 0.0
@@ -52,7 +52,7 @@ class Node:
 
     def back(self, estimate: float) -> None:
         """Pass an estimate up to the root."""
-        node: Node | None = self
+        node: SearchNode | None = self
         while node is not None:
             node.visits += 1
             node.total += estimate
@@ -66,7 +66,7 @@ class Allocation(ABC):
     ordered: ClassVar[bool] = False
 
     @abstractmethod
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """Give epsilon, and the cut below which the child is not explored."""
 
     def final(self, people: int, cut: float) -> bool:
@@ -96,7 +96,7 @@ class Equal(Allocation):
     questions: int
     threshold: float
 
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """A Q-th of the budget, and nu N."""
         return self.share, self.threshold * people
 
@@ -120,7 +120,7 @@ class Adaptive(Allocation):
     def __init__(self, exploration: Exploration) -> None:
         self.exploration, self._share = exploration, exploration.share
 
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """See :meth:`Exploration.question`; the root is held by everybody who has rules."""
         holders = parent.lower() if parent.parent is not None else float(people)
         question = self.exploration.question(people, self._share * holders)
@@ -157,7 +157,7 @@ class TreeSearch:
 
     def __init__(
         self,
-        asking: Asking,
+        asking: CohortSession,
         allocation: Allocation,
         constant: float = math.sqrt(2),
         seed: int = 0,
@@ -169,14 +169,14 @@ class TreeSearch:
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
         self._size = part or asking.people
-        self._later: list[Node] = []
+        self._later: list[SearchNode] = []
         #: By symbol, the sum of its relative supports and their number.
         self._seen: dict[int, tuple[float, int]] = {}
-        self.root = Node(())
+        self.root = SearchNode(())
         self.root.untried = self._shuffled(())
-        self.found: list[Found] = []
+        self.found: list[FoundRule] = []
 
-    def run(self, most: int | None = None) -> list[Found]:
+    def run(self, most: int | None = None) -> list[FoundRule]:
         """Search until the budget, the individuals, the tree, or ``most`` queries are used up."""
         asked = 0
         while most is None or asked < most:
@@ -194,9 +194,9 @@ class TreeSearch:
 
     # --- the four phases -----------------------------------------------------------------------
 
-    def _select(self) -> Node | None:
+    def _select(self) -> SearchNode | None:
         """Go down by UCT to a node with an untried child; None where the tree is explored."""
-        node: Node | None = self.root if self.root.unexplored else None
+        node: SearchNode | None = self.root if self.root.unexplored else None
         while node is not None and not node.untried:
             parent = node
             node = max(
@@ -205,19 +205,19 @@ class TreeSearch:
             )
         return node
 
-    def _score(self, parent: Node, child: Node) -> float:
+    def _score(self, parent: SearchNode, child: SearchNode) -> float:
         """DP-RuL equation 1: c_hat / N + C sqrt(ln N_parent / n)."""
         explore = math.sqrt(math.log(max(parent.visits, 1)) / max(child.visits, 1))
         return child.mean / self._size + self._constant * explore
 
-    def _try(self, parent: Node) -> None:
+    def _try(self, parent: SearchNode) -> None:
         """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
         self._spend(epsilon)
         counts = self._asking.bits([template], epsilon, self._whom())
         parent.untried.remove(template)
-        child = Node(template, parent)
+        child = SearchNode(template, parent)
         child.estimate, child.deviation = float(counts.estimate[0]), counts.deviation
         child.back(child.estimate)
         total, times = self._seen.get(template[-1], (0.0, 0))
@@ -240,7 +240,7 @@ class TreeSearch:
             raise NobodyAnswered("the budget is used up")
         self._remaining -= epsilon
 
-    def _next(self, parent: Node) -> Symbols:
+    def _next(self, parent: SearchNode) -> Symbols:
         """The next child: in the drawn order, or the one whose symbol did best elsewhere.
 
         That is the mean of its relative supports, drawn towards 1 %.
@@ -254,23 +254,23 @@ class TreeSearch:
 
         return max(parent.untried, key=relative_support)
 
-    def _explore(self, parent: Node, child: Node) -> None:
+    def _explore(self, parent: SearchNode, child: SearchNode) -> None:
         if self._asking.grammar.open(child.template):
             child.untried = self._shuffled(child.template)
             if child.untried:
                 parent.children.append(child)
         else:
             result = (child.template, child.estimate, child.deviation, self._size)
-            self.found.append(Found.of_count(*result))
+            self.found.append(FoundRule.of_count(*result))
 
-    def _whom(self) -> Asked | None:
+    def _whom(self) -> CohortSample | None:
         """Everybody, or the next individuals of the public order."""
         if self._part is None:
             return None
         first, self._fresh = self._fresh, self._fresh + self._part
         if self._fresh > self._asking.people:
             raise NobodyAnswered("every individual has been asked")
-        return Asked(self._asking.people, first, self._fresh, self._seed)
+        return CohortSample(self._asking.people, first, self._fresh, self._seed)
 
     def _resume(self) -> bool:
         """Take up what was put off, more sharply."""

@@ -42,7 +42,7 @@ _INTERVALS = 6
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRule:
     """A rule, and how well it separates the classes."""
 
     rule: Formula
@@ -90,7 +90,7 @@ class GeneticRules:
                 'tuning = "bayesian", evaluations = 20'
             )
 
-    def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[Scored]:
+    def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[ScoredRule]:
         """Learn rules, best first.
 
         Args:
@@ -122,9 +122,9 @@ class _Search:
         self._rng = np.random.default_rng(settings.seed)
         self._columns = {name: index for index, name in enumerate(self._grammar.names)}
         self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
-        self._best: dict[tuple[int, ...], Scored] = {}
+        self._best: dict[tuple[int, ...], ScoredRule] = {}
 
-    def run(self) -> list[Scored]:
+    def run(self) -> list[ScoredRule]:
         """Evolve the population; its best formulas that are good enough, the best first."""
         settings, depth = self._settings, min(2, self._grammar.most_operators)
         alive = [self._tuned(self._random(depth)) for _ in range(settings.population)]
@@ -166,7 +166,7 @@ class _Search:
     def _pick(self, options: tuple[str, ...] | list[str]) -> str:
         return options[int(self._rng.integers(len(options)))]
 
-    def _child(self, alive: list[Scored]) -> Formula:
+    def _child(self, alive: list[ScoredRule]) -> Formula:
         """Crossover of two winners of small tournaments, or a mutation of one."""
         most, mother = self._grammar.most_operators, self._winner(alive)
         crosses = self._rng.random() < 0.6
@@ -174,9 +174,9 @@ class _Search:
         child = self._replaced(mother, new)
         return child if operators(child) <= most else mother
 
-    def _winner(self, alive: list[Scored]) -> Formula:
+    def _winner(self, alive: list[ScoredRule]) -> Formula:
         drawn = [alive[index] for index in self._rng.integers(len(alive), size=3)]
-        best: Scored = max(drawn, key=lambda scored: scored.score)
+        best: ScoredRule = max(drawn, key=lambda scored: scored.score)
         return best.rule
 
     def _part(self, formula: Formula) -> Formula:
@@ -197,26 +197,26 @@ class _Search:
 
     # --- parameters ----------------------------------------------------------------------------
 
-    def _tuned(self, formula: Formula) -> Scored:
+    def _tuned(self, formula: Formula) -> ScoredRule:
         """Tune the parameters, then take the canonical form; remembers the best by structure."""
         bayesian = self._settings.tuning == "bayesian"
         tuned = self._optimised(formula) if bayesian else self._searched(formula)
-        best = Scored(canonical(tuned.rule), tuned.score)
+        best = ScoredRule(canonical(tuned.rule), tuned.score)
         structure = self._grammar.structure(best.rule)
         known = self._best.get(structure)
         if known is None or best.score > known.score:
             self._best[structure] = best
         return best
 
-    def _searched(self, formula: Formula) -> Scored:
+    def _searched(self, formula: Formula) -> ScoredRule:
         """Local search: one part after the other."""
-        best = Scored(formula, self._score(formula))
+        best = ScoredRule(formula, self._score(formula))
         for _ in range(self._settings.sweeps):
             for path in paths(best.rule):
                 best = self._improved(best, path)
         return best
 
-    def _optimised(self, formula: Formula) -> Scored:
+    def _optimised(self, formula: Formula) -> ScoredRule:
         """Bayesian optimisation of all parameters together, from the formula's own."""
         start = np.array(self._coordinates(formula))
         point, score = maximised(
@@ -225,7 +225,7 @@ class _Search:
             evaluations=self._settings.evaluations,
             rng=self._rng,
         )
-        return Scored(self._at(formula, point), score)
+        return ScoredRule(self._at(formula, point), score)
 
     def _coordinates(self, formula: Formula) -> list[float]:
         """The parameters in preorder as points of [0, 1]: ranks of thresholds, fractions of steps."""
@@ -255,13 +255,13 @@ class _Search:
 
         return filled(formula)
 
-    def _improved(self, best: Scored, path: Path) -> Scored:
+    def _improved(self, best: ScoredRule, path: Path) -> ScoredRule:
         """Try other parameters of one part."""
         for part in self._variants(at(best.rule, path)):
             tried = put(best.rule, path, part)
             score = self._score(tried)
             if score > best.score:
-                best = Scored(tried, score)
+                best = ScoredRule(tried, score)
         return best
 
     def _variants(self, part: Formula) -> list[Formula]:

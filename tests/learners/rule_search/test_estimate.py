@@ -13,17 +13,17 @@ from privfed.exchange.messages import Release, ReleasedPart
 from privfed.learners.rule_search.estimate import (
     STEPS,
     AnswerError,
-    Counts,
+    SupportEstimate,
     counts,
     percentile,
 )
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.privacy.mechanism import Noised
 from privfed.questions.part import PartType
 from privfed.questions.query import Query
 from privfed.tables.schema import Column, Schema
 
-QUERY = TemplateBits(Asked.everybody(400), "g", ((1,), (2,)))
+QUERY = TemplateBits(CohortSample.everybody(400), "g", ((1,), (2,)))
 
 
 def _answer(bits: np.ndarray, flip: float, clients: int = 1) -> Answer:
@@ -91,7 +91,9 @@ def test_no_answer_and_mixed_noise() -> None:
 
 def test_two_estimates_are_weighted_by_precision() -> None:
     """The combination has the smaller deviation, and lies nearer the better one."""
-    both = Counts(np.array([10.0]), 1.0, 5).combined(Counts(np.array([20.0]), 3.0, 5))
+    both = SupportEstimate(np.array([10.0]), 1.0, 5).combined(
+        SupportEstimate(np.array([20.0]), 3.0, 5)
+    )
     assert both.estimate[0] == pytest.approx(11.0)
     assert both.deviation == pytest.approx(np.sqrt(0.9))
 

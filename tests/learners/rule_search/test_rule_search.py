@@ -12,7 +12,7 @@ from simulated_asking import SimulatedAsking, Truths
 from privfed.errors import InputError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import Asking, Found
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.individual_search import smallest_part
@@ -24,7 +24,7 @@ from privfed.learners.rule_search.population_rules import (
     coverage,
     utility,
 )
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, Node, TreeSearch
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 
@@ -153,7 +153,7 @@ def test_questions_cost_less_below_frequent_parents() -> None:
 def test_uct_explores_what_was_visited_least() -> None:
     """Equation 1 by hand: share of the people plus C sqrt(ln N_parent / n)."""
     search = TreeSearch(SimulatedAsking(TRUTHS, Fraction(1), 1), Equal(Fraction(1), 1, NU), 0.5)
-    parent, often, seldom = Node(()), Node((1,)), Node((2,))
+    parent, often, seldom = SearchNode(()), SearchNode((1,)), SearchNode((2,))
     parent.visits, often.visits, seldom.visits = 100, 90, 10
     often.total, seldom.total = 90 * 600.0, 10 * 300.0
     scores = [search._score(parent, child) for child in (often, seldom)]
@@ -208,11 +208,11 @@ def test_parameters_stay_in_their_public_ranges() -> None:
 def test_the_percentile_of_the_parameters_is_the_one_asked_for() -> None:
     """Thresholds at the tenth and at the ninetieth are those of the holders, within the noise."""
     frequent = sorted(VALID, key=lambda structure: -VALID[structure])[:3]
-    found = [Found(one, VALID[one] / BOOK.people, 0.0) for one in frequent]
+    found = [FoundRule(one, VALID[one] / BOOK.people, 0.0) for one in frequent]
     policy = RuleSearch("levels").private("300")
     for percent in (10.0, 90.0):
         gate = CohortDisclosure.of(BOOK, policy, seed=1)
-        asking = Asking(gate, BOOK.grammar, BOOK.people)
+        asking = CohortSession(gate, BOOK.grammar, BOOK.people)
         told = asking.parameters(found, Fraction(300), percent)
         for structure, values in zip(frequent, told, strict=True):
             ranges = np.array(BOOK.grammar.ranges(structure))

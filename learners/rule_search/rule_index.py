@@ -22,7 +22,7 @@ from privfed.tables.schema import Column, Schema
 
 
 @dataclass(frozen=True, eq=False)
-class RuleBook:
+class RuleIndex:
     """The rules of a cohort, by structure.
 
     Args:
@@ -60,7 +60,7 @@ class RuleBook:
         return Schema(tuple(Column(n, lower=a, upper=b) for n, a, b in self.grammar.variables))
 
     @classmethod
-    def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleBook:
+    def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleIndex:
         """Index the canonical rules of each individual, in the mapping's order.
 
         Raises:
@@ -82,7 +82,7 @@ class RuleBook:
         grammar: Grammar,
         people: int,
         entries: Sequence[tuple[Symbols, int, Sequence[float]]],
-    ) -> RuleBook:
+    ) -> RuleIndex:
         """Index (structure, individual, scaled parameters) entries that are sorted already."""
         distinct = sorted({structure for structure, _, _ in entries})
         longest = max((len(structure) for structure in distinct), default=1)
