@@ -17,22 +17,24 @@ from privfed.attacks.linkage import Linkage
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import PROFILES, generate
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 
 SETTINGS = {"threshold": 0.01, "most_operators": 6}
 
 
-def halves(book: RuleBook) -> tuple[RuleBook, RuleBook]:
+def halves(book: RuleIndex) -> tuple[RuleIndex, RuleIndex]:
     """The first half of the people, and the second, who never answer."""
     entries, half = book.entries(), book.people // 2
     told = []
     for first in (0, half):
         own = [(s, p - first, v) for s, p, v in entries if first <= p < first + half]
-        told.append(RuleBook.indexed(book.grammar, half, own))
+        told.append(RuleIndex.indexed(book.grammar, half, own))
     return told[0], told[1]
 
 
-def linked(strategy: str, epsilon: str, members: RuleBook, strangers: RuleBook, seed: int) -> None:
+def linked(
+    strategy: str, epsilon: str, members: RuleIndex, strangers: RuleIndex, seed: int
+) -> None:
     begun = time.perf_counter()
     search = RuleSearch(strategy, epsilon=epsilon, **SETTINGS)  # type: ignore[arg-type]
     cohort = CohortDisclosure.of(members, search.private(epsilon), seed=seed)

@@ -23,12 +23,12 @@ from simulated_asking import SimulatedAsking, Truths
 
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.promise import Subtree
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
+from privfed.learners.rule_search.support_prediction import Subtree
 from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.privacy.noise import SecureNoise
@@ -69,7 +69,7 @@ def measure_growth(args: argparse.Namespace) -> None:
     held = sorted((t for t in templates if sizes[t]), key=lambda t: -sizes[t])
     for place in sorted({int(len(held) ** (i / 10)) - 1 for i in range(11)}):
         template = held[place]
-        query = TemplateBits(Asked.everybody(book.people), grammar.digest, (template,))
+        query = TemplateBits(CohortSample.everybody(book.people), grammar.digest, (template,))
         view = View(book, book.schema)
         query.evaluate(view)
         begun = time.perf_counter()
@@ -136,10 +136,10 @@ def ignored(profile: str, theta: float, predicted: float, trials: int) -> float:
     for trial in range(trials):
         budget = Fraction(10**6)
         asking = SimulatedAsking(truths, budget, trial)
-        search = BestFirst(asking, Exploration(error=theta), Spending(budget))
+        search = BestFirst(asking, Exploration(error=theta), budget)
         child = Subtree((truths.book.grammar.size,), root, 1, predicted=predicted)
         while (verdict := search.examine(child)) == "later":
-            child.predicted /= search.spending.coarser
+            child.predicted /= search.settings.coarser
         number += verdict == "ignored"
     return number / trials
 

@@ -34,14 +34,15 @@ from simulated_asking import SimulatedAsking, Truths
 from privfed.errors import InputError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimators import UCT_CONSTANT
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.least_epsilon import Exploration
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
+from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 
 mpl.use("Agg")
@@ -81,13 +82,19 @@ def population(profile: str, seed: int) -> Truths:
 
 
 @lru_cache(maxsize=16)
-def valid(book: RuleBook, nu: float) -> frozenset[tuple[int, ...]]:
+def valid(book: RuleIndex, nu: float) -> frozenset[tuple[int, ...]]:
     return frozenset(book.valid(nu * book.people))
 
 
 def search(
-    asking: Asking, method: str, epsilon: Fraction, nu: float, theta: float, seed: int, levels: int
-) -> list[Found]:
+    asking: CohortSession,
+    method: str,
+    epsilon: Fraction,
+    nu: float,
+    theta: float,
+    seed: int,
+    levels: int,
+) -> list[FoundRule]:
     exploration = Exploration(nu, theta)
     if method.startswith("equal"):
         return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
@@ -96,12 +103,12 @@ def search(
         return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
         wide = int(method[8:])
-        spending = Spending(epsilon, spread=wide, expected=EXPECTED[wide])
-        return BestFirst(asking, exploration, spending).run()
+        settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
+        return BestFirst(asking, exploration, epsilon, settings).run()
     return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
 
-def through_a_gate(book: RuleBook, method: str, epsilon: float, seed: int) -> RuleSearch:
+def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
     model = RuleSearch(
         method, epsilon=str(epsilon), seed=seed, most_operators=6, most_templates=2000
     )  # fmt: skip
@@ -116,9 +123,9 @@ def through_a_gate(book: RuleBook, method: str, epsilon: float, seed: int) -> Ru
 
 def cell(
     truths: Truths, profile: str, method: str, epsilon: float, nu: float, theta: float, seed: int
-) -> tuple[dict[str, Any], Asking | RuleSearch]:
+) -> tuple[dict[str, Any], CohortSession | RuleSearch]:
     begun = time.perf_counter()
-    asked: Asking | RuleSearch
+    asked: CohortSession | RuleSearch
     if method in ("parts", "sampled"):
         asked = through_a_gate(truths.book, method, epsilon, seed)
         found, steps = asked.found_, asked.steps_
@@ -175,7 +182,7 @@ def measure_queries(folder: Path, truths: Truths, profile: str) -> None:
     rows = []
     for method in EVERYBODY:
         _, asked = cell(truths, profile, method, FIXED["adaptive1000"], 0.01, 0.05, 0)
-        assert isinstance(asked, Asking)
+        assert isinstance(asked, CohortSession)
         rows += [(profile, method, i, step.epsilon) for i, step in enumerate(asked.steps, 1)]
     frame = pd.DataFrame(rows, columns=["profile", "method", "query", "epsilon"])
     frame.to_csv(folder / f"queries-{profile}.csv", index=False)
@@ -337,7 +344,7 @@ def one_run(
     asking = (
         SimulatedAsking(truths, budget, seed)
         if simulated
-        else Asking(CohortDisclosure.of(book, policy, seed=seed), book.grammar, book.people)
+        else CohortSession(CohortDisclosure.of(book, policy, seed=seed), book.grammar, book.people)
     )
     found = search(asking, method, budget, 0.01, 0.05, seed, LEVELS["icu"])
     return coverage([one.structure for one in found], valid(book, 0.01))

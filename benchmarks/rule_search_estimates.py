@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from privfed.learners.rule_search.estimate import Counts, naive_percentile, percentile
+from privfed.learners.rule_search.estimate import SupportEstimate, percentile
 from privfed.learners.rule_search.queries import parity
 
 PEOPLE, REPEATS = 20_000, 20
@@ -27,9 +27,8 @@ def percentiles(share: float, epsilon: float, percent: float) -> None:
         noisy = values + rng.laplace(0, 1 / epsilon, PEOPLE)
         truth = np.percentile(held, percent)
         ours = percentile(noisy, 1 / epsilon, share, percent)
-        errors.append(
-            (ours - truth, naive_percentile(noisy, percent) - truth, percent / 100 - truth)
-        )
+        naive = float(np.percentile(noisy, percent))
+        errors.append((ours - truth, naive - truth, percent / 100 - truth))
     ours, naive, unasked = np.sqrt(np.mean(np.square(errors), axis=0))
     each = (time.perf_counter() - begun) / REPEATS
     print(
@@ -44,7 +43,9 @@ def intervals(people: int, holders: int, epsilon: float, level: float = 0.95) ->
     yes = rng.binomial(holders, 1 - flip, 4000) + rng.binomial(people - holders, flip, 4000)
     drawn, times = np.unique(yes, return_counts=True)
     deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
-    counts = Counts((drawn - people * flip) / (1 - 2 * flip), deviation, people, float(flip))
+    counts = SupportEstimate(
+        (drawn - people * flip) / (1 - 2 * flip), deviation, people, float(flip)
+    )
     held = [
         float(times[(low <= holders) & (holders <= high)].sum() / 4000)
         for low, high in (counts.exact_interval(level), counts.interval(level))

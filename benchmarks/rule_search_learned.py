@@ -36,7 +36,7 @@ from privfed.learners.rule_search.population_rules import (
     coverage,
     utility,
 )
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Formula
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
@@ -59,12 +59,12 @@ def grammar_of(task: Task) -> Grammar:
     return Grammar(names, most_operators=2, horizon=task.signals.shape[1] - 1)
 
 
-def learned(task: Task, people: int, own: np.ndarray, seed: int, folder: Path) -> RuleBook:
+def learned(task: Task, people: int, own: np.ndarray, seed: int, folder: Path) -> RuleIndex:
     """Each individual's rules, from its own draw of the training trajectories; kept as files."""
     grammar = grammar_of(task)
     if not folder.exists():
         write_cohort(folder, learned_rules(task, people, own, seed))
-    return RuleBook.of({p.stem: read_rules(p, grammar) for p in rule_files(folder)}, grammar)
+    return RuleIndex.of({p.stem: read_rules(p, grammar) for p in rule_files(folder)}, grammar)
 
 
 def learned_rules(task: Task, people: int, own: np.ndarray, seed: int) -> dict[str, list[Formula]]:
@@ -81,7 +81,7 @@ def learned_rules(task: Task, people: int, own: np.ndarray, seed: int) -> dict[s
     return rules
 
 
-def every_rule(book: RuleBook, nu: float) -> PopulationRules:
+def every_rule(book: RuleIndex, nu: float) -> PopulationRules:
     """Every valid structure with the median of its holders' parameters."""
     rules = []
     for structure, holders in book.valid(nu * book.people).items():
@@ -93,7 +93,7 @@ def every_rule(book: RuleBook, nu: float) -> PopulationRules:
     return PopulationRules(tuple(rules), book.grammar.names)
 
 
-def searched(book: RuleBook, protocol: str, epsilon: int, nu: float, seed: int) -> RuleSearch:
+def searched(book: RuleIndex, protocol: str, epsilon: int, nu: float, seed: int) -> RuleSearch:
     strategy, own = PROTOCOLS.get(protocol, (protocol, {}))
     total = Fraction(epsilon)
     model = RuleSearch(
@@ -110,7 +110,7 @@ def searched(book: RuleBook, protocol: str, epsilon: int, nu: float, seed: int) 
 
 
 def scored(
-    task: Task, held: np.ndarray, book: RuleBook, model: RuleSearch, nu: float
+    task: Task, held: np.ndarray, book: RuleIndex, model: RuleSearch, nu: float
 ) -> dict[str, float]:
     right, precise = coverage([one.structure for one in model.found_], book.valid(nu * book.people))
     worth = utility(model.rules_.predict(task.signals[held]), task.labels[held])

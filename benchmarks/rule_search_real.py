@@ -31,7 +31,7 @@ from privfed.learners.rule_search.population_rules import (
     WeightedRule,
     utility,
 )
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
 
@@ -108,21 +108,21 @@ def population(task: Task, seed: int) -> dict[str, dict[str, float]]:
 
 
 def searched(
-    task: Task, book: RuleBook, epsilon: float, held: np.ndarray, seed: int
+    task: Task, book: RuleIndex, epsilon: float, held: np.ndarray, seed: int
 ) -> dict[str, float]:
     model = search(task, epsilon)
     model.fit(CohortDisclosure.of(book, model.private("120000"), seed=seed))
     return utility(model.predict(task.signals[held]), task.labels[held])
 
 
-def copied(book: RuleBook, times: int) -> RuleBook:
+def copied(book: RuleIndex, times: int) -> RuleIndex:
     """So many individuals in the place of each, who all hold its rules."""
     entries = [
         (structure, person + book.people * copy, values)
         for structure, person, values in book.entries()
         for copy in range(times)
     ]
-    return RuleBook.indexed(
+    return RuleIndex.indexed(
         book.grammar, book.people * times, sorted(entries, key=lambda one: one[:2])
     )
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from privfed.errors import InputError, NobodyAnswered
 from privfed.exchange.disclosure import ScriptedDisclosure
-from privfed.learners.rule_search.asking import Asking, Step
-from privfed.learners.rule_search.estimate import Counts
-from privfed.learners.rule_search.queries import Asked
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.asking import CohortSession, SearchStep
+from privfed.learners.rule_search.estimate import SupportEstimate
+from privfed.learners.rule_search.queries import CohortSample
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.questions.query import Query
@@ -34,7 +34,7 @@ class Truths:
         book: the population.
     """
 
-    def __init__(self, book: RuleBook) -> None:
+    def __init__(self, book: RuleIndex) -> None:
         self.book = book
         self._counts: dict[Symbols, int] = {}
 
@@ -45,7 +45,7 @@ class Truths:
         return self._counts[template]
 
 
-class SimulatedAsking(Asking):
+class SimulatedAsking(CohortSession):
     """Everybody asked in simulation, with one budget that every question draws on.
 
     It stands for one individual's budget if each question is about one template and goes to
@@ -62,12 +62,12 @@ class SimulatedAsking(Asking):
         super().__init__(ScriptedDisclosure(book.schema, _unasked, ()), book.grammar, book.people)
         self.left, self._truths = budget, truths
         self._rng = np.random.default_rng(seed)
-        self._known: dict[tuple[Symbols, ...], tuple[Fraction, Counts]] = {}
+        self._known: dict[tuple[Symbols, ...], tuple[Fraction, SupportEstimate]] = {}
 
     def bits(
-        self, templates: Sequence[Symbols], spend: Fraction | None, who: Asked | None = None
-    ) -> Counts:
-        """Draw the estimates; see :meth:`Asking.bits`.
+        self, templates: Sequence[Symbols], spend: Fraction | None, who: CohortSample | None = None
+    ) -> SupportEstimate:
+        """Draw the estimates; see :meth:`CohortSession.bits`.
 
         Raises:
             InputError: an amount is missing, or the question goes to some only.
@@ -85,17 +85,17 @@ class SimulatedAsking(Asking):
         counts = self._drawn(templates, float(flip_probability(spend)))
         self._known[key] = (spend, counts)
         self.steps.append(
-            Step(len(templates), counts.people, float(spend), float(counts.estimate[0]))
+            SearchStep(len(templates), counts.people, float(spend), float(counts.estimate[0]))
         )
         return counts
 
-    def _drawn(self, templates: Sequence[Symbols], flip: float) -> Counts:
+    def _drawn(self, templates: Sequence[Symbols], flip: float) -> SupportEstimate:
         people = self.people
         held = np.array([self._truths.count(template) for template in templates])
         yes = self._rng.binomial(held, 1 - flip) + self._rng.binomial(people - held, flip)
         scale = 1 - 2 * flip
         deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
-        return Counts(np.asarray((yes - people * flip) / scale), deviation, people)
+        return SupportEstimate(np.asarray((yes - people * flip) / scale), deviation, people)
 
 
 def _unasked(client: str, query: Query) -> Mapping[str, np.ndarray]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from privfed import plugins
 from privfed.errors import PolicyError, QueryError, WireError
 from privfed.learners.base import FederatedLearner
-from privfed.learners.baselines.bayesian import Posterior
-from privfed.learners.baselines.forest import Forest
+from privfed.learners.baselines.bayesian import LocalPosterior
+from privfed.learners.baselines.forest import LocalForest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
@@ -23,13 +23,13 @@ from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
-    Asked,
+    CohortSample,
     HashedRule,
     Parameters,
     SampledRule,
     TemplateBits,
 )
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
@@ -98,8 +98,8 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         BINARY,
     ),
     "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
-    "posterior": (Posterior(0.1), BINARY),
-    "forest": (Forest(3, 1), BINARY),
+    "posterior": (LocalPosterior(0.1), BINARY),
+    "forest": (LocalForest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
     "fuzzy rules": (FuzzyRules(3, LOWER, UPPER), NUMERIC),
     "scaling again": (Scaling(3, ((0.0, 1.0, 1.0, 9.0),) * 4), NUMERIC),
@@ -112,7 +112,7 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
 
 GRAMMAR = Grammar((("a", 0.0, 1.0), ("b", 0.0, 1.0)), ("&", "F"), most_operators=2, horizon=3)
 PEOPLE = 3
-WHO = Asked.everybody(PEOPLE)
+WHO = CohortSample.everybody(PEOPLE)
 #: A rule of a cohort: its holder, its structure, one value for all of its parameters.
 Held = tuple[int, Symbols, float]
 
@@ -137,12 +137,12 @@ def width(structure: Symbols) -> int:
 STRUCTURES = tuple(sorted(complete(), key=width)[::7])[:6]
 
 
-def book(rules: Sequence[Held]) -> RuleBook:
+def book(rules: Sequence[Held]) -> RuleIndex:
     """What the individuals of a cohort hold."""
     entries = [
         (structure, person, [value] * width(structure)) for person, structure, value in rules
     ]
-    return RuleBook.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
+    return RuleIndex.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
 
 
 RULES = Rows(

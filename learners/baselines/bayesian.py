@@ -27,7 +27,7 @@ MAX_PRECISION = 1e9
 
 
 @dataclass(frozen=True)
-class Posterior(Query):
+class LocalPosterior(Query):
     """Mode and curvature of a client's posterior under a Gaussian prior.
 
     Sensitivity: none is finite; a separable client's mode moves as far as the prior lets it.
@@ -92,7 +92,7 @@ class BayesianInference(LinearBaseline):
         precision: of the prior on every coefficient (the features in their own units).
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Posterior,)
+    queries: ClassVar[tuple[type[Query], ...]] = (LocalPosterior,)
     called: ClassVar[str] = "Bayesian federated logistic regression"
     _parameter_constraints: ClassVar[Constraints] = {
         "precision": [Real(at_least=1 / MAX_PRECISION, at_most=MAX_PRECISION)]
@@ -109,7 +109,7 @@ class BayesianInference(LinearBaseline):
             NobodyAnswered: no client answered.
         """
         self._start(federation)
-        answers = federation.ask(Posterior(float(self.precision)))
+        answers = federation.ask(LocalPosterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]
         curvatures = [np.asarray(curvature) for curvature in answers.each("curvature").values()]
         prior = self.precision * np.eye(len(modes[0]))
@@ -126,4 +126,4 @@ class BayesianInference(LinearBaseline):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One query."""
-        return once(Posterior(float(self.precision)))
+        return once(LocalPosterior(float(self.precision)))

@@ -28,7 +28,7 @@ NODE = ("tree", "feature", "threshold", "left", "right", "value")
 
 
 @dataclass(frozen=True)
-class Forest(Query):
+class LocalForest(Query):
     """A client's own forest, node by node.
 
     Sensitivity: none is finite; one record can change every tree.
@@ -82,7 +82,7 @@ class LocalForests(BinaryBaseline):
         min_leaf: fewest records of a leaf.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Forest,)
+    queries: ClassVar[tuple[type[Query], ...]] = (LocalForest,)
     _parameter_constraints: ClassVar[Constraints] = {
         "trees": [Whole(at_least=1, at_most=MAX_TREES)],
         "min_leaf": [Whole(at_least=1, at_most=MAX_LEAF)],
@@ -100,7 +100,7 @@ class LocalForests(BinaryBaseline):
             NobodyAnswered: no client answered.
         """
         self._start(federation)
-        answers = federation.ask(Forest(self.trees, self.min_leaf))
+        answers = federation.ask(LocalForest(self.trees, self.min_leaf))
         self.forests_ = [
             np.asarray(nodes) for nodes in answers.each("nodes").values() if len(nodes)
         ]
@@ -114,7 +114,7 @@ class LocalForests(BinaryBaseline):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One query."""
-        return once(Forest(self.trees, self.min_leaf))
+        return once(LocalForest(self.trees, self.min_leaf))
 
     def readable(self) -> dict[str, Any]:
         """What the columns of every node in the state's forests are."""

@@ -29,7 +29,7 @@ from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 
-class Counts(NodeCounts):
+class LevelCounts(NodeCounts):
     """What a level of the tree is grown from, and its leaves' labels."""
 
     kind: ClassVar[str] = "baselines.truex"
@@ -51,7 +51,7 @@ class TruexTreeClassifier(BaselineClassifier):
         "depth": [Whole(1, DEEPEST)],
         "bins": [Whole(2, 64)],
     }
-    queries: ClassVar[tuple[type[Query], ...]] = (Counts,)
+    queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 
     def __init__(self, depth: int = 6, bins: int = 5) -> None:
         self.depth = depth
@@ -68,7 +68,7 @@ class TruexTreeClassifier(BaselineClassifier):
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.depth):
-            query = Counts(growth.tree, np.array(open_), features, edges, None)
+            query = LevelCounts(growth.tree, np.array(open_), features, edges, None)
             try:
                 counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
             except NobodyAnswered:
@@ -85,7 +85,7 @@ class TruexTreeClassifier(BaselineClassifier):
     def _label(self, federation: Disclosure, growth: Growth, edges: np.ndarray) -> None:
         """Ask for the leaves' class counts anew; without an answer the splits' counts stand."""
         leaves = growth.tree.leaves
-        query = Counts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
+        query = LevelCounts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
         try:
             counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
         except NobodyAnswered:
@@ -133,13 +133,13 @@ class TruexTreeClassifier(BaselineClassifier):
         factor = Fraction(int(max(parties - 1, 1) ** 0.5 * 10**6), 10**6)
         spend = exact(epsilon, "epsilon") * factor / (self.depth + 1)
         guard = Guard.of("laplace", spend=spend, times=self.depth + 1)
-        return Policy({Counts.kind: (guard,)}, name="published")
+        return Policy({LevelCounts.kind: (guard,)}, name="published")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Each level, and the leaves."""
         features, edges = np.arange(len(schema.features)), self._edges(schema)
         tree = full_tree(self.depth - 1)
-        return [Planned(Counts(tree, tree.leaves, features, edges, None), self.depth + 1)]
+        return [Planned(LevelCounts(tree, tree.leaves, features, edges, None), self.depth + 1)]
 
     def state(self) -> dict[str, Any]:
         """The tree."""

@@ -3,10 +3,10 @@
 from privfed.learners.rule_search.estimators import (
     LevelRuleSearch,
     PartRuleSearch,
+    RuleSearch,
     SampledRuleSearch,
     TreeRuleSearch,
 )
-from privfed.learners.rule_search.rule_search import RuleSearch
 
 __all__ = [
     "LevelRuleSearch",

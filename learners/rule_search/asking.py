@@ -1,27 +1,30 @@
-"""What all searches share: whom they ask, what they know, and what they find."""
+"""What all searches share: the cohort they query, the queries so far, and what they find."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Self
+
+import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.exchange.answers import Answer
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, percentile
+from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.query import Query
 
 
 @dataclass(frozen=True)
-class Found:
-    """A complete structure that a search believes in.
+class FoundRule:
+    """A complete structure that a search lists.
 
     Args:
         structure: what was found.
-        share: estimated share of individuals that hold it.
+        share: estimated fraction of individuals that hold it.
         deviation: standard deviation of that estimate.
     """
 
@@ -29,10 +32,15 @@ class Found:
     share: float
     deviation: float
 
+    @classmethod
+    def of_count(cls, structure: Symbols, holders: float, std: float, people: int) -> Self:
+        """From an estimated number of holders among ``people``."""
+        return cls(structure, float(holders) / people, float(std) / people)
+
 
 @dataclass(frozen=True)
-class Step:
-    """One question of a search, for its curves: all of it is public."""
+class SearchStep:
+    """One query of a search, for its curves; all of it is public."""
 
     templates: int
     asked: int
@@ -41,8 +49,8 @@ class Step:
 
 
 @dataclass
-class Asking:
-    """A federation of individuals with rules over one grammar, and the questions so far.
+class CohortSession:
+    """A federation of individuals with rules over one grammar, and the queries so far.
 
     Args:
         federation: what is asked.
@@ -53,24 +61,67 @@ class Asking:
     federation: Disclosure
     grammar: Grammar
     people: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SearchStep] = field(default_factory=list)
+
+    @property
+    def everybody(self) -> CohortSample:
+        """Every individual of every client."""
+        return CohortSample.everybody(self.people // max(1, len(self.federation.clients)))
 
     def bits(
-        self, templates: Sequence[Symbols], spend: Fraction | None, who: Asked | None = None
-    ) -> Counts:
-        """Ask for the holders of sibling templates.
+        self, templates: Sequence[Symbols], spend: Fraction | None, who: CohortSample | None = None
+    ) -> SupportEstimate:
+        """Estimate the holders of sibling templates.
 
         Raises:
             NobodyAnswered: nobody offers an answer, by public state alone: the search ends.
             AnswerError: somebody answered twice or not at all.
         """
-        whom = who or Asked.everybody(self.people // max(1, len(self.federation.clients)))
+        whom = who or self.everybody
         query = TemplateBits(whom, self.grammar.digest, tuple(templates))
         answer = offered(self.federation, query, spend)
-        found = counts(answer, whom.size * len(self.federation.clients))
-        first = float(found.estimate[0])
-        self.steps.append(Step(len(templates), found.people, float(spend or 0), first))
-        return found
+        return self.noted(counts(answer, whom.size * len(self.federation.clients)), spend)
+
+    def noted(self, result: SupportEstimate, spend: Fraction | None) -> SupportEstimate:
+        """Keep a query among the steps."""
+        number, first = len(result.estimate), float(result.estimate[0])
+        self.steps.append(SearchStep(number, result.people, float(spend or 0), first))
+        return result
+
+    def parameters(
+        self, found: Sequence[FoundRule], spend: Fraction, percent: float
+    ) -> list[list[float]]:
+        """Ask once for all structures' parameters, and take a percentile of each.
+
+        Args:
+            found: the structures.
+            spend: epsilon of the query.
+            percent: which percentile, 0 to 100.
+
+        Returns:
+            for each structure its parameters within their public ranges, in preorder.
+
+        Raises:
+            NobodyAnswered: nobody offers an answer.
+        """
+        ranges = [self.grammar.ranges(one.structure) for one in found]
+        structures, widths = tuple(one.structure for one in found), tuple(map(len, ranges))
+        query = Parameters(self.everybody, self.grammar.digest, structures, widths)
+        answer = offered(self.federation, query, spend)
+        parts = [release.parts["values"] for release in answer.releases.values()]
+        rows = iter(np.concatenate([part.units * float(part.grid) for part in parts], axis=1))
+        scale = max(
+            (part.noise.parameter * float(part.grid) for part in parts if part.noise), default=0.0
+        )
+        # A mixture's weight lies above 0 and at most at 1.
+        shares = [float(np.clip(one.share, 1e-4, 1.0)) for one in found]
+        return [
+            [
+                low + (high - low) * percentile(next(rows), max(scale, 1e-6), share, percent)
+                for low, high in each
+            ]
+            for each, share in zip(ranges, shares, strict=True)
+        ]
 
 
 def offered(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:

@@ -1,8 +1,18 @@
-"""From noisy bits to counts with confidence intervals, and from noisy values to percentiles."""
+"""Estimates from noisy answers: counts with confidence intervals, and percentiles of values.
+
+Two encodings of one sampled rule are read. Unary encoding sends a bit for each template, hashed
+encoding one bit in all (Bassily and Smith 2015; binary local hashing in Wang et al. 2017, Section
+4.3): individual i has a public random mask m_i, template t a code, and the answer is the parity of
+m_i & code. Parities of different codes are independent over the masks, so that the sum of agreements
+is an unbiased count, and all counts together are one Walsh-Hadamard transform. With epsilon per
+individual, the variance of a count over N answers is N coth(eps / 2)^2 for one hashed bit and
+N / (4 sinh(eps / 4)^2) for unary encoding (two bits may change, each gets eps / 2): both about
+4 N / eps^2 for small epsilons; unary encoding is better at every epsilon, and above 3 by far. Hashing
+saves the answer's size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +22,7 @@ from privfed.errors import InputError, PrivfedError
 from privfed.exchange.answers import Answer
 from privfed.exchange.messages import ReleasedPart
 from privfed.learners.rule_search.intervals import exact_limits
+from privfed.learners.rule_search.queries import HashedRule
 
 #: Steps of expectation-maximisation; few enough to smooth: see :func:`percentile`.
 STEPS = 200
@@ -22,15 +33,15 @@ class AnswerError(PrivfedError):
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class SupportEstimate:
     """Estimated numbers of individuals with a match.
 
     Args:
         estimate: unbiased, shape (templates,); may be negative.
         deviation: standard deviation of the noise, the same for all.
         people: how many answered.
-        flip: probability that an answer is the opposite of the truth; none where the estimate is
-            of more than one question.
+        flip: probability that an answer is the opposite of the truth; None if the estimate is of
+            more than one query.
     """
 
     estimate: np.ndarray
@@ -39,7 +50,7 @@ class Counts:
     flip: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Confidence limits, by the normal law, within what is possible: fast, and approximate."""
+        """Normal confidence limits within what is possible: fast, and approximate."""
         reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
         low = np.clip(self.estimate - reach, 0, self.people)
         return low, np.clip(self.estimate + reach, 0, self.people)
@@ -48,7 +59,7 @@ class Counts:
         """Confidence limits that hold at every size: see :func:`exact_limits`.
 
         Raises:
-            InputError: the estimate is of more than one question.
+            InputError: the estimate is of more than one query.
         """
         if self.flip is None:
             raise InputError("exact limits are of one question's answers; use interval() instead")
@@ -57,24 +68,30 @@ class Counts:
         low, high = np.array(limits, dtype=float).reshape(-1, 2).T
         return low, high
 
-    def combined(self, other: Counts) -> Counts:
-        """The two estimates of the same counts, weighted by their precisions."""
+    def at(self, index: int) -> SupportEstimate:
+        """The estimate of one template."""
+        return SupportEstimate(
+            self.estimate[index : index + 1], self.deviation, self.people, self.flip
+        )
+
+    def combined(self, other: SupportEstimate) -> SupportEstimate:
+        """Two estimates of the same counts, weighted by their precisions."""
         if not (self.deviation > 0 and other.deviation > 0):
             return self if self.deviation <= other.deviation else other
         weights = np.array([self.deviation**-2, other.deviation**-2])
         mean = (weights[0] * self.estimate + weights[1] * other.estimate) / weights.sum()
-        return Counts(mean, float(weights.sum() ** -0.5), self.people)
+        return SupportEstimate(mean, float(weights.sum() ** -0.5), self.people)
 
 
-def counts(answer: Answer, asked: int | None = None) -> Counts:
-    """Estimate from the releases of one question.
+def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
+    """Estimate from the releases of one query.
 
     c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4). Its variance is
     N q (1 - q) / (1 - 2 q)^2 whatever the truth, for a bit's variance does not depend on it.
 
     Args:
         answer: all clients' replies; cohorts and single individuals alike.
-        asked: how many individuals were asked, or none to take those that answered.
+        asked: how many individuals were asked; None to take those that answered.
 
     Raises:
         AnswerError: an answer has another number of columns, or answers with gaps.
@@ -95,7 +112,7 @@ def counts(answer: Answer, asked: int | None = None) -> Counts:
     yes = sum(np.count_nonzero(part.units, axis=1) for part in parts)
     scale = 1 - 2 * flip
     deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
-    return Counts(np.asarray((yes - people * flip) / scale), deviation, people, flip)
+    return SupportEstimate(np.asarray((yes - people * flip) / scale), deviation, people, flip)
 
 
 def flip_of(part: ReleasedPart) -> float:
@@ -103,24 +120,60 @@ def flip_of(part: ReleasedPart) -> float:
     return 0.0 if part.noise is None else part.noise.parameter
 
 
+def hashed_counts(answer: Answer) -> SupportEstimate:
+    """Estimate how many drew each template from a cohort's reply to a :class:`HashedRule`.
+
+    c_hat(t) = sum over i of (-1)^(parity(m_i & code t) + bit i) / (1 - 2 q), unbiased over masks and
+    noise. Its variance is N / (1 - 2 q)^2 less the holders, for any one term squared is
+    1 / (1 - 2 q)^2; the deviation leaves the holders out, and is never too small.
+
+    Raises:
+        AnswerError: no answer, several, or one with gaps or of another size.
+    """
+    query = answer.query
+    parts = [release.parts["bits"] for release in answer.releases.values()]
+    if not isinstance(query, HashedRule) or len(parts) != 1 or parts[0].mask is not None:
+        raise AnswerError("hashed answers come from one whole cohort, complete")
+    people = query.who.size
+    if parts[0].units.shape != (1, people):
+        raise AnswerError(
+            f"{parts[0].units.size} bits answer a question to {people}: somebody answered twice or "
+            "not at all; count each individual once"
+        )
+    scale = 1 - 2 * flip_of(parts[0])
+    sums = np.bincount(
+        query.masks(), weights=1.0 - 2.0 * parts[0].units[0], minlength=2**query.width
+    )
+    estimate = _transformed(sums)[1 : len(query.templates) + 1] / scale
+    return SupportEstimate(estimate, float(np.sqrt(people) / scale), people)
+
+
+def _transformed(sums: np.ndarray) -> np.ndarray:
+    """The Walsh-Hadamard transform: at t, the sum over m of (-1)^parity(m & t) sums[m]."""
+    width, values = len(sums).bit_length() - 1, sums.copy()
+    for bit in range(width):
+        pairs = values.reshape(-1, 2, 2**bit)
+        values = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
+    return values
+
+
 def percentile(
     noisy: np.ndarray, scale: float, share: float, percent: float, cells: int | None = None
 ) -> float:
-    """A percentile of the holders' values, without the bias that noise and non-holders bring.
+    """A percentile of the holders' values, without the bias of noise and non-holders.
 
-    The noisy values are a mixture: of those who hold no match, all at 1/2, and of the holders'
-    unknown law on [0, 1]; each plus Laplace noise. The law over cells is found by
-    expectation-maximisation with the non-holders' weight fixed (deconvolution); the percentile is
-    read off it. It starts from the uniform law and is stopped after 200 steps on purpose: where the
-    noise says little, the answer stays near the uniform law's own percentile, and the greatest
-    likelihood, which is spiky, is never reached.
+    The noisy values are a mixture of the non-holders, all at 1/2, and of the holders' unknown
+    distribution on [0, 1]; each plus Laplace noise. Expectation-maximisation finds the distribution
+    over cells, the non-holders' weight fixed (deconvolution), from the uniform one on. It stops after
+    200 steps on purpose: where the noise says little, the answer stays near the uniform
+    distribution's percentile, and the maximum likelihood, which is spiky, is never reached.
 
     Args:
         noisy: released values in units of the public range, shape (people,).
         scale: scale of the Laplace noise in the same units.
-        share: estimated share of holders, above 0.
+        share: estimated fraction of holders, above 0.
         percent: which percentile, 0 to 100.
-        cells: how finely the law is resolved; 40, or 400 where there is hardly any noise.
+        cells: resolution of the distribution; 40, or 400 where there is hardly any noise.
 
     Returns:
         the percentile in units of the public range, from 0 to 1.
@@ -132,17 +185,17 @@ def percentile(
         _laplace_cdf((edges[:, None] - np.append(centres, 0.5)[None]) / scale), axis=0
     )
     holders, others = share * likelihood[:, :-1], (1 - share) * likelihood[:, -1]
-    law = np.full(cells, 1 / cells)
+    mass = np.full(cells, 1 / cells)
     for _ in range(STEPS):
-        expected = np.maximum(holders @ law + others, 1e-300)
-        law = law * (holders.T @ (weights / expected))
-        law = law / law.sum() if law.sum() > 0 else np.full(cells, 1 / cells)
-    cumulative = np.concatenate([[0.0], np.cumsum(law)])
+        expected = np.maximum(holders @ mass + others, 1e-300)
+        mass = mass * (holders.T @ (weights / expected))
+        mass = mass / mass.sum() if mass.sum() > 0 else np.full(cells, 1 / cells)
+    cumulative = np.concatenate([[0.0], np.cumsum(mass)])
     return float(np.interp(percent / 100, cumulative, np.arange(cells + 1) / cells))
 
 
 def _binned(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Histogram of noisy values over the range and some noise beyond it."""
+    """Edges and histogram of noisy values over the range and some noise beyond it."""
     reach = 6 * scale
     inner = np.linspace(-reach, 1 + reach, 400)
     weights, _ = np.histogram(noisy, np.concatenate([[-np.inf], inner, [np.inf]]))
@@ -151,8 +204,3 @@ def _binned(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _laplace_cdf(z: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0)), 1 - 0.5 * np.exp(-np.abs(z))))
-
-
-def naive_percentile(noisy: Sequence[float] | np.ndarray, percent: float) -> float:
-    """The percentile of the noisy values themselves, as DP-RuL Section 3.4 takes it: biased."""
-    return float(np.percentile(np.asarray(noisy, dtype=float), percent))

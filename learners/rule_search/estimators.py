@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.best_first import BestFirst, Spending
-from privfed.learners.rule_search.individual_search import SampledSearch, WholeBudget, smallest_part
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.best_first import BestFirst
+from privfed.learners.rule_search.individual_search import SampledSearch, smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
-from privfed.learners.rule_search.outlook import Outlook, too_few
 from privfed.learners.rule_search.patterns import PatternBit
+from privfed.learners.rule_search.power_analysis import PowerAnalysis, too_few
 from privfed.learners.rule_search.queries import (
-    Asked,
+    CohortSample,
     Encoding,
     HashedRule,
     Parameters,
     SampledRule,
     TemplateBits,
 )
-from privfed.learners.rule_search.rule_learner import SHARED, RuleLearner
-from privfed.learners.rule_search.tree_search import (
-    Adaptive,
-    Allocation,
-    Equal,
-    TreeSearch,
-    symbols_of,
-)
+from privfed.learners.rule_search.rule_learner import ATOM, SHARED, RuleLearner
+from privfed.learners.rule_search.settings import SearchSettings
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
 from privfed.learners.stl.grammar import Grammar
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: In which order a tree search asks: best first, or by the published UCT with the least epsilon for
-#: each question, or with equal shares.
+#: each query, or with equal shares.
 Order = Literal["best-first", "uct", "equal"]
-_ATOM = (1,)
-#: C of ``uct`` unless told otherwise; see :class:`TreeRuleSearch`.
+#: C of ``uct`` if ``constant`` is None; see docs/tuning.md.
 UCT_CONSTANT = 0.1
 
 
@@ -52,33 +46,31 @@ class _AsksForHolders(RuleLearner):
 
     queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
-    def question(self, who: Asked, grammar: Grammar) -> Query:
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A bit for the first template."""
-        return TemplateBits(who, grammar.digest, (_ATOM,))
+        return TemplateBits(who, grammar.digest, (ATOM,))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeRuleSearch(_AsksForHolders):
-    """Searches the tree of templates, one question to everybody at a time.
+    """Searches the tree of templates, one query to everybody at a time.
 
-    One bit to each question, so that the guarantee is for whole individuals. ``uct`` and ``equal``
-    are the published protocol: selection by UCT, each question at the least epsilon that it needs or
-    at an equal share of the budget. ``best-first`` asks where the answers so far promise most, as
-    sharply as needed.
+    One bit to each query, so that the guarantee is for whole individuals. ``uct`` and ``equal`` are
+    the published protocol: selection by UCT, each query at the least epsilon that it needs or at an
+    equal share of the budget. ``best-first`` asks for the largest predicted support, as sharply as
+    needed.
 
     Args:
         order: see above.
-        error: theta, most probability of wrongly ignoring a subtree (not ``equal``).
+        error: theta, the largest probability of wrongly ignoring a subtree (not ``equal``).
         margin: a subtree worth exploring has (1 + margin) nu N holders.
-        share: see :class:`Exploration`; 0 asks every question at its finest (``uct``).
+        share: see :class:`Exploration`; 0 asks every query at its finest (``uct``).
         constant: C, the weight of exploration in equation 1 (``uct``, ``equal``); 0 always follows
-            the largest estimate. None takes what did best of sqrt 2, its root's inverse, 0.1, 0.01
-            and 0 on population 1 of the simulated icu and sepsis profiles, seeds 0 to 2: the
-            convention sqrt 2 for ``equal``, and 0.1 for ``uct``, for rules are held by few, and
-            sqrt 2 hides their shares.
-        expected: how many valid rules there are, at a guess: while a search is less sure of as
-            many, it lists more of what is possible; 0 lists only what is likely (``best-first``).
-        questions: Q of ``equal``; ``best-first``: a first question costs at most a Q-th of epsilon.
+            the largest estimate. None takes sqrt 2, the convention, for ``equal``, and 0.1 for
+            ``uct``: few hold a rule, and sqrt 2 hides their shares.
+        expected: a guess of the number of valid rules: while a search is less sure of as many, it
+            lists more of what is possible; 0 lists only what is likely (``best-first``).
+        questions: Q of ``equal``; ``best-first``: a first query costs at most a Q-th of epsilon.
         most_questions: stop there.
         seed: public randomness: the order of children.
 
@@ -118,26 +110,24 @@ class TreeRuleSearch(_AsksForHolders):
     def _exploration(self) -> Exploration:
         return Exploration(self.threshold, self.error, self.margin, self.share)
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         search = self._best_first(asking) if self.order == "best-first" else self._uct(asking)
         return search.run(self.most_questions)
 
-    def _best_first(self, asking: Asking) -> BestFirst:
+    def _best_first(self, asking: CohortSession) -> BestFirst:
         exploration = self._exploration()
         self._check_affordable(exploration.looking_for(asking.people, asking.people))
-        spending = Spending(self._total, spread=self.questions, expected=self.expected)
-        return BestFirst(asking, exploration, spending)
+        settings = SearchSettings(spread=self.questions, expected=self.expected)
+        return BestFirst(asking, exploration, self._total, settings)
 
-    def _uct(self, asking: Asking) -> TreeSearch:
-        if self.order == "equal":
-            return self._tree(asking, self._equal(), math.sqrt(2))
-        exploration = self._exploration()
-        first = exploration.question(asking.people, float(asking.people), self.share)
-        self._check_affordable(first)
-        return self._tree(asking, Adaptive(exploration), UCT_CONSTANT)
-
-    def _tree(self, asking: Asking, allocation: Allocation, usual: float) -> TreeSearch:
+    def _uct(self, asking: CohortSession) -> TreeSearch:
+        allocation: Equal | Adaptive = self._equal()
+        usual = math.sqrt(2)
+        if self.order == "uct":
+            exploration, people = self._exploration(), asking.people
+            self._check_affordable(exploration.question(people, self.share * people))
+            allocation, usual = Adaptive(exploration), UCT_CONSTANT
         constant = usual if self.constant is None else self.constant
         return TreeSearch(asking, allocation, constant, seed=self.seed, total=self._total)
 
@@ -145,7 +135,7 @@ class TreeRuleSearch(_AsksForHolders):
         return Equal(self._total, self.questions, self.threshold)
 
     def _check_affordable(self, question: Question) -> None:
-        """One question must fit."""
+        """One query must fit."""
         least = least_epsilon(question)
         if least > self._total:
             raise InputError(
@@ -160,15 +150,11 @@ class TreeRuleSearch(_AsksForHolders):
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Equal shares, or all of it together."""
-        return [(self.questions, self._equal().share)] if not self.decides else [(1, self._total)]
+        return [(1, self._total)] if self.decides else [(self.questions, self._equal().share)]
 
-    def outlook(self, schema: Schema, people: int) -> str:
-        """See the base; not known at a threshold of 1."""
-        self.check_parameters()
-        if self.threshold == 1:
-            return ""
-        parts = self.questions if self.order == "equal" else symbols_of(self.grammar(schema))
-        return Outlook(self._exploration(), people, self._total, Fraction(1, parts)).told()
+    def _outlook(self, schema: Schema, people: int) -> str:
+        parts = symbols_of(self.grammar(schema)) if self.decides else self.questions
+        return PowerAnalysis(self._exploration(), people, self._total, Fraction(1, parts)).told()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -177,8 +163,8 @@ class LevelRuleSearch(_AsksForHolders):
 
     Args:
         levels: most symbols of a rule.
-        confirm: share of epsilon for the last question.
-        most_templates: most templates of one question.
+        confirm: fraction of epsilon for the last query.
+        most_templates: most templates of one query.
 
     The other parameters are those of :class:`RuleLearner`.
     """
@@ -196,35 +182,29 @@ class LevelRuleSearch(_AsksForHolders):
         "most_templates": [Whole(at_least=1)],
     }
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         return LevelSearch(asking, self._plan()).run()
 
     def _plan(self) -> LevelPlan:
-        confirm = exact(self.confirm, "confirm", zero=True)
-        return LevelPlan(
-            self._total, self.threshold, self.levels, confirm, most=self.most_templates
-        )
+        confirm, most = exact(self.confirm, "confirm", zero=True), self.most_templates
+        return LevelPlan(self._total, self.threshold, self.levels, confirm, most=most)
 
     def spends(self) -> list[tuple[int, Fraction]]:
-        """Each level once, and the last question."""
+        """Each level once, and the last query."""
         return [(1, amount) for amount in self._plan().questions]
 
-    def outlook(self, schema: Schema, people: int) -> str:
-        """See the base; not known at a threshold of 1."""
-        self.check_parameters()
-        if self.threshold == 1:
-            return ""
+    def _outlook(self, schema: Schema, people: int) -> str:
         part = max(self._plan().questions) / self._total
-        return Outlook(Exploration(self.threshold), people, self._total, part).told()
+        return PowerAnalysis(Exploration(self.threshold), people, self._total, part).told()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PartRuleSearch(_AsksForHolders):
-    """Searches the tree by UCT, each question to individuals who were not asked before.
+    """Searches the tree by UCT, each query to individuals who were not asked before.
 
     Args:
-        error: theta, most probability of wrongly ignoring a subtree.
+        error: theta, the largest probability of wrongly ignoring a subtree.
         margin: a subtree worth exploring has (1 + margin) nu n holders among n who are asked.
         most_questions: stop there.
         seed: public randomness: the order of children and of individuals.
@@ -256,21 +236,19 @@ class PartRuleSearch(_AsksForHolders):
         return Exploration(self.threshold, self.error, self.margin)
 
     def _part(self, people: int) -> int:
-        """Individuals of one question."""
+        """Individuals of one query."""
         return smallest_part(people, float(self._answer), self.threshold, self.margin, self.error)
 
-    def search(self, asking: Asking) -> list[Found]:
-        """See the base."""
-        whole, part = WholeBudget(self._answer, self.threshold), self._part(asking.people)
-        return TreeSearch(asking, whole, seed=self.seed, part=part).run(self.most_questions)
+    def search(self, asking: CohortSession) -> list[FoundRule]:
+        """See the base; each individual spends its whole budget on its one answer."""
+        everything, part = Equal(self._answer, 1, self.threshold), self._part(asking.people)
+        return TreeSearch(asking, everything, seed=self.seed, part=part).run(self.most_questions)
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Everything, once."""
         return [(1, self._answer)]
 
-    def outlook(self, schema: Schema, people: int) -> str:
-        """See the base: how many individuals would be enough."""
-        self.check_parameters()
+    def _outlook(self, schema: Schema, people: int) -> str:
         enough = symbols_of(self.grammar(schema)) * self._part(people)
         return too_few(self._exploration(), people, enough)
 
@@ -284,7 +262,7 @@ class SampledRuleSearch(RuleLearner):
         slots: most rules of an individual.
         encoding: of an answer: ``unary``, a bit for each template, or ``hashed``, one bit in all,
             with more noise.
-        most_templates: most templates of one question.
+        most_templates: most templates of one query.
         seed: public randomness: the order of individuals.
 
     The other parameters are those of :class:`RuleLearner`.
@@ -308,29 +286,100 @@ class SampledRuleSearch(RuleLearner):
         "seed": [Whole(at_least=0)],
     }
 
-    def search(self, asking: Asking) -> list[Found]:
+    def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
-        return SampledSearch(
-            asking,
-            self._answer,
-            self.threshold,
-            self.levels,
-            self.slots,
-            self.most_templates,
-            self.seed,
-            self.encoding,
-        ).run()
+        sizes = (self.levels, self.slots, self.most_templates, self.seed)
+        return SampledSearch(asking, self._answer, self.threshold, *sizes, self.encoding).run()
 
-    def question(self, who: Asked, grammar: Grammar) -> Query:
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A drawn rule among one template."""
         sampled = HashedRule if self.encoding == "hashed" else SampledRule
-        return sampled(who, grammar.digest, (_ATOM,), self.slots)
+        return sampled(who, grammar.digest, (ATOM,), self.slots)
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Everything, once."""
         return [(1, self._answer)]
 
-    def outlook(self, schema: Schema, people: int) -> str:
-        """Not known."""
-        self.check_parameters()
+    def _outlook(self, schema: Schema, people: int) -> str:
         return ""
+
+
+Strategy = Literal["equal", "adaptive", "uct", "levels", "parts", "sampled"]
+#: Which search each strategy is, and with which parameters of its own.
+STRATEGIES: dict[str, tuple[type[RuleLearner], dict[str, Any]]] = {
+    "equal": (TreeRuleSearch, {"order": "equal"}),
+    "adaptive": (TreeRuleSearch, {"order": "best-first"}),
+    "uct": (TreeRuleSearch, {"order": "uct"}),
+    "levels": (LevelRuleSearch, {}),
+    "parts": (PartRuleSearch, {}),
+    "sampled": (SampledRuleSearch, {}),
+}
+#: What the parameters of all searches together may be; the order is the strategy's.
+_OF_ALL: Constraints = {
+    name: allowed
+    for search, own in STRATEGIES.values()
+    for name, allowed in search._parameter_constraints.items()
+    if name not in own
+}
+
+
+def _delegated(name: str) -> Any:
+    """An attribute that is the strategy's."""
+    return property(lambda self: getattr(self.built(), name))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RuleSearch(RuleLearner):
+    """Finds the rules that a share of the individuals hold (DP-RuL), by one of six strategies.
+
+    ``equal``, ``uct`` and ``adaptive`` are :class:`TreeRuleSearch` in the order ``equal``, ``uct``
+    and ``best-first``; ``levels`` is :class:`LevelRuleSearch`, ``parts`` :class:`PartRuleSearch` and
+    ``sampled`` :class:`SampledRuleSearch`. Parameters are theirs, and each strategy uses its own;
+    ``built`` gives the search itself.
+    """
+
+    strategy: Strategy = field(default="levels", kw_only=False)
+    error: float = 0.05
+    margin: float = 1.0
+    share: float = 0.0
+    constant: float | None = None
+    expected: int = 400
+    questions: int = 1000
+    levels: int = 5
+    confirm: Number = "0.7"
+    most_templates: int = 5000
+    slots: int = 128
+    encoding: Encoding = "unary"
+    most_questions: int | None = None
+    seed: int = 0
+
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        TemplateBits,
+        PatternBit,
+        SampledRule,
+        HashedRule,
+        Parameters,
+    )
+    _parameter_constraints: ClassVar[Constraints] = {"strategy": [OneOf(*STRATEGIES)], **_OF_ALL}
+    unit: ClassVar[Any] = _delegated("unit")
+    decides: ClassVar[Any] = _delegated("decides")
+    search: ClassVar[Any] = _delegated("search")
+    spends: ClassVar[Any] = _delegated("spends")
+    question: ClassVar[Any] = _delegated("question")
+    _outlook: ClassVar[Any] = _delegated("_outlook")
+
+    def built(self) -> RuleLearner:
+        """The strategy's search, with these parameters."""
+        search, own = STRATEGIES[self.strategy]
+        mine = {one.name for one in fields(self)}
+        shared = [one.name for one in fields(search) if one.name in mine]
+        return search(**{name: getattr(self, name) for name in shared}, **own)
+
+    def check_parameters(self) -> None:
+        """See the base; the strategy's own checks as well."""
+        super().check_parameters()
+        self.built().check_parameters()
+
+    def readable(self) -> dict[str, Any]:
+        """The strategy, and the rules as text with their estimated shares."""
+        return {"strategy": self.strategy, **super().readable()}

@@ -1,14 +1,13 @@
-"""Populations of client rules with the published marginals: simulated, and no patient's.
+"""Simulated populations of client rules with the published marginals.
 
 Sizes are those of DP-RuL, Tables 2 and 3: individuals, client rules, distinct rules, features, and
 operators per rule. The paper prints no frequencies; here the rule of rank r is held by about
-N f r^-s individuals, at least one, and s is solved for so that the number of client rules is the
-published one. The most frequent rule is held by 60 % of the individuals. Who holds which rule is
-drawn independently of everything else. Only right-nested structures are drawn, and the variables
-and connectives follow a power law of their own. The paper says that the sepsis rules are "very
-similar" and those of the diabetes registry "highly disparate", and gives no measure of it; here all
-rules begin with one of a number of stems (two operators with their left atoms), few or many. How
-far a search gets depends on that number, which is an assumption.
+N f r^-s individuals, at least one; the most frequent one by f = 60 %, and s gives the published number
+of client rules. Who holds which rule is drawn independently of everything else. Only right-nested
+structures are drawn; variables and connectives follow power laws. The paper calls the sepsis rules
+"very similar" and those of the diabetes registry "highly disparate", without a measure; here all
+rules begin with one of a number of stems (two operators with their left atoms), few or many. How far
+a search gets depends on that number, which is an assumption.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar
 
 
@@ -74,7 +73,7 @@ PROFILES = {
 }
 
 
-def generate(profile: Profile, seed: int, values: bool = False) -> RuleBook:
+def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
     """Draw a population.
 
     Args:
@@ -91,7 +90,7 @@ def generate(profile: Profile, seed: int, values: bool = False) -> RuleBook:
     counts = _shortest_first(counts, (table > profile.grammar.atoms).sum(axis=1), profile, rng)
     starts = np.concatenate([[0], np.cumsum(counts)])
     holders = _holders(counts, profile.people, rng)
-    book = RuleBook(profile.grammar, profile.people, table, starts, holders)
+    book = RuleIndex(profile.grammar, profile.people, table, starts, holders)
     return _with_values(book, rng) if values else book
 
 
@@ -117,11 +116,9 @@ def _frequencies(profile: Profile) -> np.ndarray:
 def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
     """Spread the rounding's remainder over the ranks from the middle on."""
     short = profile.rules - int(counts.sum())
-    room = (counts < profile.people) if short > 0 else (counts > 1)
-    places = np.flatnonzero(room)
-    if short and len(places):
-        each = np.resize(places, abs(short))
-        np.add.at(counts, each, int(np.sign(short)))
+    ranks = np.flatnonzero((counts < profile.people) if short > 0 else (counts > 1))
+    if short and len(ranks):
+        np.add.at(counts, np.resize(ranks, abs(short)), int(np.sign(short)))
     return np.asarray(np.clip(counts, 1, profile.people))
 
 
@@ -130,15 +127,15 @@ def _shortest_first(
 ) -> np.ndarray:
     """Give frequent ranks to rules with few operators, as far as the published mean asks for it.
 
-    Structures are ranked by their operators plus normal noise; the more noise, the less frequent
-    rules are short. The noise is found by bisection on the mean over client rules.
+    Structures are ranked by their operators plus normal noise, whose std is found by bisection on
+    the mean over client rules.
     """
     ranked = np.sort(counts)[::-1]
     normal = rng.normal(size=len(operators))
 
-    def assigned(spread: float) -> np.ndarray:
+    def assigned(std: float) -> np.ndarray:
         held = np.empty_like(ranked)
-        held[np.argsort(operators + spread * normal, kind="stable")] = ranked
+        held[np.argsort(operators + std * normal, kind="stable")] = ranked
         return np.asarray(held)
 
     low, high = 0.0, 50.0
@@ -202,12 +199,10 @@ def _structures(profile: Profile, stems: _Stems, rng: np.random.Generator) -> np
 def _distinct(table: np.ndarray) -> np.ndarray:
     """Sorted distinct rows: big-endian bytes compare as the rows do."""
     rows = np.ascontiguousarray(table.astype(">u2"))
-    keys = np.unique(rows.view(f"S{rows.shape[1] * 2}").ravel())
-    return np.asarray(
-        np.frombuffer(keys.astype(f"S{rows.shape[1] * 2}").tobytes(), ">u2")
-        .reshape(len(keys), -1)
-        .astype(np.uint16)
-    )
+    key = f"S{rows.shape[1] * 2}"
+    keys = np.unique(rows.view(key).ravel())
+    distinct = np.frombuffer(keys.astype(key).tobytes(), ">u2").reshape(len(keys), -1)
+    return np.asarray(distinct.astype(np.uint16))
 
 
 def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -222,23 +217,23 @@ def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator)
     binary = (signs >= 0) & (signs < 3)
     _sort_operands(signs, atoms, counts, binary)
     table = np.zeros((size, 2 * most + 1), dtype=np.uint16)
-    place, rows = np.zeros(size, dtype=np.int64), np.arange(size)
+    end, rows = np.zeros(size, dtype=np.int64), np.arange(size)
     for step in range(most):
         used = step < counts
-        table[rows[used], place[used]] = grammar.atoms + 1 + signs[used, step]
-        place += used
+        table[rows[used], end[used]] = grammar.atoms + 1 + signs[used, step]
+        end += used
         two = used & binary[:, step]
-        table[rows[two], place[two]] = atoms[two, step]
-        place += two
-    table[rows, place] = atoms[rows, counts]
+        table[rows[two], end[two]] = atoms[two, step]
+        end += two
+    table[rows, end] = atoms[rows, counts]
     return table
 
 
 def _operator_counts(profile: Profile, size: int, rng: np.random.Generator) -> np.ndarray:
     """One operator and a binomial number more, with the published mean."""
     most = profile.most_operators - 1
-    chance = min(1.0, max(0.0, (profile.operators - 1) / most)) if most else 0.0
-    return np.asarray(1 + rng.binomial(most, chance, size))
+    probability = min(1.0, max(0.0, (profile.operators - 1) / most)) if most else 0.0
+    return np.asarray(1 + rng.binomial(most, probability, size))
 
 
 def _atoms(
@@ -274,7 +269,7 @@ def _swap(atoms: np.ndarray, rows: np.ndarray, one: np.ndarray, other: np.ndarra
     atoms[rows, one], atoms[rows, other] = atoms[rows, other].copy(), atoms[rows, one].copy()
 
 
-def _with_values(book: RuleBook, rng: np.random.Generator) -> RuleBook:
+def _with_values(book: RuleIndex, rng: np.random.Generator) -> RuleIndex:
     """Draw parameters: a beta law around a centre of each structure's own."""
     widths = _widths(book)
     counts = np.diff(book.starts)
@@ -284,7 +279,7 @@ def _with_values(book: RuleBook, rng: np.random.Generator) -> RuleBook:
     return replace(book, values=values, offsets=offsets)
 
 
-def _widths(book: RuleBook) -> np.ndarray:
+def _widths(book: RuleIndex) -> np.ndarray:
     """Parameters of each structure: one for an atom, two for a temporal operator."""
     table, atoms = book.structures, book.grammar.atoms
     temporal = [

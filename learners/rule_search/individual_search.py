@@ -1,9 +1,8 @@
 """Rule search with privacy for whole individuals: ask each of them rarely.
 
-A question to everybody costs everybody; a question to a fresh random part of the population costs
-that part alone, which can then afford a large epsilon. What limits it is no longer the noise but
-the number of people: of n who are asked, about nu n hold a rule at the threshold, and they must
-stand out from chance. See :func:`smallest_part`.
+A query to everybody costs everybody; a query to a fresh random part of the population costs that
+part alone, which can then afford a large epsilon. What limits it is the number of people: of n who
+are asked, about nu n hold a rule at the threshold, and they must stand out from chance.
 """
 
 from __future__ import annotations
@@ -16,35 +15,16 @@ import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found, Step, offered
-from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.hashed import hashed_counts
-from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule
-from privfed.learners.rule_search.tree_search import Allocation, Node
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
+from privfed.learners.rule_search.queries import CohortSample, Encoding, HashedRule, SampledRule
 from privfed.learners.stl.grammar import Symbols
-
-
-@dataclass
-class WholeBudget(Allocation):
-    """The whole budget of each individual on the one question that it is asked.
-
-    Args:
-        total: the budget.
-        threshold: nu.
-    """
-
-    total: Fraction
-    threshold: float
-
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
-        """All of it, and nu n."""
-        return self.total, self.threshold * people
 
 
 def smallest_part(
     people: int, epsilon: float, threshold: float, margin: float, error: float
 ) -> int:
-    """The fewest individuals of a question that tells (1 + margin) nu from nu.
+    """The fewest individuals of a query that tells (1 + margin) nu from nu.
 
     The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
     and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
@@ -79,13 +59,13 @@ class SampledSearch:
         threshold: nu.
         levels: how many levels, and parts of the population.
         slots: places from which an individual draws one rule: its largest number of rules.
-        most: most templates of one question.
+        most: most templates of one query.
         seed: draws the public order of the individuals.
         encoding: of an answer, ``unary`` (a bit for each template) or ``hashed`` (one bit, and more
-            noise above epsilon 1 or so: see ``hashed.py``).
+            noise above epsilon 1 or so; see :mod:`.estimate`).
     """
 
-    asking: Asking
+    asking: CohortSession
     total: Fraction
     threshold: float
     levels: int
@@ -94,46 +74,38 @@ class SampledSearch:
     seed: int = 0
     encoding: Encoding = "unary"
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundRule]:
         """Search level by level; estimates are of matching rules, not of their holders."""
+        grammar = self.asking.grammar
         frontier: list[Symbols] = [()]
-        found: list[Found] = []
+        found: list[FoundRule] = []
         size = self.asking.people // self.levels
         for level in range(self.levels):
-            templates = [t for f in frontier for t in self.asking.grammar.continuations(f)]
-            templates = templates[: self.most]
+            templates = [t for f in frontier for t in grammar.continuations(f)][: self.most]
             if not templates:
                 break
             try:
-                estimate = self._ask(templates, level * size, (level + 1) * size)
+                result = self._ask(templates, level * size, (level + 1) * size)
             except NobodyAnswered:
                 break
-            cut = max(self.threshold, 1.645 * estimate.deviation / size) * size
-            kept = [templates[place] for place in np.flatnonzero(estimate.estimate >= cut)]
-            frontier = [t for t in kept if self.asking.grammar.open(t)]
-            found += [
-                Found(
-                    t,
-                    float(estimate.estimate[templates.index(t)]) / size,
-                    estimate.deviation / size,
-                )
-                for t in kept
-                if not self.asking.grammar.open(t)
-            ]
+            std = result.deviation
+            cut = max(self.threshold, 1.645 * std / size) * size
+            rows = zip(templates, result.estimate, strict=True)
+            kept = [(template, holders) for template, holders in rows if holders >= cut]
+            frontier = [template for template, _ in kept if grammar.open(template)]
+            found += [FoundRule.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
         return found
 
-    def _ask(self, templates: list[Symbols], first: int, last: int) -> Counts:
-        """Scale by the number of slots, for a rule is sampled with one chance in so many."""
-        asking = self.asking
-        who = Asked(asking.people, first, last, self.seed + 1)
-        hashed = self.encoding == "hashed"
+    def _ask(self, templates: list[Symbols], first: int, last: int) -> SupportEstimate:
+        """Scale by the number of slots, for a rule is sampled with probability 1 / slots."""
+        asking, hashed = self.asking, self.encoding == "hashed"
+        who = CohortSample(asking.people, first, last, self.seed + 1)
         kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
         query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
         answer = offered(asking.federation, query, self.total)
-        estimated = hashed_counts(answer) if hashed else counts(answer, who.size)
-        asking.steps.append(
-            Step(len(templates), who.size, float(self.total), float(estimated.estimate[0]))
+        result = asking.noted(
+            hashed_counts(answer) if hashed else counts(answer, who.size), self.total
         )
-        return Counts(
-            estimated.estimate * self.slots, estimated.deviation * self.slots, estimated.people
+        return SupportEstimate(
+            result.estimate * self.slots, result.deviation * self.slots, result.people
         )

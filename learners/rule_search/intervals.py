@@ -1,10 +1,9 @@
 """Exact confidence limits for counts behind randomized response.
 
 If c of N individuals hold a match and each answer is flipped with probability q, then
-Y ~ Bin(c, 1 - q) + Bin(N - c, q) yes-answers come back. Y grows stochastically with c, so that the
-two one-sided tests at half the error each can be inverted (Clopper and Pearson 1934, with this
-mixture in the place of the one binomial). The interval covers at least at its level whatever c is:
-of few individuals and large epsilons, where the normal law fails, too.
+Y ~ Bin(c, 1 - q) + Bin(N - c, q) yes-answers come back. Y grows stochastically with c, so that two
+one-sided tests at half the error each can be inverted (Clopper and Pearson 1934). The interval
+covers at least at its level for every c, also for few individuals and large epsilons.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from scipy import special
 from privfed.errors import InputError
 
 #: Standard deviations of the first binomial beyond which its terms are left out.
-_SPREAD = 12
+_DEVIATIONS = 12
 
 
 def at_most(yes: int, holders: int, people: int, flip: float) -> float:
-    """P(Y <= yes) if so many of the people hold a match, exactly."""
+    """P(Y <= yes) if ``holders`` of the people hold a match, exactly."""
     truth = 1 - flip
-    reach = _SPREAD * math.sqrt(holders * truth * flip) + _SPREAD
+    reach = _DEVIATIONS * math.sqrt(holders * truth * flip) + _DEVIATIONS
     first = max(0, math.floor(holders * truth - reach))
     last = min(holders, math.ceil(holders * truth + reach))
-    theirs = np.arange(first, last + 1)
-    others = _cumulative(yes - theirs, people - holders, flip)
-    return float(np.clip(_mass(theirs, holders, truth) @ others, 0.0, 1.0))
+    yes_of_holders = np.arange(first, last + 1)
+    others = _cumulative(yes - yes_of_holders, people - holders, flip)
+    return float(np.clip(_mass(yes_of_holders, holders, truth) @ others, 0.0, 1.0))
 
 
 def exact_limits(yes: int, people: int, flip: float, level: float = 0.95) -> tuple[int, int]:

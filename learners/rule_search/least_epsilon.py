@@ -1,14 +1,14 @@
-"""The least epsilon for a question, by the exact law of its answers.
+"""The least epsilon of a query, by the exact distribution of its answers.
 
-Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 + e^eps) gives
-Y ~ Bin(c, p) + Bin(N - c, 1 - p) yes-answers, and the estimate (Y - N q) / (p - q), q = 1 - p
-(DP-RuL equations 2 to 4). The subtree is ignored if the estimate lies below a cut.
+Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 + e^eps), q = 1 - p,
+gives Y ~ Bin(c, p) + Bin(N - c, q) yes-answers and the estimate (Y - N q) / (p - q) (DP-RuL
+equations 2 to 4). A subtree is ignored if its estimate lies below a cut.
 
 DP-RuL equation 5, read literally, asks for the least epsilon with
 P(estimate < nu N | c = nu N) <= theta. The estimate is unbiased, so that this probability is about
-1/2 at every epsilon and no epsilon will do: see :func:`published_error`. It needs a margin. Here a
-subtree that is worth exploring has at least ``count`` holders, more than the ``cut``; since the
-error falls as c grows, the bound at ``count`` covers all larger subtrees.
+1/2 at every epsilon: see :func:`published_error`. It needs a margin. Here a subtree worth exploring
+has at least ``count`` holders, more than the ``cut``; as the error falls when c grows, the bound at
+``count`` covers all larger subtrees.
 """
 
 from __future__ import annotations
@@ -18,26 +18,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError
+from privfed.learners.rule_search.intervals import at_most
 
-#: Epsilons are searched on this grid, in nats.
-STEP = Fraction(1, 200)
-#: Largest epsilon of a question that is considered.
-LARGEST = 40
+#: Grid of epsilons, and the largest one considered; nats.
+STEP, MAX_EPSILON = Fraction(1, 200), 40
 
 
 @dataclass(frozen=True)
 class Question:
-    """What must be told apart.
+    """A test between subtrees that are worth exploring and those that are not.
 
     Args:
         people: N, how many are asked.
-        count: c*, the fewest holders of a subtree that is worth exploring.
-        cut: the subtree is ignored if the estimate lies below this.
-        error: theta, most probability of ignoring a subtree that is worth exploring.
+        count: c*, the fewest holders of a subtree worth exploring.
+        cut: a subtree is ignored if its estimate lies below this.
+        error: theta, the largest probability of ignoring a subtree worth exploring.
     """
 
     people: int
@@ -58,44 +56,39 @@ class Question:
 def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
     """Probability that the estimate lies below the cut when so many hold a match, exactly.
 
-    P(Y < t) with t = N q + cut (p - q): the sum over j of Bin(j; c, p) times the probability that
-    the others give at most ceil(t) - 1 - j yes-answers.
+    P(Y < t) with t = N q + cut (p - q).
     """
-    truth, lie = _truth(epsilon)
-    threshold = people * lie + cut * (truth - lie)
-    most = math.ceil(threshold - 1e-9) - 1
-    spread = 12 * math.sqrt(count * truth * lie) + 12
-    low = max(0, math.floor(count * truth - spread))
-    high = min(count, math.ceil(count * truth + spread))
-    yes = np.arange(low, high + 1)
-    others = stats.binom.cdf(most - yes, people - count, lie)
-    return float(np.sum(stats.binom.pmf(yes, count, truth) * others))
+    if not 0 < epsilon < math.inf:
+        raise InputError("epsilon must be a finite number greater than 0")
+    flip = 1 / (1 + math.exp(epsilon))
+    least_yes = people * flip + cut * (1 - 2 * flip)
+    return at_most(math.ceil(least_yes - 1e-9) - 1, count, people, flip)
 
 
 @lru_cache(maxsize=4096)
 def least_epsilon(question: Question, step: Fraction = STEP) -> Fraction:
     """The least epsilon of the grid from which all larger ones keep the error.
 
-    The error is not monotone in epsilon (the counts are whole numbers), so that the search walks
-    down from twice the normal guess 2 asinh(z sqrt(N) / (2 (c* - cut))) until the error is broken.
+    The error is not monotone in epsilon (counts are integers), so that the search walks down from
+    twice the normal approximation 2 asinh(z sqrt(N) / (2 (c* - cut))) until the error is broken.
 
     Raises:
-        InputError: no epsilon up to the largest considered keeps the error.
+        InputError: no epsilon up to ``MAX_EPSILON`` keeps the error.
     """
     guess = 2 * math.asinh(
         max(stats.norm.ppf(1 - question.error), 0.0)
         * math.sqrt(question.people)
         / (2 * (question.count - question.cut))
     )
-    top = min(LARGEST, 2 * guess + 10 * float(step))
-    place = math.ceil(top / float(step))
-    if not _keeps(question, place * step):
-        place = math.ceil(LARGEST / float(step))
-        if not _keeps(question, place * step):
-            raise InputError(f"no epsilon up to {LARGEST} keeps the error; widen the margin")
-    while place > 1 and _keeps(question, (place - 1) * step):
-        place -= 1
-    return place * step
+    top = min(MAX_EPSILON, 2 * guess + 10 * float(step))
+    steps = math.ceil(top / float(step))
+    if not _keeps(question, steps * step):
+        steps = math.ceil(MAX_EPSILON / float(step))
+        if not _keeps(question, steps * step):
+            raise InputError(f"no epsilon up to {MAX_EPSILON} keeps the error; widen the margin")
+    while steps > 1 and _keeps(question, (steps - 1) * step):
+        steps -= 1
+    return steps * step
 
 
 def _keeps(question: Question, epsilon: Fraction) -> bool:
@@ -109,34 +102,24 @@ def published_error(people: int, share: float, epsilon: float) -> float:
     return ignoring(people, count, count, epsilon)
 
 
-def _truth(epsilon: float) -> tuple[float, float]:
-    if not 0 < epsilon < math.inf:
-        raise InputError("epsilon must be a finite number greater than 0")
-    lie = 1 / (1 + math.exp(epsilon))
-    return 1 - lie, lie
-
-
 @dataclass(frozen=True)
 class Exploration:
-    """When a subtree is worth exploring, and what asking about it needs; public.
+    """When a subtree is worth exploring, and what asking about it costs; public.
 
-    With a share of 0 every question is the finest: the nearest to DP-RuL equation 5 that a margin
-    allows. With a share above 0 a question about a child adapts to the release about its parent:
-    where the parent's estimate is large, a child worth exploring *first* holds that share of it, and
-    telling so many from none needs far less. Children below wait, and are asked again, more sharply,
-    once the rest is explored: the share is divided, until the finest question looks for
-    (1 + margin) nu N. Most children hold less, so that most are paid for twice: over the simulated
-    populations a share of 0.25 finds about half of what 0 finds (docs/results.md).
+    With a share of 0 every query is the finest: the nearest to DP-RuL equation 5 that a margin
+    allows. With a share above 0, a child worth exploring *first* holds that share of its parent's
+    estimate, which needs a smaller epsilon; the others wait, and are asked about again more sharply
+    once the rest is explored: the share is divided, down to the finest query. Most children hold
+    less and are paid for twice (docs/tuning.md).
 
     Args:
         threshold: nu, the share of individuals that makes a rule valid.
         error: theta, see :class:`Question`.
         margin: c* is (1 + margin) nu N at the finest.
-        share: share of the parent's estimate that a child worth exploring first holds; 0 asks at
-            the finest at once.
-        stray: about the probability of exploring a subtree that nobody holds. The cut lies between
-            0 and c* so that both probabilities are kept: a template has a hundred children or
-            more, and if one of a hundred empty ones were explored, the search would never end.
+        share: see above; 0 asks at the finest at once.
+        stray: about the probability of exploring a subtree without holders. The cut lies between 0
+            and c* so that both probabilities are kept: a template has a hundred children or more,
+            and if one of a hundred empty ones were explored, the search would never end.
     """
 
     threshold: float = 0.01
@@ -160,35 +143,20 @@ class Exploration:
         return float(stray / (stray + error))
 
     def finest(self, people: int) -> Question:
-        """The sharpest question that is ever asked of so many people."""
+        """The sharpest query that is ever asked of so many people."""
         count = min(people, math.ceil((1 + self.margin) * self.threshold * people))
         return Question(people, count, self.height * count, self.error)
 
-    def question(self, people: int, parent: float, share: float) -> Question:
-        """The question about a child.
-
-        Args:
-            people: how many are asked.
-            parent: a lower confidence bound on the parent's holders, from its release.
-            share: the share of them that is looked for now.
-        """
-        finest = self.finest(people)
-        wanted = min(people, math.floor(share * parent))
+    def question(self, people: int, count: float) -> Question:
+        """The query that finds so many holders of ``people``; the finest for fewer than it finds."""
+        finest, wanted = self.finest(people), min(people, math.floor(count))
         if wanted <= finest.count:
             return finest
         return Question(people, wanted, self.height * wanted, self.error)
 
-    def looking_for(self, people: int, wanted: float) -> Question:
-        """The question that finds so many holders, on a grid of factors sqrt 2 from the finest up.
-
-        Args:
-            people: how many are asked.
-            wanted: how many holders are looked for; at most half of the people, and the finest
-                question for fewer than that finds.
-        """
+    def looking_for(self, people: int, count: float) -> Question:
+        """The same on a grid of factors sqrt 2 from the finest up, at most half of the people."""
         finest = self.finest(people)
-        steps = math.floor(2 * math.log2(max(wanted, 1.0) / finest.count))
-        count = min(people // 2, round(finest.count * 2 ** (steps / 2)))
-        if steps <= 0 or count <= finest.count:
-            return finest
-        return Question(people, count, self.height * count, self.error)
+        steps = math.floor(2 * math.log2(max(count, 1.0) / finest.count))
+        rounded = min(people // 2, round(finest.count * 2 ** (steps / 2)))
+        return finest if steps <= 0 else self.question(people, rounded)

@@ -1,9 +1,9 @@
 """Rule search by level: all siblings in one vector, so that a rule pays once for each level.
 
-One rule matches one template of each length, and the templates of one question are disjoint: its
+One rule matches one template of each length, and the templates of one query are disjoint: its
 answer has the sensitivity of one bit (see :class:`TemplateBits`). The cost of a rule is the sum
-over the levels along its one path, at most the sum over all levels, plus one last question about
-the complete structures. Privacy is per rule: a client with many rules is not covered as a whole.
+over the levels along its one path, at most the sum over all levels, plus one last query about the
+complete structures. Privacy is per rule: a client with many rules is not covered as a whole.
 """
 
 from __future__ import annotations
@@ -13,33 +13,32 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.stl.grammar import Symbols
 
-#: Shares of a budget are rounded down to this many units per one, so that their sum is exact.
-FINENESS = 10**6
-#: Most epsilon of one answer: beyond, randomized response is the truth in all but name.
-MOST = 20
+#: Parts of a budget are rounded down to multiples of 1 / GRID, so that their sum is exact.
+GRID = 10**6
+#: Largest epsilon of one answer: beyond, randomized response is the truth in all but name.
+MAX_EPSILON = 20
 
 
 @dataclass(frozen=True)
 class LevelPlan:
     """How a budget is spread over levels; public, and adapted to earlier releases only.
 
-    More templates in one question cost nothing but work. So the levels only thin the templates out
-    to as many as one can handle, with little, and most of the budget goes to the last question.
+    More templates in one query cost nothing but work. So the levels only thin the templates out to as
+    many as one can handle, with little, and most of the budget goes to the last query.
 
     Args:
         total: epsilon of one rule, along its whole path.
         threshold: nu.
         levels: most levels.
-        confirm: share of the budget kept for the last question, which also gets what is left.
+        confirm: fraction of the budget kept for the last query, which also gets what remains.
         slack: how many deviations below nu N a template's estimate may lie and still be explored.
-        most: most templates of one question; the children of the best ones are asked.
+        most: most templates of one query; the children of the best ones are asked.
         growth: of the amounts from level to level: deeper templates have fewer holders.
     """
 
@@ -61,15 +60,15 @@ class LevelPlan:
     def amounts(self) -> tuple[Fraction, ...]:
         """Epsilon of each level, in geometric progression."""
         weights = [self.growth**level for level in range(self.levels)]
-        whole = (1 - self.confirm) * self.total / sum(weights)
-        floors = [Fraction(math.floor(whole * w * FINENESS), FINENESS) for w in weights]
-        return tuple(min(amount, Fraction(MOST)) for amount in floors)
+        unit = (1 - self.confirm) * self.total / sum(weights)
+        floors = [Fraction(math.floor(unit * w * GRID), GRID) for w in weights]
+        return tuple(min(amount, Fraction(MAX_EPSILON)) for amount in floors)
 
     @property
     def questions(self) -> tuple[Fraction, ...]:
-        """Epsilon of every question of the longest run: each level's, and the last one's."""
-        left = self.total - sum(self.amounts)
-        return (*self.amounts, min(left, Fraction(MOST)))
+        """Epsilon of every query of the longest run: each level's, and the last one's."""
+        remaining = self.total - sum(self.amounts)
+        return (*self.amounts, min(remaining, Fraction(MAX_EPSILON)))
 
 
 @dataclass
@@ -81,13 +80,13 @@ class LevelSearch:
         plan: how to spread the budget.
     """
 
-    asking: Asking
+    asking: CohortSession
     plan: LevelPlan
-    candidates: dict[Symbols, Counts] = field(default_factory=dict)
+    candidates: dict[Symbols, SupportEstimate] = field(default_factory=dict)
 
-    def run(self) -> list[Found]:
-        """Search level by level, then confirm the complete structures with what is left."""
-        plan, left = self.plan, self.plan.total
+    def run(self) -> list[FoundRule]:
+        """Search level by level, then confirm the complete structures with what remains."""
+        plan, remaining = self.plan, self.plan.total
         frontier: list[tuple[float, Symbols]] = [(0.0, ())]
         try:
             for amount in plan.amounts:
@@ -95,14 +94,20 @@ class LevelSearch:
                 if not templates:
                     break
                 counts = self.asking.bits(templates, amount)
-                left -= amount
+                remaining -= amount
                 frontier = self._survivors(templates, counts)
-            return self._confirmed(left)
+            if self.candidates and remaining > 0:
+                self._confirm(remaining)
         except NobodyAnswered:
-            return self._judged({t: c for t, c in self.candidates.items()})
+            pass
+        return [
+            FoundRule.of_count(template, counts.estimate[0], counts.deviation, counts.people)
+            for template, counts in self.candidates.items()
+            if counts.estimate[0] >= plan.threshold * counts.people
+        ]
 
     def _children(self, frontier: list[tuple[float, Symbols]]) -> list[Symbols]:
-        """Children of the best templates, as many as fit into one question."""
+        """Children of the best templates, as many as fit into one query."""
         templates: list[Symbols] = []
         for _, template in sorted(frontier, reverse=True):
             following = self.asking.grammar.continuations(template)
@@ -111,56 +116,27 @@ class LevelSearch:
             templates += following
         return templates
 
-    def _survivors(self, templates: list[Symbols], counts: Counts) -> list[tuple[float, Symbols]]:
+    def _survivors(
+        self, templates: list[Symbols], counts: SupportEstimate
+    ) -> list[tuple[float, Symbols]]:
+        """Templates to explore, with their estimates; complete ones become candidates."""
         cut = self.plan.threshold * counts.people - self.plan.slack * counts.deviation
         frontier = []
-        for place in np.flatnonzero(counts.estimate >= cut):
-            template, estimate = templates[place], float(counts.estimate[place])
+        for row in np.flatnonzero(counts.estimate >= cut).tolist():
+            template = templates[row]
             if self.asking.grammar.open(template):
-                frontier.append((estimate, template))
+                frontier.append((float(counts.estimate[row]), template))
             else:
-                own = Counts(counts.estimate[place : place + 1], counts.deviation, counts.people)
-                self.candidates[template] = own
+                self.candidates[template] = counts.at(row)
         return frontier
 
-    def _confirmed(self, left: Fraction) -> list[Found]:
-        """Ask once more about the complete structures, and weigh both estimates."""
-        if not self.candidates or left <= 0:
-            return self._judged(self.candidates)
-        likely = sorted(self.candidates, key=lambda t: -float(self.candidates[t].estimate[0]))
+    def _confirm(self, remaining: Fraction) -> None:
+        """Ask once more about the most likely candidates, and weigh both estimates."""
+        known = self.candidates
+        likely = sorted(known, key=lambda t: -float(known[t].estimate[0]))
         templates = sorted(likely[: self.plan.most])
-        again = self.asking.bits(templates, min(left, Fraction(MOST)))
-        both = {
-            template: Counts(
-                again.estimate[place : place + 1], again.deviation, again.people
-            ).combined(self.candidates[template])
-            for place, template in enumerate(templates)
+        again = self.asking.bits(templates, min(remaining, Fraction(MAX_EPSILON)))
+        self.candidates = {
+            template: again.at(row).combined(known[template])
+            for row, template in enumerate(templates)
         }
-        return self._judged(both)
-
-    def _judged(self, candidates: dict[Symbols, Counts]) -> list[Found]:
-        """Keep what is estimated to be valid."""
-        return [
-            Found(
-                template,
-                float(counts.estimate[0]) / counts.people,
-                counts.deviation / counts.people,
-            )
-            for template, counts in candidates.items()
-            if counts.estimate[0] >= self.plan.threshold * counts.people
-        ]
-
-
-def slack_for(error: float, levels: int) -> float:
-    """Deviations below nu N that keep a rule at nu N alive through all levels but for an error."""
-    return float(stats.norm.ppf(1 - error / max(1, levels)))
-
-
-def longest(operators: int) -> int:
-    """Symbols of the longest structure with so many operators."""
-    return 2 * operators + 1
-
-
-def deviation(people: int, epsilon: float) -> float:
-    """Standard deviation of an estimated count: sqrt(N) / (2 sinh(epsilon / 2))."""
-    return math.sqrt(people) / (2 * math.sinh(epsilon / 2))

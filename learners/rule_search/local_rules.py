@@ -1,4 +1,4 @@
-"""From everybody's own trajectories to everybody's own rules: the records of a rule search."""
+"""Each individual's rules, learned from its own trajectories: the records of a rule search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Formula
 from privfed.learners.stl.learner import GeneticRules
 from privfed.learners.stl.rule_file import write_rules
@@ -18,7 +18,7 @@ from privfed.learners.stl.rule_file import write_rules
 def learn_each(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
 ) -> dict[str, list[Formula]]:
-    """Let each individual learn from its own trajectories; nobody sees another's.
+    """Let each individual learn from its own trajectories alone.
 
     Args:
         signals: trajectories, shape (samples, steps, variables in the grammar's order).
@@ -27,7 +27,7 @@ def learn_each(
         settings: the learner; each individual gets a seed of its own.
 
     Returns:
-        everybody's canonical rules by name; an individual of one class alone has none.
+        canonical rules by individual; one with a single class has none.
 
     Raises:
         InputError: arrays of different lengths.
@@ -44,9 +44,9 @@ def learn_each(
 
 def learn_rules(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
-) -> RuleBook:
+) -> RuleIndex:
     """Let each individual learn, and index what they hold: see :func:`learn_each`."""
-    return RuleBook.of(learn_each(signals, labels, people, settings), settings.grammar)
+    return RuleIndex.of(learn_each(signals, labels, people, settings), settings.grammar)
 
 
 def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:

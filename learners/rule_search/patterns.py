@@ -1,8 +1,6 @@
-"""Templates with "?" anywhere: who holds a rule of such a shape?
+"""Templates with "?" anywhere (``G[?](? -> Hypoglycemia = ?)``), asked about alone.
 
-A search's own templates are prefixes of a structure in preorder, so that siblings are disjoint. A
-template that people write may be open anywhere (``G[?](? -> Hypoglycemia = ?)``); it is asked about
-alone.
+A search's own templates are prefixes of a structure in preorder, so that siblings are disjoint.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.rule_search.asking import offered
-from privfed.learners.rule_search.estimate import Counts, counts
-from privfed.learners.rule_search.queries import Asked, RuleQuery
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.estimate import SupportEstimate, counts
+from privfed.learners.rule_search.queries import CohortSample, RuleQuery
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.canonical import matches, pattern
 from privfed.learners.stl.formula import Formula, RuleError, show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
-from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.part import Part
 from privfed.questions.query import View
 from privfed.tables.schema import Schema
 
@@ -42,19 +40,15 @@ class PatternBit(RuleQuery):
         template: as text; see :func:`privfed.learners.stl.canonical.matches`.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     template: str
     kind: ClassVar[str] = "rule_search.pattern"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``bits``, shape (1, individuals asked)."""
-        self.who.check()
         self._read()
-        one = Bound(1, 1)
-        shape = (1, self.who.size)
-        sensitivity = Sensitivity(one, one, one)
-        return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
+        return self._bits(1, "template", 1, 1, 1)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Hold every structure against the template."""
@@ -68,36 +62,32 @@ class PatternBit(RuleQuery):
             raise QueryError("malformed", f"the template is outside the grammar: {error}") from None
 
 
-def holders(book: RuleBook, template: Formula) -> np.ndarray:
+def holders(book: RuleIndex, template: Formula) -> np.ndarray:
     """Whether each individual holds a rule that matches, shape (people,)."""
     bits = np.zeros(book.people, dtype=bool)
-    for row, symbols in enumerate(book.structures):
-        structure = tuple(int(symbol) for symbol in symbols if symbol)
-        if matches(template, book.grammar.formula(structure)):
-            bits[book.holders[book.starts[row] : book.starts[row + 1]]] = True
+    for row in range(len(book.structures)):
+        if matches(template, book.grammar.formula(book.structure(row))):
+            bits[book.held_by(row)] = True
     return bits
 
 
 def ask_pattern(
     federation: Disclosure, grammar: Grammar, *, template: str, people: int, spend: Fraction
-) -> Counts:
+) -> SupportEstimate:
     """Estimate how many individuals hold a rule that matches a template.
 
     Args:
         federation: what is asked.
         grammar: the public rule grammar.
-        template: as text, ``?`` for whatever is open: a subformula, a variable, a relation, a threshold,
-            an interval or an end of it.
+        template: as text, ``?`` for an open subformula, variable, relation, threshold, interval or
+            end of one.
         people: how many individuals there are, over all clients.
-        spend: epsilon of the question.
-
-    Returns:
-        one estimate with its deviation.
+        spend: epsilon of the query.
 
     Raises:
         RuleError: the text is outside the grammar.
         NobodyAnswered: nobody offers an answer.
     """
-    who = Asked.everybody(people // max(1, len(federation.clients)))
+    who = CohortSample.everybody(people // max(1, len(federation.clients)))
     query = PatternBit(who, grammar.digest, show(parse(template)))
     return counts(offered(federation, query, spend), who.size * len(federation.clients))

@@ -28,10 +28,10 @@ class WeightedRule:
 
     Args:
         rule: the rule; its thresholds and intervals are a typical holder's, or noise.
-        share: of those who hold a rule of this structure, whatever its parameters: the estimate,
-            unbiased before the rule was chosen for being large.
-        deviation: standard deviation of the noise in it; where a question asks only a part of the
-            people, who was drawn adds to that.
+        share: estimated fraction of the individuals who hold a rule of this structure, whatever its
+            parameters; unbiased before the rule was chosen for being large.
+        deviation: standard deviation of the noise in it; a query to a part of the people adds the
+            variance of the draw.
     """
 
     rule: Formula
@@ -39,21 +39,17 @@ class WeightedRule:
     deviation: float = 0.0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Confidence limits of the share by the normal law, within [0, 1].
-
-        Limits of 0 and 1 say that the releases about this structure told nothing.
-        """
+        """Normal confidence limits of the share, within [0, 1]; 0 and 1 if nothing is known of it."""
         reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
         low, high = np.clip([self.share - reach, self.share + reach], 0.0, 1.0)
         return float(low), float(high)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the rule as text with its share and 95 % limits, to six significant digits."""
-        low, high = self.interval()
-        figures = {"share": self.share, "low": low, "high": high}
+        figures = zip(("share", "low", "high"), (self.share, *self.interval()), strict=True)
         return {
             "rule": show(rounded(self.rule)),
-            **{name: significant(figure) for name, figure in figures.items()},
+            **{name: significant(figure) for name, figure in figures},
         }
 
 
@@ -90,7 +86,7 @@ class PopulationRules:
 
 
 def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Balanced accuracy and F1 of the positive class, on held-out people."""
+    """Balanced accuracy, and F1 of the positive class."""
     return {
         "balanced_accuracy": float(balanced_accuracy_score(truth, predicted)),
         "f1": float(f1_score(truth, predicted, zero_division=0.0)),
@@ -101,8 +97,7 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
     """Coverage and precision against the truth (DP-RuL equations 6 and 7); a simulation's alone.
 
     Returns:
-        |found and valid| / |valid|, and |found and valid| / |found|; NaN for a share of nothing:
-        no rule is valid, or nothing was found.
+        |found and valid| / |valid|, and |found and valid| / |found|; NaN where the denominator is 0.
     """
     known = set(found)
     right = len(known & set(valid))

@@ -1,7 +1,6 @@
-"""What a rule search asks: bits for sibling templates, one sampled rule, and parameters.
+"""Queries of a rule search: bits for sibling templates, one sampled rule, and parameters.
 
-Every question names the individuals that it asks by a public draw, so that the charge can fall on
-them alone.
+Every query names the individuals that it asks by a public draw, so that only they are charged.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Symbols
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.questions.query import CohortQuery, View
 from privfed.tables.schema import Schema
 
 #: Symbols are stored in two bytes.
-MOST_SYMBOLS = 2**16
+MAX_SYMBOLS = 2**16
 #: How a frequency oracle's answer is written.
 Encoding = Literal["unary", "hashed"]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Whom a question asks: a slice of a public random order of the cohort.
+class CohortSample:
+    """Whom a query asks: a slice of a public random order of the cohort.
 
     Args:
         people: size of the cohort.
@@ -44,7 +43,7 @@ class Asked:
     seed: int = 0
 
     @classmethod
-    def everybody(cls, people: int) -> Asked:
+    def everybody(cls, people: int) -> CohortSample:
         """The whole cohort, in its own order."""
         return cls(people, 0, people)
 
@@ -77,7 +76,7 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
     """Hold templates to be disjoint: none twice, and none a prefix of another.
 
     Then a rule, which is one sequence of symbols, matches at most one of them. In sorted order a
-    prefix stands directly before the templates that extend it.
+    prefix stands directly before a template that extends it.
 
     Raises:
         QueryError: ``malformed`` for none at all or an impossible symbol, ``false-partition`` for
@@ -85,7 +84,7 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
     """
     if not templates:
         raise QueryError("malformed", "a question needs at least one template")
-    if not all(0 < symbol < MOST_SYMBOLS for template in templates for symbol in template):
+    if not all(0 < symbol < MAX_SYMBOLS for template in templates for symbol in template):
         raise QueryError("malformed", "a template has a symbol that no grammar has")
     ordered = sorted(templates)
     for one, following in pairwise(ordered):
@@ -94,9 +93,9 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
 
 
 class RuleQuery(CohortQuery):
-    """What all questions to holders of rules share."""
+    """A query to holders of rules of one grammar."""
 
-    who: Asked
+    who: CohortSample
     grammar: str
 
     def asked(self, people: int) -> np.ndarray:
@@ -105,12 +104,21 @@ class RuleQuery(CohortQuery):
 
     def fits(self, records: Any) -> bool:
         """Rules of the grammar that it was written for."""
-        return isinstance(records, RuleBook) and records.grammar.digest == self.grammar
+        return isinstance(records, RuleIndex) and records.grammar.digest == self.grammar
 
-    def _book(self, view: View) -> RuleBook:
+    def _bits(
+        self, rows: int, axis: str, one_rule: int, replaced: int, anything: int
+    ) -> dict[str, Part]:
+        """The part ``bits``: so many for each individual, and how many of one's may turn."""
+        self.who.check()
+        bounds = (Bound(turned, turned) for turned in (one_rule, replaced, anything))
+        shape = (rows, self.who.size)
+        return {"bits": Part(PartType.BITS, (axis, "individual"), shape, Sensitivity(*bounds))}
+
+    def _book(self, view: View) -> RuleIndex:
         if not self.fits(view.records):
             raise TypeError("this question needs rules of the grammar that it was written for")
-        book: RuleBook = view.records
+        book: RuleIndex = view.records
         return book
 
 
@@ -123,126 +131,111 @@ class TemplateBits(RuleQuery):
     Other rules altogether turn any bits of one individual: L1 = number of templates.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     templates: tuple[Symbols, ...]
     kind: ClassVar[str] = "rule_search.templates"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``bits``, shape (templates, individuals asked)."""
-        self.who.check()
         check_siblings(self.templates)
         number = len(self.templates)
-        two = min(2, number)
-        sensitivity = Sensitivity(Bound(1, 1), Bound(two, two), Bound(number, number))
-        shape = (number, self.who.size)
-        return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
+        return self._bits(number, "template", 1, min(2, number), number)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Look every template up in the index."""
         book = self._book(view)
         asked = self.asked(len(book))
         bits = np.empty((len(self.templates), len(asked)), dtype=bool)
-        everybody = self.who.seed == 0 and self.who.size == len(book)
+        whole = self.who.seed == 0 and self.who.size == len(book)
         for row, template in enumerate(self.templates):
-            bits[row] = book.answers(template) if everybody else book.answers(template)[asked]
+            bits[row] = book.answers(template) if whole else book.answers(template)[asked]
         return {"bits": bits}
 
 
 @dataclass(frozen=True)
-class SampledRule(RuleQuery):
-    """Each individual draws one of its rules in secret, and marks the template that it matches.
+class _Drawn(RuleQuery):
+    """Each individual draws one of its rules in secret.
 
-    One of ``slots`` equally likely places is drawn; an individual with fewer rules draws an empty
-    place with the remaining probability, one with more is cut to its first ``slots`` rules.
-
-    Sensitivity: at most one bit of an individual is set whatever it holds, so that any change moves
-    at most two: L1 = 2 (one where there is one template), over one rule as well as over anything,
-    for a rule more may put another one in the drawn place.
+    One of ``slots`` equally likely slots is drawn; an individual with fewer rules draws an empty
+    slot with the remaining probability, one with more is cut to its first ``slots`` rules.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     templates: tuple[Symbols, ...]
     slots: int
+
+    def _check(self) -> None:
+        check_siblings(self.templates)
+        if self.slots < 1:
+            raise QueryError("malformed", "sampling needs at least one slot")
+
+    def _matched(self, view: View) -> np.ndarray:
+        """Which template each drawn rule matches, or -1, shape (individuals asked,).
+
+        The slot comes from the client's own durable secret, one for each public seed.
+        """
+        book = self._book(view)
+        slots = view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
+        drawn, ranks = np.full(len(book), -1, dtype=np.int64), rule_ranks(book)
+        for row, template in enumerate(self.templates):
+            low, high = book.span(template)
+            inside = slice(int(book.starts[low]), int(book.starts[high]))
+            people = book.holders[inside]
+            drawn[people[ranks[inside] == slots[people]]] = row
+        return np.asarray(drawn[self.asked(len(book))])
+
+
+@dataclass(frozen=True)
+class SampledRule(_Drawn):
+    """Each individual draws one of its rules in secret, and marks the template that it matches.
+
+    Sensitivity: at most one bit of an individual is set whatever it holds, so that any change moves
+    at most two: L1 = 2 (one where there is one template), over one rule as well as over anything,
+    for a rule more may put another one in the drawn slot.
+    """
+
     kind: ClassVar[str] = "rule_search.sampled"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``bits``, shape (templates, individuals asked): unary encoding."""
-        self.who.check()
-        check_siblings(self.templates)
-        if self.slots < 1:
-            raise QueryError("malformed", "sampling needs at least one slot")
+        self._check()
         two = min(2, len(self.templates))
-        bound = Bound(two, two)
-        shape = (len(self.templates), self.who.size)
-        sensitivity = Sensitivity(bound, bound, bound)
-        return {"bits": Part(PartType.BITS, ("template", "individual"), shape, sensitivity)}
+        return self._bits(len(self.templates), "template", two, two, two)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Mark the template of each individual's drawn rule."""
-        book = self._book(view)
-        asked = self.asked(len(book))
-        drawn = sampled_templates(book, view, self.templates, self.slots, self.who.seed)[asked]
-        return {"bits": drawn[None] == np.arange(len(self.templates))[:, None]}
-
-
-def sampled_templates(
-    book: RuleBook, view: View, templates: Sequence[Symbols], slots: int, seed: int
-) -> np.ndarray:
-    """Which template the rule in each individual's drawn place matches, or -1, shape (people,).
-
-    The place comes from the client's own durable secret, one for each public seed.
-    """
-    places = view.rng(f"sampled rule {seed}").integers(0, slots, len(book))
-    drawn = np.full(len(book), -1, dtype=np.int64)
-    for row, template in enumerate(templates):
-        low, high = book.span(template)
-        inside = slice(int(book.starts[low]), int(book.starts[high]))
-        people = book.holders[inside]
-        drawn[people[book_places(book)[inside] == places[people]]] = row
-    return drawn
+        return {"bits": self._matched(view)[None] == np.arange(len(self.templates))[:, None]}
 
 
 @dataclass(frozen=True)
-class HashedRule(RuleQuery):
+class HashedRule(_Drawn):
     """Each individual draws one of its rules in secret, and gives a public hash of its template.
 
-    Who drew a rule that matches no template, or an empty place, gives the hash of code 0.
+    Who drew a rule that matches no template, or an empty slot, gives the hash of code 0.
 
     Sensitivity: one bit for each individual, whatever it holds: L1 = 1, over one rule as well as
     over anything.
     """
 
-    who: Asked
-    grammar: str
-    templates: tuple[Symbols, ...]
-    slots: int
     kind: ClassVar[str] = "rule_search.hashed"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``bits``, shape (1, individuals asked)."""
-        self.who.check()
-        check_siblings(self.templates)
-        if self.slots < 1:
-            raise QueryError("malformed", "sampling needs at least one slot")
-        one = Bound(1, 1)
-        shape = (1, self.who.size)
-        sensitivity = Sensitivity(one, one, one)
-        return {"bits": Part(PartType.BITS, ("hash", "individual"), shape, sensitivity)}
+        self._check()
+        return self._bits(1, "hash", 1, 1, 1)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """The parity of each individual's mask and its template's code."""
-        book = self._book(view)
-        asked = self.asked(len(book))
-        codes = 1 + sampled_templates(book, view, self.templates, self.slots, self.who.seed)
-        return {"bits": parity(self.masks() & codes[asked].astype(np.uint32))[None]}
+        codes = (1 + self._matched(view)).astype(np.uint32)
+        return {"bits": parity(self.masks() & codes)[None]}
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray]:
         """The templates of the drawn rules, and which of them set each individual's bit."""
         codes = 1 + np.arange(len(self.templates), dtype=np.uint32)
-        plain = SampledRule(self.who, self.grammar, self.templates, self.slots)
-        return plain, parity(self.masks() & codes[:, None])
+        drawn = SampledRule(self.who, self.grammar, self.templates, self.slots)
+        return drawn, parity(self.masks() & codes[:, None])
 
     def masks(self) -> np.ndarray:
         """The public mask of each individual asked, shape (individuals,)."""
@@ -266,14 +259,14 @@ def parity(numbers: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def book_places(book: RuleBook) -> np.ndarray:
+def rule_ranks(book: RuleIndex) -> np.ndarray:
     """The rank of each rule among those of its holder, in the index's order, shape (rules,)."""
     order = np.argsort(book.holders, kind="stable")
     sorted_holders = book.holders[order]
     first = np.searchsorted(sorted_holders, np.arange(book.people))
-    places = np.empty(len(order), dtype=np.int32)
-    places[order] = np.arange(len(order)) - first[sorted_holders]
-    return places
+    ranks = np.empty(len(order), dtype=np.int32)
+    ranks[order] = np.arange(len(order)) - first[sorted_holders]
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -287,7 +280,7 @@ class Parameters(RuleQuery):
     other rules altogether those of all.
     """
 
-    who: Asked
+    who: CohortSample
     grammar: str
     structures: tuple[Symbols, ...]
     widths: tuple[int, ...]

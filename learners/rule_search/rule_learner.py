@@ -1,4 +1,4 @@
-"""What all rule searches share: parameters, policies, the rules they end with, and how those score."""
+"""What all rule searches share: parameters, policies, the fitted rules, and how those score."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.parameters import Constraints, Exact, Names, Real, Whole
-from privfed.learners.rule_search.asking import Asking, Found, Step
-from privfed.learners.rule_search.level_search import MOST
-from privfed.learners.rule_search.parameters import ask_parameters
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
+from privfed.learners.rule_search.level_search import MAX_EPSILON
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
     WeightedRule,
     coverage,
     told,
 )
-from privfed.learners.rule_search.queries import Asked, Parameters
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.queries import CohortSample, Parameters
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
@@ -42,7 +41,9 @@ from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Most cells of one answer of a cohort: a bit for each individual and template.
-CELLS = 2_000_000_000
+MAX_CELLS = 2_000_000_000
+#: The template that prices a query.
+ATOM = (1,)
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
     "threshold": [Real(above=0, at_most=1)],
@@ -61,7 +62,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     """Finds the rules that a share of the individuals hold (DP-RuL).
 
     Args:
-        epsilon: what an individual (or, where the unit is a rule, a rule) spends on structures.
+        epsilon: what an individual (or a rule, where that is the unit) spends on structures.
         threshold: nu, the share of individuals that makes a rule valid.
         parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
             their public ranges.
@@ -70,7 +71,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         relations: relations of the grammar's atoms, of ``<= >= =``.
         most_operators: most operators of a rule.
         horizon: largest step of an interval.
-        people: individuals behind each client; none asks the federation.
+        people: individuals behind each client; None asks the federation.
     """
 
     epsilon: Number = "10"
@@ -92,28 +93,31 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def unit(self) -> Unit:
         """What epsilon protects: a single rule, or all of an individual's."""
 
-    @abstractmethod
-    def search(self, asking: Asking) -> list[Found]:
-        """Find structures.
-
-        Raises:
-            InputError: an epsilon that is too small for any question.
-        """
-
-    @abstractmethod
-    def spends(self) -> list[tuple[int, Fraction]]:
-        """How often an individual is asked for structures, and at which epsilon."""
-
     @property
     @abstractmethod
     def decides(self) -> bool:
         """Whether the search itself decides how often it asks, within its epsilon."""
 
     @abstractmethod
-    def question(self, who: Asked, grammar: Grammar) -> Query:
-        """A question for structures, about the first template."""
+    def search(self, asking: CohortSession) -> list[FoundRule]:
+        """Find structures.
+
+        Raises:
+            InputError: an epsilon that is too small for any query.
+        """
 
     @abstractmethod
+    def spends(self) -> list[tuple[int, Fraction]]:
+        """How often an individual is asked for structures, and at which epsilon."""
+
+    @abstractmethod
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
+        """A query for structures, about the first template."""
+
+    @abstractmethod
+    def _outlook(self, schema: Schema, people: int) -> str:
+        """See :meth:`outlook`; the threshold is below 1."""
+
     def outlook(self, schema: Schema, people: int) -> str:
         """What it would take to count on finding rules, in one line; of public numbers alone.
 
@@ -124,21 +128,25 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         Returns:
             the line; empty where there is enough, and where that is not known.
         """
+        self.check_parameters()
+        return "" if self.threshold == 1 else self._outlook(schema, people)
 
     # --- learning ------------------------------------------------------------------------------
 
     def fit(self, federation: Disclosure) -> Self:
         """Search, then ask for parameters if there is a budget for them.
 
-        Sets ``found_`` (structures), ``steps_`` (the questions), ``rules_``, ``grammar_``.
+        Sets ``found_`` (structures), ``steps_`` (the queries), ``rules_``, ``grammar_``.
 
         Raises:
             InputError: a parameter that makes no sense, or an epsilon that is too small for any
-                question (the message says what the least would be).
+                query (the message says what the least would be).
         """
         self._start(federation)
         grammar = self.grammar(federation.schema)
-        asking = Asking(federation, grammar, self._people(federation) * len(federation.clients))
+        asking = CohortSession(
+            federation, grammar, self._people(federation) * len(federation.clients)
+        )
         self.grammar_ = grammar
         self.found_ = self.search(asking)
         self.steps_ = asking.steps
@@ -157,13 +165,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     def grammar(self, schema: Schema) -> Grammar:
         """Which rules there can be over a schema's variables."""
-        return Grammar.of(
-            schema,
-            self.operators,
-            relations=self.relations,
-            most_operators=self.most_operators,
-            horizon=self.horizon,
-        )
+        limits = {"most_operators": self.most_operators, "horizon": self.horizon}
+        return Grammar.of(schema, self.operators, relations=self.relations, **limits)
 
     def _people(self, federation: Disclosure) -> int:
         people = self.people or getattr(federation, "people", None)
@@ -178,15 +181,15 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     @property
     def _answer(self) -> Fraction:
         """Epsilon of an individual's only answer."""
-        return min(self._total, Fraction(MOST))
+        return min(self._total, Fraction(MAX_EPSILON))
 
-    def _parameters(self, asking: Asking, found: Sequence[Found]) -> list[list[float]]:
+    def _parameters(self, asking: CohortSession, found: Sequence[FoundRule]) -> list[list[float]]:
         """Each structure's parameters, or the middle of their ranges where nobody answered."""
         ranges = [asking.grammar.ranges(one.structure) for one in found]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if found and spend > 0:
             try:
-                return ask_parameters(asking, found, spend, self.percent)
+                return asking.parameters(found, spend, self.percent)
             except NobodyAnswered:
                 pass
         return [[(low + high) / 2 for low, high in one] for one in ranges]
@@ -200,34 +203,34 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return np.array([False, True])
 
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Whether the rules' weighted vote is for the positive class.
-
-        Args:
-            x: trajectories, shape (samples, steps, variables in the schema's order).
-            client: see the base.
-        """
+        """Whether the rules' weighted vote is for the positive class; see :meth:`decision_function`."""
         return self.decision_function(x, client=client) >= 0
 
     def decision_function(
         self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Weighted share of the rules that hold, less what it takes, shape (samples,)."""
-        rules, places = self.rules_, [self.schema_.names.index(n) for n in self.grammar_.names]
+        """Weighted share of the rules that hold, less the cut, shape (samples,).
+
+        Args:
+            x: trajectories, shape (samples, steps, variables in the schema's order).
+            client: see the base.
+        """
+        rules, columns = self.rules_, [self.schema_.names.index(n) for n in self.grammar_.names]
         self._check_client(client)
         array = np.asarray(x, dtype=float)
-        if array.ndim != 3 or array.shape[2] != len(places):
+        if array.ndim != 3 or array.shape[2] != len(columns):
             raise InputError(
                 "x must hold trajectories, shape (samples, steps, variables), the variables "
                 f"{', '.join(self.schema_.names)}"
             )
-        return rules.votes(array[..., places]) - rules.cut
+        return rules.votes(array[..., columns]) - rules.cut
 
     def readable(self) -> dict[str, Any]:
         """The rules as text with their estimated shares."""
         return self.rules_.to_dict()
 
     def state(self) -> dict[str, Any]:
-        """See the base: the rules and structures with their figures, and the questions."""
+        """See the base: the rules and structures with their figures, and the queries."""
         return {
             "rules": [[show(one.rule), one.share, one.deviation] for one in self.rules_.rules],
             "found": [[list(one.structure), one.share, one.deviation] for one in self.found_],
@@ -237,8 +240,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base."""
         self.grammar_ = self.grammar(self.schema_)
-        self.found_ = [Found(tuple(structure), *rest) for structure, *rest in state["found"]]
-        self.steps_ = [Step(*step) for step in state["steps"]]
+        self.found_ = [FoundRule(tuple(structure), *rest) for structure, *rest in state["found"]]
+        self.steps_ = [SearchStep(*step) for step in state["steps"]]
         rules = tuple(WeightedRule(parse(text), *rest) for text, *rest in state["rules"])
         for one in rules:
             self.grammar_.structure(one.rule)
@@ -246,23 +249,24 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     # --- a cohort in a study -------------------------------------------------------------------
 
-    def read(self, folder: Path, schema: Schema) -> RuleBook:
+    def read(self, folder: Path, schema: Schema) -> RuleIndex:
         """Everybody's rules, one file for each individual; see the base."""
         self.check(schema)
         grammar = self.grammar(schema)
         rules = {path.stem: read_rules(path, grammar) for path in rule_files(folder)}
-        return RuleBook.of(rules, grammar)
+        return RuleIndex.of(rules, grammar)
 
-    def held(self, records: RuleBook) -> int:
+    def held(self, records: RuleIndex) -> int:
         """How many rules all individuals hold together."""
         return records.rules
 
-    def assess(self, records: RuleBook) -> dict[str, Any]:
+    def assess(self, records: RuleIndex) -> dict[str, Any]:
         """How many of the valid rules were found, how many found ones are valid, and what lacks."""
         valid = records.valid(self.threshold * records.people)
         found = {one.structure for one in self.found_}
         covered, precise = coverage(found, valid)
         hint = self.outlook(self.schema_, records.people) if covered == 0 else ""
+        scores = {"precision": precise, "valid rules": len(valid), "found rules": len(found)}
         return {
             **({"hint": hint} if hint else {}),
             "measure": "coverage of the valid rules",
@@ -270,7 +274,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             "value": covered,
             "told": told(found, valid),
             "baseline": 0.0,
-            "scores": {"precision": precise, "valid rules": len(valid), "found rules": len(found)},
+            "scores": scores,
         }
 
     # --- what it costs -------------------------------------------------------------------------
@@ -293,7 +297,11 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         self.check_parameters()
         total = exact(epsilon, "epsilon")
         return Policy(
-            self._guards(total), unit=self.unit, budget=Budget(total), name="private", cells=CELLS
+            self._guards(total),
+            unit=self.unit,
+            budget=Budget(total),
+            name="private",
+            cells=MAX_CELLS,
         )
 
     def _guards(self, most: Fraction) -> dict[str, tuple[Guard, ...]]:
@@ -303,15 +311,14 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return {kind: values if kind == Parameters.kind else bits for kind in kinds}
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Every question at what it spends; where the search decides, what all spend together."""
+        """Every query at what it spends; where the search decides, what all spend together."""
         self.check_parameters()
-        grammar, who = self.grammar(schema), Asked.everybody(self.people or 1)
+        grammar, who = self.grammar(schema), CohortSample.everybody(self.people or 1)
         bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)
         planned = [
             Planned(bits, times, each, self.decides) for times, each in self.spends() if each
         ]
         if spend > 0:
-            atom = (1,)
-            query = Parameters(who, grammar.digest, (atom,), (len(grammar.ranges(atom)),))
-            planned.append(Planned(query, 1, spend))
+            width = len(grammar.ranges(ATOM))
+            planned.append(Planned(Parameters(who, grammar.digest, (ATOM,), (width,)), 1, spend))
         return planned

@@ -1,8 +1,8 @@
-"""Rule search as published: a Monte-Carlo search tree, one question to everybody at a time.
+"""Rule search over the tree of templates, one query at a time, by UCT.
 
 DP-RuL Algorithm 1: select by UCT (equation 1), expand one child, ask about it by randomized
-response, pass the estimate back up. Epsilon per question is an equal share of the budget, or the
-least that bounds the probability of wrongly ignoring a subtree.
+response, pass the estimate back up. Epsilon per query is an equal part of the budget, or the least
+that bounds the probability of wrongly ignoring a subtree.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import NobodyAnswered
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.queries import Asked
+from privfed.learners.rule_search.queries import CohortSample
 from privfed.learners.stl.grammar import Grammar, Symbols
 
 
 @dataclass(eq=False)
-class Node:
+class SearchNode:
     """A template in the tree, with what releases said about it."""
 
     template: Symbols
-    parent: Node | None = None
+    parent: SearchNode | None = None
     untried: list[Symbols] = field(default_factory=list)
     #: Children that are not yet explored.
-    children: list[Node] = field(default_factory=list)
+    children: list[SearchNode] = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
     estimate: float = 0.0
@@ -42,13 +41,18 @@ class Node:
         """Mean of the estimates passed back to it (the list R of DP-RuL Section 3.5)."""
         return self.total / self.visits if self.visits else 0.0
 
+    @property
+    def unexplored(self) -> bool:
+        """Whether anything below it is left to ask about."""
+        return bool(self.untried or self.children)
+
     def lower(self) -> float:
         """A lower confidence bound (97.5 %) on its holders."""
         return max(0.0, self.estimate - 1.96 * self.deviation)
 
     def back(self, estimate: float) -> None:
         """Pass an estimate up to the root."""
-        node: Node | None = self
+        node: SearchNode | None = self
         while node is not None:
             node.visits += 1
             node.total += estimate
@@ -62,7 +66,7 @@ class Allocation(ABC):
     ordered: ClassVar[bool] = False
 
     @abstractmethod
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """Give epsilon, and the cut below which the child is not explored."""
 
     def final(self, people: int, cut: float) -> bool:
@@ -70,17 +74,17 @@ class Allocation(ABC):
         return True
 
     def valid(self, people: int, cut: float) -> float:
-        """What a complete structure's estimate must reach to be believed."""
+        """What a complete structure's estimate must reach to be listed."""
         return cut
 
     def sharpen(self) -> bool:
-        """Ask more sharply from now on; false if questions are as sharp as they get."""
+        """Ask more sharply from now on; false if queries are as sharp as they get."""
         return False
 
 
 @dataclass
 class Equal(Allocation):
-    """The baseline: the same epsilon for a number of questions fixed beforehand.
+    """The same epsilon for a number of queries fixed beforehand.
 
     Args:
         total: the whole budget.
@@ -92,43 +96,42 @@ class Equal(Allocation):
     questions: int
     threshold: float
 
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """A Q-th of the budget, and nu N."""
         return self.share, self.threshold * people
 
     @property
     def share(self) -> Fraction:
-        """Epsilon of one question."""
+        """Epsilon of one query, rounded down to 1e-9 where there are several."""
+        if self.questions == 1:
+            return self.total
         return Fraction(math.floor(self.total / self.questions * 10**9), 10**9)
 
 
 class Adaptive(Allocation):
-    """The least epsilon for each question, by what is known about the parent.
+    """The least epsilon of each query, by what is known about the parent.
 
     Args:
         exploration: when a subtree is worth exploring.
-        ceiling: most that one question may cost, or none.
     """
 
     ordered: ClassVar[bool] = True
 
-    def __init__(self, exploration: Exploration, ceiling: Fraction | None = None) -> None:
-        self.exploration, self.ceiling = exploration, ceiling
-        self._share = exploration.share
+    def __init__(self, exploration: Exploration) -> None:
+        self.exploration, self._share = exploration, exploration.share
 
-    def question(self, people: int, parent: Node) -> tuple[Fraction, float]:
+    def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """See :meth:`Exploration.question`; the root is held by everybody who has rules."""
         holders = parent.lower() if parent.parent is not None else float(people)
-        question = self.exploration.question(people, holders, self._share)
-        epsilon = least_epsilon(question)
-        return epsilon if self.ceiling is None else min(epsilon, self.ceiling), question.cut
+        question = self.exploration.question(people, self._share * holders)
+        return least_epsilon(question), question.cut
 
     def final(self, people: int, cut: float) -> bool:
-        """Only the finest question ignores for good."""
+        """Only the finest query ignores for good."""
         return cut <= self.exploration.finest(people).cut
 
     def valid(self, people: int, cut: float) -> float:
-        """At least nu N, and what the question tells from noise."""
+        """At least nu N, and what the query tells from noise."""
         return max(cut, self.exploration.threshold * people)
 
     def sharpen(self) -> bool:
@@ -148,32 +151,33 @@ class TreeSearch:
         constant: C of the UCT score (equation 1), sqrt 2 by convention; 0 explores nothing.
         seed: the order in which children are tried, and with one more that of the individuals from
             which fresh ones are taken; public.
-        part: individuals per question, each question to fresh ones; none asks everybody.
-        total: epsilon that all questions to everybody may spend; none leaves it to the gates.
+        part: individuals per query, each query to fresh ones; None asks everybody.
+        total: epsilon that all queries to everybody may spend; None leaves it to the gates.
     """
 
     def __init__(
         self,
-        asking: Asking,
+        asking: CohortSession,
         allocation: Allocation,
         constant: float = math.sqrt(2),
         seed: int = 0,
         part: int | None = None,
         total: Fraction | None = None,
     ) -> None:
-        self._left = total
+        self._remaining = total
         self._asking, self._allocation, self._constant = asking, allocation, constant
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
         self._size = part or asking.people
-        self._later: list[Node] = []
-        self._seen: dict[int, list[float]] = {}
-        self.root = Node(())
+        self._later: list[SearchNode] = []
+        #: By symbol, the sum of its relative supports and their number.
+        self._seen: dict[int, tuple[float, int]] = {}
+        self.root = SearchNode(())
         self.root.untried = self._shuffled(())
-        self.found: list[Found] = []
+        self.found: list[FoundRule] = []
 
-    def run(self, most: int | None = None) -> list[Found]:
-        """Search until the budget, the individuals, the tree, or ``most`` questions are used up."""
+    def run(self, most: int | None = None) -> list[FoundRule]:
+        """Search until the budget, the individuals, the tree, or ``most`` queries are used up."""
         asked = 0
         while most is None or asked < most:
             node = self._select()
@@ -190,115 +194,104 @@ class TreeSearch:
 
     # --- the four phases -----------------------------------------------------------------------
 
-    def _select(self) -> Node | None:
-        """Go down by UCT to a node with an untried child; none where the tree is explored."""
-        node: Node | None = self.root if self._open(self.root) else None
+    def _select(self) -> SearchNode | None:
+        """Go down by UCT to a node with an untried child; None where the tree is explored."""
+        node: SearchNode | None = self.root if self.root.unexplored else None
         while node is not None and not node.untried:
             parent = node
             node = max(
-                (child for child in parent.children if self._open(child)),
+                (child for child in parent.children if child.unexplored),
                 key=lambda child: self._score(parent, child),
             )
         return node
 
-    def _score(self, parent: Node, child: Node) -> float:
+    def _score(self, parent: SearchNode, child: SearchNode) -> float:
         """DP-RuL equation 1: c_hat / N + C sqrt(ln N_parent / n)."""
         explore = math.sqrt(math.log(max(parent.visits, 1)) / max(child.visits, 1))
         return child.mean / self._size + self._constant * explore
 
-    def _open(self, node: Node) -> bool:
-        return bool(node.untried or node.children)
-
-    def _try(self, parent: Node) -> None:
+    def _try(self, parent: SearchNode) -> None:
         """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
         self._spend(epsilon)
-        counts = self._ask(template, epsilon)
+        counts = self._asking.bits([template], epsilon, self._whom())
         parent.untried.remove(template)
-        child = Node(template, parent)
+        child = SearchNode(template, parent)
         child.estimate, child.deviation = float(counts.estimate[0]), counts.deviation
         child.back(child.estimate)
-        seen = self._seen.setdefault(template[-1], [0.0, 0.0])
-        seen[0] += child.estimate / max(parent.estimate, 1.0) if parent.parent else 0.0
-        seen[1] += 1
+        total, times = self._seen.get(template[-1], (0.0, 0))
+        relative = child.estimate / max(parent.estimate, 1.0) if parent.parent else 0.0
+        self._seen[template[-1]] = total + relative, times + 1
         complete = not self._asking.grammar.open(template)
         if child.estimate >= (self._allocation.valid(self._size, cut) if complete else cut):
-            self._explore(child)
+            self._explore(parent, child)
         elif not self._allocation.final(self._size, cut):
             self._later.append(child)
-        self._close(parent)
-
-    def _spend(self, epsilon: Fraction) -> None:
-        if self._left is None:
-            return
-        if epsilon > self._left:
-            raise NobodyAnswered("the budget is used up")
-        self._left -= epsilon
-
-    def _close(self, node: Node) -> None:
-        """Take explored nodes out of the tree, from here to the root."""
-        while node.parent is not None and not self._open(node):
+        node = parent
+        while node.parent is not None and not node.unexplored:
             node.parent.children.remove(node)
             node = node.parent
 
-    def _next(self, parent: Node) -> Symbols:
-        """The next child: in the drawn order, or the one whose symbol did best elsewhere."""
+    def _spend(self, epsilon: Fraction) -> None:
+        if self._remaining is None:
+            return
+        if epsilon > self._remaining:
+            raise NobodyAnswered("the budget is used up")
+        self._remaining -= epsilon
+
+    def _next(self, parent: SearchNode) -> Symbols:
+        """The next child: in the drawn order, or the one whose symbol did best elsewhere.
+
+        That is the mean of its relative supports, drawn towards 1 %.
+        """
         if not self._allocation.ordered:
             return parent.untried[-1]
-        return max(parent.untried, key=lambda child: self._promise(child[-1]))
 
-    def _promise(self, symbol: int) -> float:
-        """Mean share of its parent's holders that a symbol had so far, drawn towards 1 %."""
-        total, times = self._seen.get(symbol, (0.0, 0.0))
-        return (total + 0.01) / (times + 1)
+        def relative_support(child: Symbols) -> float:
+            total, times = self._seen.get(child[-1], (0.0, 0))
+            return (total + 0.01) / (times + 1)
 
-    def _explore(self, child: Node) -> None:
+        return max(parent.untried, key=relative_support)
+
+    def _explore(self, parent: SearchNode, child: SearchNode) -> None:
         if self._asking.grammar.open(child.template):
             child.untried = self._shuffled(child.template)
-            assert child.parent is not None
             if child.untried:
-                child.parent.children.append(child)
+                parent.children.append(child)
         else:
-            share, deviation = child.estimate / self._size, child.deviation / self._size
-            self.found.append(Found(child.template, share, deviation))
+            result = (child.template, child.estimate, child.deviation, self._size)
+            self.found.append(FoundRule.of_count(*result))
 
-    def _ask(self, template: Symbols, epsilon: Fraction) -> Counts:
-        return self._asking.bits([template], epsilon, self._whom())
-
-    def _whom(self) -> Asked | None:
+    def _whom(self) -> CohortSample | None:
         """Everybody, or the next individuals of the public order."""
         if self._part is None:
             return None
         first, self._fresh = self._fresh, self._fresh + self._part
         if self._fresh > self._asking.people:
             raise NobodyAnswered("every individual has been asked")
-        return Asked(self._asking.people, first, self._fresh, self._seed)
+        return CohortSample(self._asking.people, first, self._fresh, self._seed)
 
     def _resume(self) -> bool:
         """Take up what was put off, more sharply."""
         if not self._allocation.sharpen():
             return False
-        for node in self._later:
-            self._reopen(node)
+        for put_off in self._later:
+            node = put_off.parent
+            assert node is not None
+            node.untried.append(put_off.template)
+            while node.parent is not None:
+                if node not in node.parent.children:
+                    node.parent.children.append(node)
+                node = node.parent
         self._later = []
         return True
 
-    def _reopen(self, node: Node) -> None:
-        parent = node.parent
-        assert parent is not None
-        parent.untried.append(node.template)
-        child = parent
-        while child.parent is not None:
-            if child not in child.parent.children:
-                child.parent.children.append(child)
-            child = child.parent
-
     def _shuffled(self, template: Symbols) -> list[Symbols]:
         following = self._asking.grammar.continuations(template)
-        return [following[place] for place in self._rng.permutation(len(following))]
+        return [following[index] for index in self._rng.permutation(len(following))]
 
 
 def symbols_of(grammar: Grammar) -> int:
-    """How many questions the root's children take: the least that any tree search asks."""
+    """How many queries the root's children take: the least that any tree search asks."""
     return len(grammar.continuations(()))

@@ -1,7 +1,7 @@
 """Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010).
 
-Nenzi et al. 2018, Section 4, tune the thresholds and intervals of each structure so: a Gaussian
-process is fitted to what was tried, and the point with the largest upper confidence bound is next.
+Nenzi et al. 2018, Section 4: a Gaussian process is fitted to the points tried, and the candidate with
+the largest upper confidence bound is next.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def maximised(
     evaluations: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
-    """Look for the point of the unit cube where a costly function is largest.
+    """Maximise a costly function over the unit cube.
 
     Args:
         objective: the function of a point, shape (dimensions,).
-        start: the first point that is tried, shape (dimensions,), within [0, 1].
+        start: the first point, shape (dimensions,), within [0, 1].
         evaluations: how often the function is called.
         rng: repeats a search exactly.
 
     Returns:
-        the best point that was tried, and the function's value there.
+        the best point tried, and the function's value there.
     """
     points, values = [start], [objective(start)]
     for step in range(1, evaluations):

@@ -1,12 +1,13 @@
-"""One form for formulas that mean the same, so that a syntactic match is a match of meaning.
+"""Canonical form: equivalent formulas match syntactically.
 
 Negations move inwards (onto ``U`` and ``=`` at most), implications become disjunctions, and the
 operands of ``&`` and ``|`` are flattened, sorted and nested to the right. Every step keeps the
-quantitative robustness at every signal: De Morgan's laws hold for min and max exactly.
+robustness of every signal: De Morgan's laws hold for min and max exactly.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from privfed.learners.stl.formula import (
@@ -20,6 +21,7 @@ from privfed.learners.stl.formula import (
     Temporal,
     Until,
     children,
+    rebuilt,
 )
 
 _OPPOSITE = {"<=": ">=", ">=": "<=", "&": "|", "|": "&", "F": "G", "G": "F"}
@@ -73,12 +75,11 @@ def matches(template: Formula, rule: Formula) -> bool:
 
 def _compares(template: Atom, rule: Atom) -> bool:
     """Whether variable and relation are those of the template, or open there."""
-    own = ((template.variable, rule.variable), (template.relation, rule.relation))
-    return all(wanted in (ANY, held) for wanted, held in own)
+    return template.variable in (ANY, rule.variable) and template.relation in (ANY, rule.relation)
 
 
 def _opposes(template: Atom, rule: Formula) -> bool:
-    """Whether a rule is the opposite of a comparison: of ``=`` a negation, of the others a comparison."""
+    """Whether a rule negates a comparison: for ``=`` by ``!``, else by the opposite relation."""
     if isinstance(rule, Not):
         return isinstance(rule.child, Atom) and _compares(template, rule.child)
     if not isinstance(rule, Atom) or rule.relation == "=" or template.relation != ANY:
@@ -88,19 +89,19 @@ def _opposes(template: Atom, rule: Formula) -> bool:
 
 def _operands_match(template: Connective, rule: Formula) -> bool:
     """Each operand that is not open has one of its own, and each open one at least one more."""
-    wanted, held = (_operands(one, template.operator) for one in (template, rule))
-    told: list[Formula] = [one for one in wanted if not isinstance(one, Hole)]
-    spare, holes = len(held) - len(told), len(wanted) - len(told)
-    return (spare >= holes if holes else spare == 0) and _assigned(told, held)
+    operands, held = (_operands(one, template.operator) for one in (template, rule))
+    closed: list[Formula] = [one for one in operands if not isinstance(one, Hole)]
+    spare, holes = len(held) - len(closed), len(operands) - len(closed)
+    return (spare >= holes if holes else spare == 0) and _assigned(closed, held)
 
 
-def _assigned(told: list[Formula], held: list[Formula]) -> bool:
-    if not told:
+def _assigned(closed: list[Formula], held: list[Formula]) -> bool:
+    if not closed:
         return True
-    first, *rest = told
+    first, *rest = closed
     return any(
-        matches(first, one) and _assigned(rest, held[:place] + held[place + 1 :])
-        for place, one in enumerate(held)
+        matches(first, one) and _assigned(rest, held[:index] + held[index + 1 :])
+        for index, one in enumerate(held)
     )
 
 
@@ -111,28 +112,17 @@ def _open(formula: Formula) -> bool:
 
 
 def _inwards(formula: Formula, negated: bool) -> Formula:
-    if isinstance(formula, Hole):
-        return formula
     if isinstance(formula, Not):
         return _inwards(formula.child, not negated)
-    if isinstance(formula, Atom):
-        return _atom(formula, negated)
     if isinstance(formula, Temporal):
         operator = _OPPOSITE[formula.operator] if negated else formula.operator
         return Temporal(operator, formula.interval, _inwards(formula.child, negated))
-    if isinstance(formula, Until):
-        left, right = (_inwards(part, negated=False) for part in (formula.left, formula.right))
-        until = Until(formula.interval, left, right)
-        return Not(until) if negated else until
-    return _connective(formula, negated)
-
-
-def _atom(atom: Atom, negated: bool) -> Formula:
-    if not negated:
-        return atom
-    if atom.relation in ("=", ANY):
-        return Not(atom)
-    return Atom(atom.variable, _OPPOSITE[atom.relation], atom.threshold)
+    if isinstance(formula, Connective):
+        return _connective(formula, negated)
+    if negated and isinstance(formula, Atom) and formula.relation in ("<=", ">="):
+        return replace(formula, relation=_OPPOSITE[formula.relation])
+    positive = rebuilt(formula, (_inwards(part, negated=False) for part in children(formula)))
+    return Not(positive) if negated and not isinstance(formula, Hole) else positive
 
 
 def _connective(formula: Connective, negated: bool) -> Formula:
@@ -144,18 +134,11 @@ def _connective(formula: Connective, negated: bool) -> Formula:
 
 
 def _sorted(formula: Formula) -> Formula:
-    if isinstance(formula, Connective):
-        operands = sorted((_sorted(part) for part in _operands(formula, formula.operator)), key=key)
-        return reduce(
-            lambda right, left: Connective(formula.operator, left, right), reversed(operands)
-        )
-    if isinstance(formula, Not):
-        return Not(_sorted(formula.child))
-    if isinstance(formula, Temporal):
-        return Temporal(formula.operator, formula.interval, _sorted(formula.child))
-    if isinstance(formula, Until):
-        return Until(formula.interval, _sorted(formula.left), _sorted(formula.right))
-    return formula
+    if not isinstance(formula, Connective):
+        return rebuilt(formula, map(_sorted, children(formula)))
+    operator = formula.operator
+    operands = sorted((_sorted(part) for part in _operands(formula, operator)), key=key)
+    return reduce(lambda right, left: Connective(operator, left, right), reversed(operands))
 
 
 def _operands(formula: Formula, operator: str) -> list[Formula]:

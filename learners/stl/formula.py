@@ -2,14 +2,15 @@
 
 Grammar (Maler and Nickovic 2004; DP-RuL Section 2.1):
 ``phi := x <= c | x >= c | x = c | ! phi | phi & phi | phi | phi | phi -> phi | F[a,b] phi |
-G[a,b] phi | phi U[a,b] phi``. Intervals count steps. In a template a threshold or an interval may
-be open (``None``, written ``?``), and so may a whole subformula (:class:`Hole`), a comparison's variable
-and its relation (:data:`ANY`).
+G[a,b] phi | phi U[a,b] phi``. Intervals count steps. A template's thresholds and intervals may be
+open (``None``, written ``?``), and so may whole subformulas (:class:`Hole`), variables and relations
+(:data:`ANY`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from privfed.errors import InputError
@@ -20,7 +21,7 @@ ANY = "?"
 CONNECTIVES = ("&", "|", "->")
 #: Steps from now, both ends included.
 Interval = tuple[int, int]
-#: Where a part of a formula stands: which child, from the top down.
+#: The path to a part of a formula: which child, from the top down.
 Path = tuple[int, ...]
 
 
@@ -111,39 +112,37 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     return ()
 
 
-def rebuilt(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
+def rebuilt(formula: Formula, parts: Iterable[Formula]) -> Formula:
     """The same formula over other subformulas."""
-    if isinstance(formula, Not):
-        return Not(*parts)
-    if isinstance(formula, Temporal):
-        return Temporal(formula.operator, formula.interval, *parts)
-    if isinstance(formula, Connective):
-        return Connective(formula.operator, *parts)
-    if isinstance(formula, Until):
-        return Until(formula.interval, *parts)
+    if isinstance(formula, Not | Temporal):
+        (child,) = parts
+        return replace(formula, child=child)
+    if isinstance(formula, Connective | Until):
+        left, right = parts
+        return replace(formula, left=left, right=right)
     return formula
 
 
 def paths(formula: Formula) -> list[Path]:
-    """Where all parts of a formula stand, itself first, in preorder."""
+    """The paths to all parts of a formula, itself first, in preorder."""
     below = enumerate(children(formula))
-    return [(), *((place, *path) for place, child in below for path in paths(child))]
+    return [(), *((index, *path) for index, child in below for path in paths(child))]
 
 
 def at(formula: Formula, path: Path) -> Formula:
-    """The part of a formula at a place."""
-    for place in path:
-        formula = children(formula)[place]
+    """The part of a formula at a path."""
+    for index in path:
+        formula = children(formula)[index]
     return formula
 
 
 def put(formula: Formula, path: Path, part: Formula) -> Formula:
-    """The formula with another part at a place."""
+    """The formula with another part at a path."""
     if not path:
         return part
     parts = list(children(formula))
     parts[path[0]] = put(parts[path[0]], path[1:], part)
-    return rebuilt(formula, tuple(parts))
+    return rebuilt(formula, parts)
 
 
 def operators(formula: Formula) -> int:
@@ -161,7 +160,7 @@ def rounded(formula: Formula, digits: int = 6) -> Formula:
     """The same formula, its thresholds with so many significant digits."""
     if isinstance(formula, Atom) and formula.threshold is not None:
         return replace(formula, threshold=significant(formula.threshold, digits))
-    return rebuilt(formula, tuple(rounded(child, digits) for child in children(formula)))
+    return rebuilt(formula, (rounded(child, digits) for child in children(formula)))
 
 
 def show(formula: Formula) -> str:

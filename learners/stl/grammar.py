@@ -1,10 +1,9 @@
 """The public rule grammar: its symbols, the templates over it, and what may follow a template.
 
 A structure is a canonical formula without its parameters, written as symbols in preorder (Polish
-notation). A template is a prefix of a structure: the first symbols are fixed, the rest is open. So
-all structures under a template lie in one range of the sorted structures, the templates that extend
-one template by one symbol share no structure, and a rule matches exactly one template of each
-length: one path from the root to its leaf.
+notation). A template is a prefix of a structure; the rest is open. So all structures under a template
+lie in one range of the sorted structures, the templates that extend one template by one symbol share
+no structure, and a rule matches exactly one template of each length: one path from root to leaf.
 """
 
 from __future__ import annotations
@@ -155,8 +154,7 @@ class Grammar:
     def formula(self, template: Symbols, parameters: Sequence[float] = ()) -> Formula:
         """The formula of a template: open parts become holes, parameters are filled in if given."""
         self.check(template)
-        values = iter(parameters)
-        return self._read(iter(template), values)
+        return self._read(iter(template), iter(parameters))
 
     def _read(self, symbols: Iterator[int], values: Iterator[float]) -> Formula:
         symbol = next(symbols, None)
@@ -167,20 +165,19 @@ class Grammar:
             name, relation = self.atom(symbol)
             return Atom(name, relation, next(values, None))
         interval = _interval(values) if operator in ("F", "G", "U") else None
-        first = self._read(symbols, values)
+        parts = [self._read(symbols, values) for _ in range(_ARITY[operator])]
         if operator == "!":
-            return Not(first)
-        if operator in ("F", "G"):
-            return Temporal(operator, interval, first)
-        second = self._read(symbols, values)
+            return Not(*parts)
         if operator == "U":
-            return Until(interval, first, second)
-        return Connective(operator, first, second)
+            return Until(interval, *parts)
+        if operator in ("F", "G"):
+            return Temporal(operator, interval, *parts)
+        return Connective(operator, *parts)
 
     def atom(self, symbol: int) -> tuple[str, str]:
         """Variable and relation of a terminal symbol."""
-        place, relation = divmod(symbol - 1, len(self.relations))
-        return self.names[place], [r for r in RELATIONS if r in self.relations][relation]
+        variable, relation = divmod(symbol - 1, len(self.relations))
+        return self.names[variable], [r for r in RELATIONS if r in self.relations][relation]
 
     def ranges(self, structure: Symbols) -> list[tuple[float, float]]:
         """The public range of each parameter, in preorder: steps 0 to horizon, or the bounds."""
@@ -220,19 +217,14 @@ class Grammar:
     def continuations(self, template: Symbols) -> list[Symbols]:
         """The templates with one more symbol that some canonical rule of the grammar matches."""
         slots = self._slots(template)
-        if not slots:
-            return []
-        following = [
-            (*template, symbol)
-            for symbol in range(1, self.size + 1)
-            if self._allowed(symbol, slots[-1])
-        ]
+        symbols = range(1, self.size + 1) if slots else ()
+        following = [(*template, s) for s in symbols if self._allowed(s, slots[-1])]
         return [longer for longer in following if longer[-1] <= self.atoms or self._fits(longer)]
 
     def _fits(self, template: Symbols) -> bool:
-        """Whether the operators so far, and those that open parts must have, are few enough."""
-        due = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))
-        return due + sum(symbol > self.atoms for symbol in template) <= self.most_operators
+        """Whether the operators so far, and those that open parts need, are few enough."""
+        needed = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))
+        return needed + sum(symbol > self.atoms for symbol in template) <= self.most_operators
 
     def _allowed(self, symbol: int, slot: _Slot) -> bool:
         operator = self.operator(symbol)

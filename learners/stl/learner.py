@@ -1,8 +1,9 @@
 """A client's own rule learner: genetic search over structures (Nenzi et al. 2018, Section 4).
 
-From trajectories of two classes to rules that tell them apart. Structures evolve by crossover and
-mutation; the parameters of each are tuned by Bayesian optimisation, as the paper has it, or by a
-quicker local search over quantiles of what the trajectories hold. Nothing here is private and nothing of it leaves: the rules are the client's records.
+Structures of rules that separate two classes of trajectories evolve by crossover and mutation; the
+parameters of each are tuned by Bayesian optimisation, as in the paper, or by a quicker local search
+over quantiles of the trajectories. Nothing here is private and nothing leaves: the rules are the
+client's records.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from privfed.learners.stl.formula import (
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.robustness import check_signals, trace
 
-#: Points of each variable's distribution that a threshold may take.
+#: Levels of each variable's quantiles that a threshold may take.
 _QUANTILES = np.linspace(0.05, 0.95, 19)
-#: Robustness is cut off here, where an interval lies beyond a trajectory's end.
-_FAR = 1e6
+#: Robustness is clipped here, where an interval lies beyond a trajectory's end.
+_MAX_ROBUSTNESS = 1e6
 #: Intervals tried for each temporal operator of a rule, in one sweep.
 _INTERVALS = 6
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A rule, and how well it tells the classes apart."""
+class ScoredRule:
+    """A rule, and how well it separates the classes."""
 
     rule: Formula
     score: float
@@ -54,10 +55,10 @@ class GeneticRules:
 
     Args:
         grammar: which rules there can be.
-        rules: most rules to give back, of different structures.
-        least: least score of such a rule, at most about 1.1 (balanced accuracy from -1 to 1, a tenth
-            for the gap between the classes, a hundredth off for each operator); above 0.
-        population: structures alive in each generation.
+        rules: most rules to return, of different structures.
+        least: least score of such a rule, above 0 and at most about 1.1 (balanced accuracy from -1
+            to 1, a tenth for the gap between the classes, a hundredth off for each operator).
+        population: structures in each generation.
         generations: how often the population is renewed.
         sweeps: passes of the local search over a rule's parameters.
         tuning: of the parameters: ``local`` search, or ``bayesian`` optimisation (GP-UCB, the
@@ -89,7 +90,7 @@ class GeneticRules:
                 'tuning = "bayesian", evaluations = 20'
             )
 
-    def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[Scored]:
+    def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[ScoredRule]:
         """Learn rules, best first.
 
         Args:
@@ -97,7 +98,7 @@ class GeneticRules:
             labels: true for the positive class, shape (samples,).
 
         Returns:
-            canonical rules; empty where one class is missing or nothing tells the two apart.
+            canonical rules; empty if one class is missing or nothing separates the two.
 
         Raises:
             InputError: malformed trajectories or labels.
@@ -108,8 +109,7 @@ class GeneticRules:
             raise InputError("labels need one truth value for each trajectory")
         if positive.all() or not positive.any():
             return []
-        search = _Search(self, array, positive)
-        return search.run()
+        return _Search(self, array, positive).run()
 
 
 class _Search:
@@ -120,22 +120,19 @@ class _Search:
         self._signals = signals
         self._classes = np.array([positive / positive.sum(), ~positive / (~positive).sum()])
         self._rng = np.random.default_rng(settings.seed)
-        self._places = {name: place for place, name in enumerate(self._grammar.names)}
+        self._columns = {name: index for index, name in enumerate(self._grammar.names)}
         self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
-        self._best: dict[tuple[int, ...], Scored] = {}
+        self._best: dict[tuple[int, ...], ScoredRule] = {}
 
-    def run(self) -> list[Scored]:
-        """Evolve the population, and give its best formulas that are good enough, the best first."""
-        alive = [
-            self._tuned(self._random(min(2, self._grammar.most_operators)))
-            for _ in range(self._settings.population)
-        ]
-        for _ in range(self._settings.generations):
+    def run(self) -> list[ScoredRule]:
+        """Evolve the population; its best formulas that are good enough, the best first."""
+        settings, depth = self._settings, min(2, self._grammar.most_operators)
+        alive = [self._tuned(self._random(depth)) for _ in range(settings.population)]
+        for _ in range(settings.generations):
             children = [self._tuned(self._child(alive)) for _ in alive]
-            alive = sorted(alive + children, key=lambda s: -s.score)[: self._settings.population]
+            alive = sorted(alive + children, key=lambda s: -s.score)[: settings.population]
         ranked = sorted(self._best.values(), key=lambda s: -s.score)
-        good = [scored for scored in ranked if scored.score >= self._settings.least]
-        return good[: self._settings.rules]
+        return [scored for scored in ranked if scored.score >= settings.least][: settings.rules]
 
     # --- structures ----------------------------------------------------------------------------
 
@@ -155,10 +152,7 @@ class _Search:
     def _atom(self) -> Atom:
         name = self._pick(self._grammar.names)
         relation = self._pick(self._grammar.relations)
-        return Atom(name, relation, self._level(name))
-
-    def _level(self, name: str) -> float:
-        return float(self._rng.choice(self._levels[:, self._places[name]]))
+        return Atom(name, relation, float(self._rng.choice(self._levels[:, self._columns[name]])))
 
     def _interval(self) -> tuple[int, int]:
         first, last = sorted(self._rng.integers(0, self._longest + 1, 2).tolist())
@@ -172,20 +166,17 @@ class _Search:
     def _pick(self, options: tuple[str, ...] | list[str]) -> str:
         return options[int(self._rng.integers(len(options)))]
 
-    def _child(self, alive: list[Scored]) -> Formula:
+    def _child(self, alive: list[ScoredRule]) -> Formula:
         """Crossover of two winners of small tournaments, or a mutation of one."""
-        mother = self._winner(alive)
-        new = (
-            self._part(self._winner(alive))
-            if self._rng.random() < 0.6
-            else self._random(min(1, self._grammar.most_operators))
-        )
+        most, mother = self._grammar.most_operators, self._winner(alive)
+        crosses = self._rng.random() < 0.6
+        new = self._part(self._winner(alive)) if crosses else self._random(min(1, most))
         child = self._replaced(mother, new)
-        return child if operators(child) <= self._grammar.most_operators else mother
+        return child if operators(child) <= most else mother
 
-    def _winner(self, alive: list[Scored]) -> Formula:
-        drawn = [alive[place] for place in self._rng.integers(len(alive), size=3)]
-        best: Scored = max(drawn, key=lambda scored: scored.score)
+    def _winner(self, alive: list[ScoredRule]) -> Formula:
+        drawn = [alive[index] for index in self._rng.integers(len(alive), size=3)]
+        best: ScoredRule = max(drawn, key=lambda scored: scored.score)
         return best.rule
 
     def _part(self, formula: Formula) -> Formula:
@@ -200,35 +191,32 @@ class _Search:
         parts = list(children(formula))
         if not parts or self._rng.random() < 0.3:
             return new
-        place = int(self._rng.integers(len(parts)))
-        parts[place] = self._replaced(parts[place], new)
-        return rebuilt(formula, tuple(parts))
+        index = int(self._rng.integers(len(parts)))
+        parts[index] = self._replaced(parts[index], new)
+        return rebuilt(formula, parts)
 
     # --- parameters ----------------------------------------------------------------------------
 
-    def _tuned(self, formula: Formula) -> Scored:
-        """Other parameters, then the canonical form; remembers the best by structure."""
-        if self._settings.tuning == "bayesian":
-            best = self._optimised(formula)
-        else:
-            best = self._searched(formula)
-        rule = canonical(best.rule)
-        best = Scored(rule, best.score)
-        structure = self._grammar.structure(rule)
+    def _tuned(self, formula: Formula) -> ScoredRule:
+        """Tune the parameters, then take the canonical form; remembers the best by structure."""
+        bayesian = self._settings.tuning == "bayesian"
+        tuned = self._optimised(formula) if bayesian else self._searched(formula)
+        best = ScoredRule(canonical(tuned.rule), tuned.score)
+        structure = self._grammar.structure(best.rule)
         known = self._best.get(structure)
         if known is None or best.score > known.score:
             self._best[structure] = best
         return best
 
-    def _searched(self, formula: Formula) -> Scored:
+    def _searched(self, formula: Formula) -> ScoredRule:
         """Local search: one part after the other."""
-        best = Scored(formula, self._score(formula))
+        best = ScoredRule(formula, self._score(formula))
         for _ in range(self._settings.sweeps):
             for path in paths(best.rule):
                 best = self._improved(best, path)
         return best
 
-    def _optimised(self, formula: Formula) -> Scored:
+    def _optimised(self, formula: Formula) -> ScoredRule:
         """Bayesian optimisation of all parameters together, from the formula's own."""
         start = np.array(self._coordinates(formula))
         point, score = maximised(
@@ -237,63 +225,64 @@ class _Search:
             evaluations=self._settings.evaluations,
             rng=self._rng,
         )
-        return Scored(self._at(formula, point), score)
+        return ScoredRule(self._at(formula, point), score)
 
     def _coordinates(self, formula: Formula) -> list[float]:
-        """The parameters in preorder as points of [0, 1]: ranks of thresholds, shares of steps."""
-        own: list[float] = []
+        """The parameters in preorder as points of [0, 1]: ranks of thresholds, fractions of steps."""
+        local: list[float] = []
         if isinstance(formula, Atom) and formula.threshold is not None:
-            levels = self._levels[:, self._places[formula.variable]]
-            reached = np.searchsorted(levels, formula.threshold)
-            own = [min(1.0, float(reached) / (len(levels) - 1))]
+            levels = self._levels[:, self._columns[formula.variable]]
+            rank = np.searchsorted(levels, formula.threshold)
+            local = [min(1.0, float(rank) / (len(levels) - 1))]
         if isinstance(formula, Temporal | Until) and formula.interval is not None:
-            own = [step / max(1, self._longest) for step in formula.interval]
-        return own + [value for child in children(formula) for value in self._coordinates(child)]
+            local = [step / max(1, self._longest) for step in formula.interval]
+        return local + [value for child in children(formula) for value in self._coordinates(child)]
 
     def _at(self, formula: Formula, point: np.ndarray) -> Formula:
         """The formula with the parameters that a point stands for."""
-        left = iter(point.tolist())
+        values = iter(point.tolist())
 
         def filled(part: Formula) -> Formula:
             if isinstance(part, Atom):
-                levels = self._levels[:, self._places[part.variable]]
-                place = next(left) * (len(levels) - 1)
-                level = float(np.interp(place, np.arange(len(levels)), levels))
+                levels = self._levels[:, self._columns[part.variable]]
+                rank = next(values) * (len(levels) - 1)
+                level = float(np.interp(rank, np.arange(len(levels)), levels))
                 return replace(part, threshold=level)
             if isinstance(part, Temporal | Until):
-                first, last = sorted(round(next(left) * self._longest) for _ in range(2))
+                first, last = sorted(round(next(values) * self._longest) for _ in range(2))
                 part = replace(part, interval=(first, last))
-            return rebuilt(part, tuple(filled(child) for child in children(part)))
+            return rebuilt(part, map(filled, children(part)))
 
         return filled(formula)
 
-    def _improved(self, best: Scored, path: Path) -> Scored:
+    def _improved(self, best: ScoredRule, path: Path) -> ScoredRule:
         """Try other parameters of one part."""
         for part in self._variants(at(best.rule, path)):
             tried = put(best.rule, path, part)
             score = self._score(tried)
             if score > best.score:
-                best = Scored(tried, score)
+                best = ScoredRule(tried, score)
         return best
 
     def _variants(self, part: Formula) -> list[Formula]:
         """The part with other thresholds (some quantiles) or with other, random intervals."""
         if isinstance(part, Atom):
-            levels = self._levels[::3, self._places[part.variable]].tolist()
+            levels = self._levels[::3, self._columns[part.variable]].tolist()
             return [replace(part, threshold=level) for level in levels]
         if isinstance(part, Temporal | Until):
             return [replace(part, interval=self._interval()) for _ in range(_INTERVALS)]
         return []
 
     def _score(self, formula: Formula) -> float:
-        """(mean robustness of positives - of negatives) / (sum of deviations), minus the size.
+        """(mean robustness of positives - of negatives) / (sum of stds), minus the size.
 
         The discrimination function of Nenzi et al. 2018, equation 3, with balanced accuracy added
         so that a rule must change sign between the classes.
         """
-        values = np.clip(trace(formula, self._signals, self._places)[:, 0], -_FAR, _FAR)
+        values = trace(formula, self._signals, self._columns)[:, 0]
+        values = np.clip(values, -_MAX_ROBUSTNESS, _MAX_ROBUSTNESS)
         good, bad = self._classes @ values
-        spreads = np.sqrt(np.maximum(self._classes @ values**2 - (good**2, bad**2), 0.0))
-        gap = (good - bad) / (spreads.sum() + 1e-9)
-        held, mistaken = self._classes @ (values > 0)
-        return float(held - mistaken + 0.1 * np.tanh(gap) - 0.01 * operators(formula))
+        stds = np.sqrt(np.maximum(self._classes @ values**2 - (good**2, bad**2), 0.0))
+        gap = (good - bad) / (stds.sum() + 1e-9)
+        tpr, fpr = self._classes @ (values > 0)
+        return float(tpr - fpr + 0.1 * np.tanh(gap) - 0.01 * operators(formula))

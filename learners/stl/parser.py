@@ -1,7 +1,7 @@
-"""Reading formulas and templates from text: a recursive descent over at most a thousand symbols.
+"""Recursive-descent parser of formulas and templates.
 
 Precedence, tightest first: ``!``, ``F`` and ``G``; ``U``; ``&``; ``|``; ``->`` (to the right).
-Errors say where a text leaves the grammar and never repeat a number of it.
+Errors give the column and never repeat a number of the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privfed.learners.stl.formula import (
 )
 
 #: Longest text of one rule, in symbols, and deepest nesting.
-LONGEST, DEEPEST = 1000, 60
+MAX_SYMBOLS, MAX_DEPTH = 1000, 60
 _SYMBOL = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<sign>->|<=|>=|==|[<>=!&|()\[\],?]))"
@@ -57,8 +57,8 @@ class _Reader:
             kind = match.lastgroup
             self._symbols.append((kind, match[kind], match.start(kind) + 1))
             position = match.end()
-        if len(self._symbols) > LONGEST:
-            raise RuleError(f"a rule has at most {LONGEST} symbols")
+        if len(self._symbols) > MAX_SYMBOLS:
+            raise RuleError(f"a rule has at most {MAX_SYMBOLS} symbols")
         self._next = 0
 
     def implication(self, depth: int) -> Formula:
@@ -170,6 +170,6 @@ class _Reader:
 
     @staticmethod
     def _deeper(depth: int) -> int:
-        if depth >= DEEPEST:
-            raise RuleError(f"a rule is nested at most {DEEPEST} deep")
+        if depth >= MAX_DEPTH:
+            raise RuleError(f"a rule is nested at most {MAX_DEPTH} deep")
         return depth + 1

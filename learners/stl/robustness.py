@@ -1,7 +1,7 @@
-"""Quantitative semantics over discrete time (Donze and Maler 2010): how far a formula holds.
+"""Robustness over discrete time (Donze and Maler 2010): positive where a formula holds.
 
-Positive robustness means that the formula holds, negative that it fails. Beyond a trajectory's end
-there is nothing: an empty ``F`` or ``U`` gives minus infinity, an empty ``G`` plus infinity.
+Beyond a trajectory's end there is nothing: an empty ``F`` or ``U`` gives minus infinity, an empty
+``G`` plus infinity.
 """
 
 from __future__ import annotations
@@ -11,15 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.learners.stl.formula import (
-    Atom,
-    Formula,
-    Hole,
-    Not,
-    RuleError,
-    Temporal,
-    Until,
-)
+from privfed.learners.stl.formula import Atom, Formula, Hole, Not, RuleError, Temporal, Until
+
+_INCOMPLETE = "a template has no robustness; give a complete rule"
 
 
 def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
@@ -50,22 +44,21 @@ def robustness(formula: Formula, signals: np.ndarray, variables: Sequence[str]) 
     Returns:
         shape (samples,); infinite where an interval lies beyond the end.
     """
-    places = {name: index for index, name in enumerate(variables)}
-    return np.asarray(trace(formula, check_signals(signals, variables), places)[:, 0])
+    columns = {name: index for index, name in enumerate(variables)}
+    return np.asarray(trace(formula, check_signals(signals, variables), columns)[:, 0])
 
 
-def trace(formula: Formula, signals: np.ndarray, places: Mapping[str, int]) -> np.ndarray:
-    """Robustness at every step, shape (samples, steps)."""
+def trace(formula: Formula, signals: np.ndarray, columns: Mapping[str, int]) -> np.ndarray:
+    """Robustness at every step, shape (samples, steps); ``columns`` by the name of a variable."""
     if isinstance(formula, Atom):
-        return _atom(formula, signals, places)
+        return _atom(formula, signals, columns)
     if isinstance(formula, Not):
-        return -trace(formula.child, signals, places)
+        return -trace(formula.child, signals, columns)
     if isinstance(formula, Temporal):
-        return _temporal(formula, trace(formula.child, signals, places))
+        return _temporal(formula, trace(formula.child, signals, columns))
     if isinstance(formula, Hole):
-        raise RuleError("a template has no robustness; give a complete rule")
-    left = trace(formula.left, signals, places)
-    right = trace(formula.right, signals, places)
+        raise RuleError(_INCOMPLETE)
+    left, right = (trace(part, signals, columns) for part in (formula.left, formula.right))
     if isinstance(formula, Until):
         return _until(formula, left, right)
     if formula.operator == "&":
@@ -73,12 +66,12 @@ def trace(formula: Formula, signals: np.ndarray, places: Mapping[str, int]) -> n
     return np.asarray(np.maximum(-left if formula.operator == "->" else left, right))
 
 
-def _atom(atom: Atom, signals: np.ndarray, places: Mapping[str, int]) -> np.ndarray:
-    if atom.variable not in places:
+def _atom(atom: Atom, signals: np.ndarray, columns: Mapping[str, int]) -> np.ndarray:
+    if atom.variable not in columns:
         raise RuleError(f"no variable {atom.variable!r} in the trajectories")
     if atom.threshold is None:
-        raise RuleError("a template has no robustness; give a complete rule")
-    above = signals[:, :, places[atom.variable]] - atom.threshold
+        raise RuleError(_INCOMPLETE)
+    above = signals[:, :, columns[atom.variable]] - atom.threshold
     if atom.relation == "=":
         return -np.abs(above)
     return above if atom.relation == ">=" else -above
@@ -86,7 +79,7 @@ def _atom(atom: Atom, signals: np.ndarray, places: Mapping[str, int]) -> np.ndar
 
 def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
     if formula.interval is None:
-        raise RuleError("a template has no robustness; give a complete rule")
+        raise RuleError(_INCOMPLETE)
     eventually = formula.operator == "F"
     fill = -np.inf if eventually else np.inf
     best = np.full(inside.shape, fill)
@@ -100,7 +93,7 @@ def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
 def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """max over k in [a, b] of min(right at t + k, min of left over t .. t + k - 1)."""
     if formula.interval is None:
-        raise RuleError("a template has no robustness; give a complete rule")
+        raise RuleError(_INCOMPLETE)
     first, last = formula.interval
     best = np.full(left.shape, -np.inf)
     kept = np.full(left.shape, np.inf)

@@ -15,8 +15,8 @@ from privfed.audits.paired_trials import audit_outputs
 from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.exact import Number
 from privfed.federation.cohort import CohortDisclosure
-from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
@@ -26,14 +26,20 @@ from privfed.privacy.policy import Guard, Policy
 HOLDERS = 0xC0175
 
 
-def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
-    """A cohort in which those of ``holds``, shape (people,), hold all structures and others none."""
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleIndex:
+    """A cohort in which some hold all of these structures and the others none.
+
+    Args:
+        grammar: the structures' grammar.
+        holds: who holds them, shape (people,).
+        held: the structures.
+    """
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])
         for structure in sorted(held)
         for person in np.flatnonzero(holds)
     ]
-    return RuleBook.indexed(grammar, len(holds), entries)
+    return RuleIndex.indexed(grammar, len(holds), entries)
 
 
 def complete_structures(grammar: Grammar, number: int) -> list[Symbols]:
@@ -81,7 +87,7 @@ def audit_session(
     federation = CohortDisclosure.of(book, policy, seed=seed)
     yes = np.zeros(people, dtype=np.int64)
     for question in questions:
-        query = TemplateBits(Asked.everybody(people), grammar.digest, (question,))
+        query = TemplateBits(CohortSample.everybody(people), grammar.digest, (question,))
         yes += federation.ask(query).only.total("bits")[0].astype(np.int64)
     return audit_outputs(
         yes[holds],

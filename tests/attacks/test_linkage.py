@@ -19,7 +19,7 @@ from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.privacy.laws import BitFlips
 from privfed.questions.part import PartType
 
@@ -27,10 +27,10 @@ PEOPLE = 300
 BOOKS = generate(Profile(2 * PEOPLE, 2 * PEOPLE * 60, 9_000, 12, 2.0, 3, top=0.5, stems=30), 5)
 
 
-def half(first: int) -> RuleBook:
+def half(first: int) -> RuleIndex:
     """The rules of so many people from the first on."""
     held = [(s, p - first, v) for s, p, v in BOOKS.entries() if first <= p < first + PEOPLE]
-    return RuleBook.indexed(BOOKS.grammar, PEOPLE, held)
+    return RuleIndex.indexed(BOOKS.grammar, PEOPLE, held)
 
 
 MEMBERS, STRANGERS = half(0), half(PEOPLE)
@@ -50,7 +50,7 @@ def answered(search: RuleSearch, epsilon: str) -> Transcript:
     return cohort.transcript()
 
 
-def attack(transcript: Transcript, **truth: RuleBook) -> dict[str, Finding]:
+def attack(transcript: Transcript, **truth: RuleIndex) -> dict[str, Finding]:
     """What the attack finds, by metric."""
     found = Linkage().run(transcript, {"cohort": MEMBERS, **truth})  # type: ignore[dict-item]
     return {finding.metric: finding for finding in found}

@@ -12,9 +12,9 @@ from simulated_asking import SimulatedAsking, Truths
 from privfed.errors import InputError, NobodyAnswered
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import Asking
+from privfed.learners.rule_search.asking import CohortSession
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.queries import Asked
+from privfed.learners.rule_search.queries import CohortSample
 
 BOOK = generate(Profile(400, 4_000, 300, 20, 1.6, 3, top=0.6, stems=8), 3)
 SIBLINGS = [
@@ -23,11 +23,11 @@ SIBLINGS = [
 TRUTH = np.array([BOOK.count(template) for template in SIBLINGS])
 
 
-def _asking(seed: int, simulated: bool) -> Asking:
+def _asking(seed: int, simulated: bool) -> CohortSession:
     if simulated:
         return SimulatedAsking(Truths(BOOK), Fraction(100), seed)
     policy = RuleSearch("levels").private("100")
-    return Asking(CohortDisclosure.of(BOOK, policy, seed=seed), BOOK.grammar, BOOK.people)
+    return CohortSession(CohortDisclosure.of(BOOK, policy, seed=seed), BOOK.grammar, BOOK.people)
 
 
 def _errors(simulated: bool, epsilon: str) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_the_budget_is_kept_and_answers_are_memoised() -> None:
     assert [step.epsilon for step in asking.steps] == [0.6, 0.4]
 
 
-@pytest.mark.parametrize("settings", [{"spend": None}, {"who": Asked(400, 0, 9)}])
+@pytest.mark.parametrize("settings", [{"spend": None}, {"who": CohortSample(400, 0, 9)}])
 def test_questions_that_cannot_be_simulated(settings: dict[str, object]) -> None:
     """A part of the people, or an amount left to the gate, is an error and no wrong curve."""
     asking = SimulatedAsking(Truths(BOOK), Fraction(1), 1)

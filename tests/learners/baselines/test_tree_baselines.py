@@ -19,7 +19,7 @@ from privfed.learners.baselines import (
     LocalTreeRegressor,
     TruexTreeClassifier,
 )
-from privfed.learners.baselines.truex import Counts
+from privfed.learners.baselines.truex import LevelCounts
 from privfed.privacy.policy import Policy
 from privfed.tables.schema import Column, Schema
 
@@ -112,7 +112,9 @@ def test_without_noise_the_ibm_tree_is_cart() -> None:
 def test_a_secure_sum_needs_less_noise_and_the_ledger_says_what_that_is_worth_alone() -> None:
     """Variance t - 1 times smaller at each of t parties; without encryption epsilon is greater."""
     learner = TruexTreeClassifier()
-    (plain,), (less,) = (learner.published(1, parties).guards[Counts.kind] for parties in (1, 17))
+    (plain,), (less,) = (
+        learner.published(1, parties).guards[LevelCounts.kind] for parties in (1, 17)
+    )
     assert plain.spend is not None and less.spend is not None
     assert float(less.spend / plain.spend) == pytest.approx(4)
     with pytest.raises(PolicyError, match="parties"):

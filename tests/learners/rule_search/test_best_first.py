@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from simulated_asking import SimulatedAsking, Truths
 
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.population_rules import coverage
-from privfed.learners.rule_search.promise import Promise, Subtree
+from privfed.learners.rule_search.settings import SearchSettings
+from privfed.learners.rule_search.support_prediction import Subtree, SupportPrediction
 from privfed.learners.rule_search.tree_search import Equal, TreeSearch
 from privfed.learners.stl.grammar import Symbols
 
@@ -38,7 +39,7 @@ class _Planted(Truths):
 def _search(total: int, seed: int, truths: Truths = TRUTHS, theta: float = 0.05) -> BestFirst:
     budget = Fraction(total)
     asking = SimulatedAsking(truths, budget, seed)
-    return BestFirst(asking, Exploration(NU, theta), Spending(budget))
+    return BestFirst(asking, Exploration(NU, theta), budget)
 
 
 def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> float:
@@ -53,7 +54,7 @@ def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> f
         while verdict == "later":
             verdict = search.examine(child)
             search.asking._known.clear()  # type: ignore[attr-defined]  # another template each time
-            child.predicted /= search.spending.coarser
+            child.predicted /= search.settings.coarser
         number += verdict == "ignored"
     return number / trials
 
@@ -82,8 +83,8 @@ def _scores(total: int, questions: int, adaptive: bool) -> np.ndarray:
     for seed in range(3):
         asking = SimulatedAsking(TRUTHS, Fraction(total), seed)
         if adaptive:
-            spending = Spending(Fraction(total), spread=questions)
-            found = BestFirst(asking, Exploration(NU), spending).run()
+            settings = SearchSettings(spread=questions)
+            found = BestFirst(asking, Exploration(NU), Fraction(total), settings).run()
         else:
             found = TreeSearch(asking, Equal(Fraction(total), questions, NU), seed=seed).run()
         rows.append(coverage([one.structure for one in found], VALID))
@@ -151,7 +152,7 @@ def test_the_same_releases_give_the_same_search() -> None:
 def test_frequent_symbols_are_tried_first() -> None:
     """A symbol that was frequent below one parent has more promise below another."""
     grammar, people = BOOK.grammar, BOOK.people
-    promise = Promise(grammar, people)
+    promise = SupportPrediction(grammar, people)
     parent = Subtree((grammar.size,), None, 1, estimate=0.8 * people, deviation=10.0)
     parent.untried = np.array([[1, 2, 3], [0, 0, 0]])
     before = promise.shares(parent)

@@ -18,9 +18,9 @@ from privfed.learners import (
     SampledRuleSearch,
     TreeRuleSearch,
 )
+from privfed.learners.rule_search.estimators import STRATEGIES
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.rule_learner import RuleLearner
-from privfed.learners.rule_search.rule_search import STRATEGIES
 
 BOOK = generate(Profile(600, 6_000, 120, 3, 1.6, 2, top=0.5), 2, values=True)
 COMMON: dict[str, Any] = {

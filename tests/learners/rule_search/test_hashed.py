@@ -14,10 +14,20 @@ from privfed.exchange.answers import Answer
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
-from privfed.learners.rule_search.hashed import hashed_counts
-from privfed.learners.rule_search.queries import Asked, Encoding, HashedRule, SampledRule, parity
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.estimate import (
+    AnswerError,
+    SupportEstimate,
+    counts,
+    hashed_counts,
+)
+from privfed.learners.rule_search.queries import (
+    CohortSample,
+    Encoding,
+    HashedRule,
+    SampledRule,
+    parity,
+)
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
 from privfed.privacy.laws import BitFlips
@@ -31,26 +41,28 @@ PEOPLE, SLOTS, DRAWS = 600, 2, 150
 HELD = (200, 100, 0, 40)
 
 
-def _book() -> RuleBook:
+def _book() -> RuleIndex:
     """Of each of the four atoms so many holders, who fill both places with it."""
     entries: list[tuple[Symbols, int, list[float]]] = []
     first = 0
     for atom, holders in zip(ATOMS, HELD, strict=True):
         entries += [(atom, person, []) for person in range(first, first + holders) for _ in "12"]
         first += holders
-    return RuleBook.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
+    return RuleIndex.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
 
 
 BOOK = _book()
-UNARY = SampledRule(Asked.everybody(PEOPLE), GRAMMAR.digest, TEMPLATES, SLOTS)
-HASHED = HashedRule(Asked.everybody(PEOPLE), GRAMMAR.digest, TEMPLATES, SLOTS)
+UNARY = SampledRule(CohortSample.everybody(PEOPLE), GRAMMAR.digest, TEMPLATES, SLOTS)
+HASHED = HashedRule(CohortSample.everybody(PEOPLE), GRAMMAR.digest, TEMPLATES, SLOTS)
 
 
-def _drawn(query: SampledRule | HashedRule, epsilon: str) -> list[Counts]:
+def _drawn(query: SampledRule | HashedRule, epsilon: str) -> list[SupportEstimate]:
     """Estimates from many sessions through a gate; the public order differs, and so the masks."""
     guard = Guard.of("randomized_response", spend=epsilon)
     policy = Policy({query.kind: (guard,)}, unit="individual", budget=Budget.of(epsilon))
-    read: Callable[[Answer], Counts] = hashed_counts if isinstance(query, HashedRule) else counts
+    read: Callable[[Answer], SupportEstimate] = (
+        hashed_counts if isinstance(query, HashedRule) else counts
+    )
     return [
         read(CohortDisclosure.of(BOOK, policy, seed=seed).ask(replaced(query, seed)).only)
         for seed in range(1, DRAWS + 1)
@@ -59,7 +71,7 @@ def _drawn(query: SampledRule | HashedRule, epsilon: str) -> list[Counts]:
 
 def replaced(query: SampledRule | HashedRule, seed: int) -> SampledRule | HashedRule:
     """The same question to everybody in another public order."""
-    return replace(query, who=Asked(PEOPLE, 0, PEOPLE, seed))
+    return replace(query, who=CohortSample(PEOPLE, 0, PEOPLE, seed))
 
 
 @pytest.mark.parametrize("epsilon", ["1", "4"])
@@ -141,7 +153,7 @@ def test_a_search_over_sampled_rules_finds_the_common_ones(encoding: Encoding) -
     """Four thousand individuals with one rule each: both held by more than a fifth are found."""
     entries: list[Any] = [(ATOMS[0], person, []) for person in range(1600)]
     entries += [(ATOMS[1], person, []) for person in range(1600, 2800)]
-    book = RuleBook.indexed(GRAMMAR, 4000, entries)
+    book = RuleIndex.indexed(GRAMMAR, 4000, entries)
     model = RuleSearch(
         "sampled", epsilon="8", threshold=0.2, levels=1, slots=1, encoding=encoding,
         operators=("&", "F"), most_operators=2, horizon=3,

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.estimate import Counts
+from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.rule_search.intervals import at_most, exact_limits
 
 
@@ -22,7 +22,7 @@ def _coverage(people: int, holders: int, flip: float, level: float) -> tuple[flo
     drawn, times = np.unique(_answers(people, holders, flip, 2000), return_counts=True)
     deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
     estimate = (drawn - people * flip) / (1 - 2 * flip)
-    counts = Counts(estimate, deviation, people, flip)
+    counts = SupportEstimate(estimate, deviation, people, flip)
     shares = []
     for low, high in (counts.exact_interval(level), counts.interval(level)):
         shares.append(float(times[(low <= holders) & (holders <= high)].sum() / 2000))
@@ -51,7 +51,7 @@ def test_many_individuals_give_the_normal_limits() -> None:
     """At 40,000 the exact limits are the normal ones, to a few hundredths of their width."""
     people, flip = 40_000, 0.27
     deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
-    counts = Counts(np.array([400.0]), deviation, people, flip)
+    counts = SupportEstimate(np.array([400.0]), deviation, people, flip)
     exact, normal = np.array(counts.exact_interval())[:, 0], np.array(counts.interval())[:, 0]
     assert exact == pytest.approx(normal, abs=0.05 * deviation)
 
@@ -84,6 +84,6 @@ def test_limits_of_nonsense(yes: int, people: int, flip: float, level: float) ->
 
 def test_two_questions_have_no_exact_limits() -> None:
     """A combined estimate says that the normal interval is the one to take."""
-    one = Counts(np.array([3.0]), 1.0, 10, 0.2)
+    one = SupportEstimate(np.array([3.0]), 1.0, 10, 0.2)
     with pytest.raises(InputError, match="one question"):
-        one.combined(Counts(np.array([4.0]), 1.0, 10, 0.2)).exact_interval()
+        one.combined(SupportEstimate(np.array([4.0]), 1.0, 10, 0.2)).exact_interval()

@@ -89,8 +89,8 @@ def test_the_published_equation_has_no_solution() -> None:
 def test_a_parent_s_estimate_makes_a_child_s_question_cheaper() -> None:
     """Asked first for a fair share of a frequent parent, at the end for the threshold."""
     exploration = Exploration()
-    frequent = least_epsilon(exploration.question(40336, 30000.0, 0.25))
-    rare = least_epsilon(exploration.question(40336, 900.0, 0.25))
+    frequent = least_epsilon(exploration.question(40336, 0.25 * 30000.0))
+    rare = least_epsilon(exploration.question(40336, 0.25 * 900.0))
     finest = least_epsilon(exploration.finest(40336))
     assert frequent * 5 < rare == finest
     few, many = Question(40336, 807, 200.0, 0.05), Question(40336, 807, 600.0, 0.05)

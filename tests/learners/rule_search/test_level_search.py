@@ -12,7 +12,7 @@ from simulated_asking import SimulatedAsking, Truths
 
 from privfed.errors import InputError
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.level_search import MOST, LevelPlan, LevelSearch
+from privfed.learners.rule_search.level_search import MAX_EPSILON, LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
 
 BOOK = generate(Profile(20_000, 200_000, 4_000, 12, 2.0, 4, top=0.5, stems=30), 5)
@@ -72,7 +72,7 @@ def test_amounts_never_exceed_their_part(
     plan = LevelPlan(total, NU, levels, confirm, growth=growth)
     amounts, part = plan.amounts, (1 - confirm) * total
     assert sum(amounts) <= part
-    if max(amounts) < MOST:
+    if max(amounts) < MAX_EPSILON:
         assert sum(amounts) > part - Fraction(levels, 10**6)
 
 

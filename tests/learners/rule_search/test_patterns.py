@@ -10,8 +10,8 @@ from privfed.errors import QueryError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import LevelRuleSearch
 from privfed.learners.rule_search.patterns import PatternBit, ask_pattern
-from privfed.learners.rule_search.queries import Asked
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.queries import CohortSample
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.canonical import canonical, matches, pattern
 from privfed.learners.stl.formula import RuleError
 from privfed.learners.stl.grammar import Grammar
@@ -72,7 +72,7 @@ def test_what_a_template_matches(template: str, rule: str, expected: bool) -> No
 def test_who_holds_a_rule_of_a_shape() -> None:
     """With hardly any noise the estimate is the number of holders."""
     held = {who: [canonical(parse(text)) for text in texts] for who, texts in RULES.items()}
-    book = RuleBook.of(held, GRAMMAR)
+    book = RuleIndex.of(held, GRAMMAR)
     policy = LevelRuleSearch(epsilon="20").private("200")
     federation = CohortDisclosure.of(book, policy, seed=1)
     for template, number in (("G[?](? -> Hypo = ?)", 2), ("? & ?", 1), ("HbA1c = ?", 0), ("?", 3)):
@@ -86,6 +86,6 @@ def test_who_holds_a_rule_of_a_shape() -> None:
 
 def test_a_query_with_no_template_is_refused() -> None:
     """A foreign sender's text is held to the grammar too, and one bit is one bit."""
-    who, digest = Asked.everybody(4), GRAMMAR.digest
+    who, digest = CohortSample.everybody(4), GRAMMAR.digest
     with pytest.raises(QueryError, match="outside the grammar"):
-        PatternBit(who, digest, "x <").parts(RuleBook.of({"a": []}, GRAMMAR).schema)
+        PatternBit(who, digest, "x <").parts(RuleIndex.of({"a": []}, GRAMMAR).schema)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from privfed.federation.cohort import CohortDisclosure
-from privfed.learners.rule_search.asking import Asking
+from privfed.learners.rule_search.asking import CohortSession
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Atom, show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
@@ -56,11 +56,11 @@ def test_limits_cover_the_truth_and_halved_ones_do_not(
 ) -> None:
     """Over 400 sessions 95 % limits hold the true share; the power twin halves the deviation."""
     structure = GRAMMAR.structure(RULE)
-    book = RuleBook.indexed(GRAMMAR, 500, [(structure, person, []) for person in range(150)])
+    book = RuleIndex.indexed(GRAMMAR, 500, [(structure, person, []) for person in range(150)])
     policy = Policy({"rule_search.templates": (Guard.of("randomized_response", spend="1"),)})
     held = []
     for seed in range(400):
-        asking = Asking(CohortDisclosure.of(book, policy, seed=seed), GRAMMAR, 500)
+        asking = CohortSession(CohortDisclosure.of(book, policy, seed=seed), GRAMMAR, 500)
         counts = asking.bits([structure], None)
         share, deviation = counts.estimate[0] / 500, scale * counts.deviation / 500
         low, high = WeightedRule(RULE, float(share), float(deviation)).interval()

@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.rule_search.queries import (
-    Asked,
+    CohortSample,
     HashedRule,
     Parameters,
     RuleQuery,
     SampledRule,
     TemplateBits,
 )
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.part import GRID, Bound, Sensitivity
 from privfed.questions.query import View
@@ -50,7 +50,7 @@ STRUCTURES = tuple(
     s for width in (5, 4, 3, 2, 1) for s in [s for s in _complete() if _width(s) == width][:2]
 )
 LEVEL = tuple(u for t in GRAMMAR.continuations(()) for u in GRAMMAR.continuations(t))
-WHO = Asked.everybody(PEOPLE)
+WHO = CohortSample.everybody(PEOPLE)
 
 
 def _parameters(*structures: Symbols) -> Parameters:
@@ -74,14 +74,14 @@ QUESTIONS: dict[str, RuleQuery] = {
 EACH = pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 
 
-def _book(held: Sequence[Sequence[Rule]]) -> RuleBook:
+def _book(held: Sequence[Sequence[Rule]]) -> RuleIndex:
     """A book of what each person holds, each one's rules in their own order."""
     entries = [
         (structure, person, [value] * _width(structure))
         for person, rules in enumerate(held)
         for structure, value in rules
     ]
-    return RuleBook.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
+    return RuleIndex.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda entry: entry[:2]))
 
 
 SCHEMA = _book([[]] * PEOPLE).schema

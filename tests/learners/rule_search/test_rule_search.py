@@ -12,20 +12,19 @@ from simulated_asking import SimulatedAsking, Truths
 from privfed.errors import InputError
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import Asking, Found
-from privfed.learners.rule_search.best_first import BestFirst, Spending
+from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.level_search import LevelPlan, deviation, longest, slack_for
-from privfed.learners.rule_search.parameters import ask_parameters
+from privfed.learners.rule_search.level_search import LevelPlan
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
     WeightedRule,
     coverage,
     utility,
 )
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, Node, TreeSearch
+from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 
@@ -57,7 +56,7 @@ def _simulated(search: str, epsilon: int, seed: int = 1) -> tuple[float, float]:
     elif search == "uct":
         found = TreeSearch(asking, Adaptive(Exploration(NU)), seed=seed).run()
     else:
-        found = BestFirst(asking, Exploration(NU), Spending(Fraction(epsilon))).run()
+        found = BestFirst(asking, Exploration(NU), Fraction(epsilon)).run()
     return coverage([one.structure for one in found], VALID)
 
 
@@ -154,7 +153,7 @@ def test_questions_cost_less_below_frequent_parents() -> None:
 def test_uct_explores_what_was_visited_least() -> None:
     """Equation 1 by hand: share of the people plus C sqrt(ln N_parent / n)."""
     search = TreeSearch(SimulatedAsking(TRUTHS, Fraction(1), 1), Equal(Fraction(1), 1, NU), 0.5)
-    parent, often, seldom = Node(()), Node((1,)), Node((2,))
+    parent, often, seldom = SearchNode(()), SearchNode((1,)), SearchNode((2,))
     parent.visits, often.visits, seldom.visits = 100, 90, 10
     often.total, seldom.total = 90 * 600.0, 10 * 300.0
     scores = [search._score(parent, child) for child in (often, seldom)]
@@ -209,12 +208,12 @@ def test_parameters_stay_in_their_public_ranges() -> None:
 def test_the_percentile_of_the_parameters_is_the_one_asked_for() -> None:
     """Thresholds at the tenth and at the ninetieth are those of the holders, within the noise."""
     frequent = sorted(VALID, key=lambda structure: -VALID[structure])[:3]
-    found = [Found(one, VALID[one] / BOOK.people, 0.0) for one in frequent]
+    found = [FoundRule(one, VALID[one] / BOOK.people, 0.0) for one in frequent]
     policy = RuleSearch("levels").private("300")
     for percent in (10.0, 90.0):
         gate = CohortDisclosure.of(BOOK, policy, seed=1)
-        asking = Asking(gate, BOOK.grammar, BOOK.people)
-        told = ask_parameters(asking, found, Fraction(300), percent)
+        asking = CohortSession(gate, BOOK.grammar, BOOK.people)
+        told = asking.parameters(found, Fraction(300), percent)
         for structure, values in zip(frequent, told, strict=True):
             ranges = np.array(BOOK.grammar.ranges(structure))
             scaled = (np.array(values) - ranges[:, 0]) / (ranges[:, 1] - ranges[:, 0])
@@ -243,10 +242,7 @@ def test_coverage_and_precision() -> None:
 
 
 def test_level_plans() -> None:
-    """Helpers of a plan, against values worked out by hand; malformed plans are refused."""
-    assert longest(3) == 7
-    assert deviation(10_000, 2 * np.arcsinh(0.5)) == pytest.approx(100.0)
-    assert slack_for(0.05, 1) == pytest.approx(1.6449, abs=1e-4)
+    """Amounts worked out by hand; malformed plans are refused."""
     plan = LevelPlan(Fraction(10), NU, 3, Fraction(3, 10), growth=Fraction(2))
     assert plan.amounts == (Fraction(1), Fraction(2), Fraction(4))
     assert plan.questions == (Fraction(1), Fraction(2), Fraction(4), Fraction(3))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from privfed.errors import QueryError
 from privfed.learners.rule_search.queries import (
-    Asked,
+    CohortSample,
     HashedRule,
     Parameters,
     RuleQuery,
     SampledRule,
     TemplateBits,
 )
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.part import GRID
 from privfed.questions.query import View
@@ -50,12 +50,12 @@ def _entry(rule: tuple[Symbols, int], person: int) -> tuple[Symbols, int, list[f
     return structure, person, [value / 4] * len(GRAMMAR.ranges(structure))
 
 
-def _book(held: list[list[tuple[Symbols, int]]]) -> RuleBook:
+def _book(held: list[list[tuple[Symbols, int]]]) -> RuleIndex:
     entries = [_entry(rule, person) for person, rules in enumerate(held) for rule in rules]
-    return RuleBook.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda e: e[:2]))
+    return RuleIndex.indexed(GRAMMAR, PEOPLE, sorted(entries, key=lambda e: e[:2]))
 
 
-WHO = Asked.everybody(PEOPLE)
+WHO = CohortSample.everybody(PEOPLE)
 LEVEL = tuple(u for t in GRAMMAR.continuations(()) for u in GRAMMAR.continuations(t))
 WIDTHS = tuple(len(GRAMMAR.ranges(s)) for s in STRUCTURES[:6])
 QUESTIONS = [
@@ -68,7 +68,7 @@ QUESTIONS = [
 SCHEMA = _book([[]] * PEOPLE).schema
 
 
-def _change(question: RuleQuery, one: RuleBook, other: RuleBook) -> tuple[int, int]:
+def _change(question: RuleQuery, one: RuleIndex, other: RuleIndex) -> tuple[int, int]:
     (before,), (after,) = (
         list(question.evaluate(View(book, SCHEMA, b"secret")).values()) for book in (one, other)
     )
@@ -139,8 +139,8 @@ def test_nested_templates_would_be_one_rule_twice() -> None:
     "question",
     [
         TemplateBits(WHO, GRAMMAR.digest, ()),
-        TemplateBits(Asked(4, 2, 2), GRAMMAR.digest, LEVEL),
-        TemplateBits(Asked(4, 0, 9), GRAMMAR.digest, LEVEL),
+        TemplateBits(CohortSample(4, 2, 2), GRAMMAR.digest, LEVEL),
+        TemplateBits(CohortSample(4, 0, 9), GRAMMAR.digest, LEVEL),
         SampledRule(WHO, GRAMMAR.digest, LEVEL, 0),
         HashedRule(WHO, GRAMMAR.digest, LEVEL, 0),
         Parameters(WHO, GRAMMAR.digest, (STRUCTURES[0],), (0,)),
@@ -159,10 +159,10 @@ def test_a_symbol_that_no_grammar_has_is_no_question(symbol: int) -> None:
     """It must be refused whoever is asked: a failure for some would tell what they hold."""
     template = ((1, symbol),)
     for question in (
-        TemplateBits(Asked.everybody(3), GRAMMAR.digest, template),
-        SampledRule(Asked.everybody(3), GRAMMAR.digest, template, 4),
-        HashedRule(Asked.everybody(3), GRAMMAR.digest, template, 4),
-        Parameters(Asked.everybody(3), GRAMMAR.digest, template, (1,)),
+        TemplateBits(CohortSample.everybody(3), GRAMMAR.digest, template),
+        SampledRule(CohortSample.everybody(3), GRAMMAR.digest, template, 4),
+        HashedRule(CohortSample.everybody(3), GRAMMAR.digest, template, 4),
+        Parameters(CohortSample.everybody(3), GRAMMAR.digest, template, (1,)),
     ):
         with pytest.raises(QueryError, match="no grammar has"):
             question.parts(SCHEMA)
@@ -181,11 +181,11 @@ def test_false_structures_are_no_question(structure: Symbols, width: int) -> Non
 
 def test_parts_of_the_people_are_disjoint_and_cover_everybody() -> None:
     """Slices of one public order partition the cohort; another seed draws another order."""
-    parts = [Asked(10, first, first + 5, 7).positions(10).tolist() for first in (0, 5)]
+    parts = [CohortSample(10, first, first + 5, 7).positions(10).tolist() for first in (0, 5)]
     assert sorted(parts[0] + parts[1]) == list(range(10))
-    assert Asked(10, 0, 5, 8).positions(10).tolist() != parts[0]
+    assert CohortSample(10, 0, 5, 8).positions(10).tolist() != parts[0]
     with pytest.raises(QueryError, match="another size"):
-        Asked.everybody(10).positions(11)
+        CohortSample.everybody(10).positions(11)
 
 
 @pytest.mark.parametrize("value", [Fraction(1, 4), Fraction(1)])

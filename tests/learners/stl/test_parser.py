@@ -14,7 +14,7 @@ from privfed.learners.stl.formula import (
     Until,
     show,
 )
-from privfed.learners.stl.parser import DEEPEST, LONGEST, parse
+from privfed.learners.stl.parser import MAX_DEPTH, MAX_SYMBOLS, parse
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_equal_meanings_share_one_canonical_form(one: str, other: str) -> None:
         ("F[0.5,2](a <= 1)", "whole steps"),
         ("F[3,2](a <= 1)", "first <= last"),
         ("a <= 1 # b", "no symbol"),
-        ("(" * (DEEPEST + 5) + "a <= 1", "nested"),
-        ("a <= 1 & " * LONGEST + "a <= 1", "symbols"),
+        ("(" * (MAX_DEPTH + 5) + "a <= 1", "nested"),
+        ("a <= 1 & " * MAX_SYMBOLS + "a <= 1", "symbols"),
         ("a <= " + "9" * 400, "finite"),
     ],
 )

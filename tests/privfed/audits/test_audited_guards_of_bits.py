@@ -7,7 +7,7 @@ import pytest
 from privfed.audits.cohorts import complete_structures
 from privfed.audits.guards import audit_guards
 from privfed.learners.base import Planned
-from privfed.learners.rule_search.queries import Asked, SampledRule, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, SampledRule, TemplateBits
 from privfed.learners.stl.grammar import Grammar
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.accountant import Budget
@@ -20,7 +20,7 @@ from privfed.testing.faulty import UnsharedResponse
 SCHEMA = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
 GRAMMAR = Grammar.of(SCHEMA, ("&", "F"), most_operators=2, horizon=3)
 STRUCTURES = tuple(complete_structures(GRAMMAR, 12))
-WHO = Asked.everybody(50)
+WHO = CohortSample.everybody(50)
 BITS = TemplateBits(WHO, GRAMMAR.digest, STRUCTURES)
 SAMPLED = SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 3)
 PLAN = (Planned(BITS, 1), Planned(SAMPLED, 1))

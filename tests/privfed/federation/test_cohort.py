@@ -18,8 +18,8 @@ from privfed.errors import InputError, LedgerError, NobodyAnswered, PolicyError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.queries import Asked, Parameters, TemplateBits
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Formula
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
@@ -33,7 +33,7 @@ from privfed.reports.account import read
 from privfed.testing.queries import AboveMiddle
 
 BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
-NAMED = RuleBook.of({"ada": [], "bob": []}, BOOK.grammar)
+NAMED = RuleIndex.of({"ada": [], "bob": []}, BOOK.grammar)
 TEMPLATES = BOOK.grammar.continuations(())
 STRUCTURE = next(iter(BOOK.valid(1)))
 MIDDLE = [(low + high) / 2 for low, high in BOOK.grammar.ranges(STRUCTURE)]
@@ -56,7 +56,9 @@ def _gate(policy: Policy | None = None, ledger: Ledger | None = None, seed: int 
 
 
 def _question(template: int = 0, first: int = 0, last: int = 20, seed: int = 3) -> TemplateBits:
-    return TemplateBits(Asked(20, first, last, seed), BOOK.grammar.digest, (TEMPLATES[template],))
+    return TemplateBits(
+        CohortSample(20, first, last, seed), BOOK.grammar.digest, (TEMPLATES[template],)
+    )
 
 
 def _ask(
@@ -137,10 +139,10 @@ def test_budgets_belong_to_the_individuals_who_spent_them(tmp_path: Path) -> Non
     rules = [BOOK.grammar.formula(STRUCTURE, MIDDLE)]
     held = {"ann": rules, "bob": rules, "cy": []}
     path, policy = tmp_path / "ledger.db", _policy()
-    question = TemplateBits(Asked.everybody(3), BOOK.grammar.digest, (TEMPLATES[0],))
+    question = TemplateBits(CohortSample.everybody(3), BOOK.grammar.digest, (TEMPLATES[0],))
 
     def opened(people: dict[str, list[Formula]]) -> CohortGate:
-        book = RuleBook.of(people, BOOK.grammar)
+        book = RuleIndex.of(people, BOOK.grammar)
         return CohortGate("cohort", book, policy, Ledger(path, "cohort"), noise=TestNoise(1))
 
     assert isinstance(_ask(opened(held), question), Release)
@@ -153,7 +155,7 @@ def test_budgets_belong_to_the_individuals_who_spent_them(tmp_path: Path) -> Non
 
 def test_a_roster_cannot_be_guessed_without_the_secret_beside_its_ledger(tmp_path: Path) -> None:
     """A gate made by hand keys it too: of a few known names, a bare hash would tell which are in."""
-    book = RuleBook.of({"ann": [], "bob": []}, BOOK.grammar)
+    book = RuleIndex.of({"ann": [], "bob": []}, BOOK.grammar)
 
     def roster(path: Path) -> str:
         return CohortGate("cohort", book, _policy(), Ledger(path, "cohort")).roster
@@ -276,7 +278,7 @@ def test_fresh_noise_could_be_averaged_and_memory_cannot() -> None:
 
 def test_refusals_do_not_depend_on_the_rules_held() -> None:
     """Another cohort's rules give the same sequence of answers and refusals."""
-    nothing = RuleBook.indexed(BOOK.grammar, 20, [])
+    nothing = RuleIndex.indexed(BOOK.grammar, 20, [])
     kinds = []
     for book in (BOOK, nothing):
         gate = CohortGate(
@@ -301,7 +303,7 @@ def test_who_is_refused_when_some_are_exhausted_is_public(
     everything: list[Any] = [(t, person, []) for t in sorted(TEMPLATES[:3]) for person in range(20)]
     seen = []
     for entries in ([], everything):
-        book = RuleBook.indexed(BOOK.grammar, 20, entries)
+        book = RuleIndex.indexed(BOOK.grammar, 20, entries)
         gate = CohortGate("cohort", book, _policy("1"), Ledger(None, "cohort"), noise=TestNoise(1))
         replies = [
             _ask(gate, _question(template, first, min(20, first + size), number), f"0.{tenths}")
@@ -334,7 +336,7 @@ def test_a_nested_template_is_another_charge() -> None:
     """A template and its extension are two truths about one rule: each costs, none is remembered."""
     gate = _gate(_policy("1"))
     parent = next(t for t in TEMPLATES if BOOK.grammar.open(t))
-    who = Asked.everybody(20)
+    who = CohortSample.everybody(20)
     for number, template in enumerate((parent, BOOK.grammar.continuations(parent)[0]), start=1):
         query = TemplateBits(who, BOOK.grammar.digest, (template,))
         assert isinstance(_ask(gate, query, "0.4"), Release)
@@ -348,7 +350,7 @@ def test_a_structure_that_the_grammar_lacks_is_refused() -> None:
     guard = Guard.of("laplace", spend="0.3")
     gate = _gate(Policy({Parameters.kind: (guard,)}, unit="individual", budget=Budget.of("0.5")))
     for structure, width in (((999,), 1), (STRUCTURE, len(MIDDLE) + 1), (TEMPLATES[-1], 2)):
-        false = Parameters(Asked.everybody(20), BOOK.grammar.digest, (structure,), (width,))
+        false = Parameters(CohortSample.everybody(20), BOOK.grammar.digest, (structure,), (width,))
         refused = _ask(gate, false, "0.3")
         assert isinstance(refused, Refusal) and refused.reason == Reason.MALFORMED
     assert gate.allowances()[:, 0].tolist() == [0] * 20
@@ -356,10 +358,12 @@ def test_a_structure_that_the_grammar_lacks_is_refused() -> None:
 
 def test_a_failed_question_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails after the charge is answered by noise, and it is paid for."""
-    monkeypatch.setattr(RuleBook, "parameters", lambda *_: 1 / 0)
+    monkeypatch.setattr(RuleIndex, "parameters", lambda *_: 1 / 0)
     guard = Guard.of("laplace", spend="0.3")
     gate = _gate(Policy({Parameters.kind: (guard,)}, unit="individual", budget=Budget.of("0.5")))
-    false = Parameters(Asked.everybody(20), BOOK.grammar.digest, (STRUCTURE,), (len(MIDDLE),))
+    false = Parameters(
+        CohortSample.everybody(20), BOOK.grammar.digest, (STRUCTURE,), (len(MIDDLE),)
+    )
     assert isinstance(_ask(gate, false, "0.3"), Release)
     assert gate.faults == {Parameters.kind: 1}
     assert gate.allowances()[:, 0].tolist() == [0.3] * 20
@@ -414,7 +418,7 @@ def test_a_cohort_under_zcdp_reports_epsilon() -> None:
 def test_an_empty_cohort_is_refused() -> None:
     """Nobody is no cohort."""
     with pytest.raises(InputError, match="empty"):
-        CohortGate("c", RuleBook.indexed(BOOK.grammar, 0, []), _policy(), Ledger(None, "c"))
+        CohortGate("c", RuleIndex.indexed(BOOK.grammar, 0, []), _policy(), Ledger(None, "c"))
 
 
 def test_two_units_have_two_budgets() -> None:
@@ -428,7 +432,7 @@ def test_two_units_have_two_budgets() -> None:
 def test_questions_to_another_cohort_are_malformed() -> None:
     """A question must know the size of the cohort, and say whom it asks."""
     gate = _gate()
-    stranger = TemplateBits(Asked(21, 0, 21), BOOK.grammar.digest, (TEMPLATES[0],))
+    stranger = TemplateBits(CohortSample(21, 0, 21), BOOK.grammar.digest, (TEMPLATES[0],))
     refused = _ask(gate, stranger)
     assert isinstance(refused, Refusal)
     assert refused.reason is Reason.MALFORMED
@@ -442,7 +446,7 @@ def test_nested_templates_are_refused_before_any_charge() -> None:
     gate = _gate()
     template = TEMPLATES[-1]
     longer = BOOK.grammar.continuations(template)[0]
-    nested = TemplateBits(Asked.everybody(20), BOOK.grammar.digest, (template, longer))
+    nested = TemplateBits(CohortSample.everybody(20), BOOK.grammar.digest, (template, longer))
     refused = _ask(gate, nested)
     assert isinstance(refused, Refusal)
     assert refused.reason is Reason.FALSE_PARTITION

@@ -14,7 +14,7 @@ import pytest
 from privfed import Guard, LocalDisclosure, Policy, Schema
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 
@@ -102,7 +102,7 @@ def test_secrets_of_cohorts_differ(tmp_path: Path) -> None:
         {TemplateBits.kind: (Guard.of("randomized_response", spend="0.1"),)}, unit="individual"
     )
     query = TemplateBits(
-        Asked.everybody(20), book.grammar.digest, tuple(book.grammar.continuations(())[:1])
+        CohortSample.everybody(20), book.grammar.digest, tuple(book.grammar.continuations(())[:1])
     )
     secrets = set()
     for seed, ledger in ((None, None), (None, "a.db"), (None, "a.db"), (1, None), (1, None)):

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.accountants.pure import PureEpsilon
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.ledger import Entry
 from privfed.ledger.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
 from privfed.privacy.loss import Loss
 
-QUERY = TemplateBits(Asked(6, 2, 5), "g", ((1,),))
+QUERY = TemplateBits(CohortSample(6, 2, 5), "g", ((1,),))
 
 
 def _row(kind: str = QUERY.kind, event: str = "reserved", **facts: Any) -> Entry:

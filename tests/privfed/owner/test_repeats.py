@@ -9,7 +9,7 @@ import pytest
 
 from privfed.exchange.messages import Release, Request
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.queries import Asked, TemplateBits
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
 from privfed.privacy.accountant import Budget
@@ -19,7 +19,7 @@ from privfed.privacy.policy import Guard, Policy
 PEOPLE = 300
 BOOK = generate(Profile(PEOPLE, 900, 200, 3, 1.5, 3, stems=4), 1)
 QUERY = TemplateBits(
-    Asked.everybody(PEOPLE), BOOK.grammar.digest, tuple(BOOK.grammar.continuations(())[:2])
+    CohortSample.everybody(PEOPLE), BOOK.grammar.digest, tuple(BOOK.grammar.continuations(())[:2])
 )
 POLICY = Policy(
     {QUERY.kind: (Guard.of("randomized_response", spend="0.1"),)},

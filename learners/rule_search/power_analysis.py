@@ -1,7 +1,7 @@
-"""What it would take to count on finding rules, from public numbers alone.
+"""Power analysis: epsilon or individuals that finding rules takes, from public numbers alone.
 
-The yardstick is the finest question of :class:`Exploration`: it tells (1 + margin) nu N holders from
-nobody. A search that cannot put it as often as it must may be lucky, and should not count on it.
+It asks whether the finest query of :class:`Exploration`, which tells (1 + margin) nu N holders from
+none, can be asked as often as a search must.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from fractions import Fraction
 
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 
-#: Most individuals that are thought of.
-MOST_PEOPLE = 10**7
+#: Most individuals considered.
+MAX_PEOPLE = 10**7
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """A search of a cohort, before it is carried out.
+class PowerAnalysis:
+    """A planned search of a cohort.
 
     Args:
         exploration: what is looked for.
         people: N, how many are asked.
         total: epsilon of the whole search.
-        part: the share of it that one question gets.
+        part: the fraction of it that one query gets.
     """
 
     exploration: Exploration
@@ -43,11 +43,11 @@ class Outlook:
         return self.least_total <= self.total
 
     def fewest_people(self) -> int | None:
-        """How many individuals are enough at this epsilon, within 1 %; none up to ten million."""
+        """How many individuals are enough at this epsilon, within 1 %; None if ten million are not."""
         low, high = 0, self.people
         while not self._affordable(high):
             low, high = high, 2 * high
-            if low > MOST_PEOPLE:
+            if low > MAX_PEOPLE:
                 return None
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
@@ -55,7 +55,7 @@ class Outlook:
         return high
 
     def told(self) -> str:
-        """What would be enough, in one line; empty where this is."""
+        """What would be enough, in one line; empty if this is."""
         if self.enough:
             return ""
         people = self.fewest_people()
@@ -84,5 +84,5 @@ def too_few(exploration: Exploration, people: int, enough: int) -> str:
 
 
 def percent(exploration: Exploration) -> str:
-    """The share of holders that is looked for."""
+    """The fraction of holders that is looked for."""
     return f"{min(100.0, 100 * (1 + exploration.margin) * exploration.threshold):.3g} %"

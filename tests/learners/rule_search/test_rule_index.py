@@ -7,7 +7,7 @@ import pytest
 
 from privfed.errors import InputError
 from privfed.learners.rule_search.generator import PROFILES, Profile, generate
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.canonical import canonical
 from privfed.learners.stl.formula import RuleError
 from privfed.learners.stl.grammar import Grammar, is_prefix
@@ -39,7 +39,7 @@ def test_a_mapping_of_rules_becomes_an_index() -> None:
         "bob": parse_rules(["bp >= 75 & hr <= 100"], grammar),
         "eve": [],
     }
-    book = RuleBook.of(rules, grammar)
+    book = RuleIndex.of(rules, grammar)
     structure = grammar.structure(canonical(parse("hr <= 1 & bp >= 1")))
     assert (len(book), book.rules, book.count(structure)) == (3, 3, 2)
     assert book.parameters(structure, 2).tolist() == [[0.25, 0.75, 0.5], [0.25, 0.5, 0.5]]
@@ -49,13 +49,13 @@ def test_a_mapping_of_rules_becomes_an_index() -> None:
 def test_nobody_is_no_cohort() -> None:
     """An empty cohort is one clear error."""
     with pytest.raises(InputError, match="empty"):
-        RuleBook.of({}, SMALL.grammar)
+        RuleIndex.of({}, SMALL.grammar)
 
 
 def test_a_rule_outside_the_grammar_is_refused() -> None:
     """Rules of another grammar are no records of this cohort."""
     with pytest.raises(RuleError, match="outside the grammar"):
-        RuleBook.of({"ann": [canonical(parse("speed <= 3"))]}, SMALL.grammar)
+        RuleIndex.of({"ann": [canonical(parse("speed <= 3"))]}, SMALL.grammar)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))

@@ -1,8 +1,8 @@
-"""What the individuals of a cohort hold: an index from templates to holders.
+"""An index from templates to the individuals of a cohort who hold a matching rule.
 
 Canonical structures are sorted, so that a template (a prefix) is one range of them, found by binary
-search; the holders of a range lie side by side. A question takes time in the matching rules and the
-individuals, and in nothing else.
+search; the holders of a range lie side by side. A query takes time in the matching rules and the
+individuals alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privfed.tables.schema import Column, Schema
 
 
 @dataclass(frozen=True, eq=False)
-class RuleBook:
+class RuleIndex:
     """The rules of a cohort, by structure.
 
     Args:
@@ -60,7 +60,7 @@ class RuleBook:
         return Schema(tuple(Column(n, lower=a, upper=b) for n, a, b in self.grammar.variables))
 
     @classmethod
-    def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleBook:
+    def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleIndex:
         """Index the canonical rules of each individual, in the mapping's order.
 
         Raises:
@@ -82,15 +82,15 @@ class RuleBook:
         grammar: Grammar,
         people: int,
         entries: Sequence[tuple[Symbols, int, Sequence[float]]],
-    ) -> RuleBook:
+    ) -> RuleIndex:
         """Index (structure, individual, scaled parameters) entries that are sorted already."""
         distinct = sorted({structure for structure, _, _ in entries})
         longest = max((len(structure) for structure in distinct), default=1)
         table = np.zeros((len(distinct), longest), dtype=np.uint16)
         for row, structure in enumerate(distinct):
             table[row, : len(structure)] = structure
-        places = {structure: row for row, structure in enumerate(distinct)}
-        rows = np.array([places[structure] for structure, _, _ in entries], dtype=np.int64)
+        row_of = {structure: row for row, structure in enumerate(distinct)}
+        rows = np.array([row_of[structure] for structure, _, _ in entries], dtype=np.int64)
         sizes = np.array([len(values) for _, _, values in entries], dtype=np.int64)
         starts = np.searchsorted(rows, np.arange(len(distinct) + 1))
         ends = np.concatenate([[0], np.cumsum(sizes)])
@@ -100,21 +100,19 @@ class RuleBook:
 
     @cached_property
     def _columns(self) -> np.ndarray:
-        """The structures by place in the sequence, contiguous, so that a search copies nothing."""
+        """The structures transposed and contiguous, so that a search copies nothing."""
         return np.ascontiguousarray(self.structures.T)
 
     def span(self, template: Symbols) -> tuple[int, int]:
         """The range of structures that match a template."""
         low, high = 0, len(self.structures)
-        for place, symbol in enumerate(template):
-            if low == high or place >= self.structures.shape[1]:
+        for index, symbol in enumerate(template):
+            if low == high or index >= self.structures.shape[1]:
                 return low, low
-            column = self._columns[place, low:high]
-            wanted = column.dtype.type(symbol)
-            low, high = (
-                low + int(column.searchsorted(wanted, "left")),
-                low + int(column.searchsorted(wanted, "right")),
-            )
+            column = self._columns[index, low:high]
+            key = column.dtype.type(symbol)
+            left, right = column.searchsorted(key, "left"), column.searchsorted(key, "right")
+            low, high = low + int(left), low + int(right)
         return low, high
 
     def matching(self, template: Symbols) -> np.ndarray:
@@ -129,7 +127,7 @@ class RuleBook:
         return bits
 
     def count(self, template: Symbols) -> int:
-        """How many individuals hold a matching rule: the truth that estimates are scored by."""
+        """How many individuals hold a matching rule: the truth, for scores."""
         return int(self.answers(template).sum())
 
     def parameters(self, structure: Symbols, width: int) -> np.ndarray:
@@ -151,47 +149,37 @@ class RuleBook:
         held = slice(int(self.starts[low]), int(self.starts[low + 1]))
         count = held.stop - held.start
         rows = self.values[self.offsets[low] : self.offsets[low] + count * width]
-        for_holders = rows.reshape(count, width)[::-1].T
-        answers[:, self.holders[held][::-1]] = np.clip(for_holders, 0, 1)
+        last_first = rows.reshape(count, width)[::-1].T
+        answers[:, self.holders[held][::-1]] = np.clip(last_first, 0, 1)
         return answers
 
     def valid(self, least: float) -> dict[Symbols, int]:
         """Complete structures that at least so many individuals hold, with how many."""
-        counts = np.diff(self.starts)
-        rows = np.flatnonzero(counts >= least)
         held = {
-            tuple(int(s) for s in self.structures[row] if s): len(
-                np.unique(self.holders[self.starts[row] : self.starts[row + 1]])
-            )
-            for row in rows
+            self.structure(row): len(np.unique(self.held_by(row)))
+            for row in np.flatnonzero(np.diff(self.starts) >= least).tolist()
         }
         return {structure: count for structure, count in held.items() if count >= least}
 
-    def without(self, rule: int) -> RuleBook:
-        """The neighbour that lacks one rule (by its place among the holders)."""
-        return self._rebuilt([e for place, e in enumerate(self.entries()) if place != rule])
+    def structure(self, row: int) -> Symbols:
+        """The symbols of a row of ``structures``."""
+        return tuple(int(symbol) for symbol in self.structures[row] if symbol)
 
-    def replaced(self, person: int, other: Sequence[tuple[Symbols, Sequence[float]]]) -> RuleBook:
-        """The neighbour in which one individual holds other rules altogether."""
-        kept = [entry for entry in self.entries() if entry[1] != person]
-        return self._rebuilt(kept + [(structure, person, values) for structure, values in other])
+    def held_by(self, row: int) -> np.ndarray:
+        """The holders of a row of ``structures``, repeated where one holds several such rules."""
+        return np.asarray(self.holders[self.starts[row] : self.starts[row + 1]])
 
     def entries(self) -> list[tuple[Symbols, int, Sequence[float]]]:
         """All rules as (structure, individual, scaled parameters), in the index's order."""
         entries: list[tuple[Symbols, int, Sequence[float]]] = []
         for row in range(len(self.structures)):
-            structure = tuple(int(s) for s in self.structures[row] if s)
-            first, last = int(self.starts[row]), int(self.starts[row + 1])
+            structure = self.structure(row)
             width = len(self.grammar.ranges(structure)) if len(self.offsets) else 0
-            for place in range(first, last):
-                begin = (int(self.offsets[row]) if width else 0) + (place - first) * width
-                values = self.values[begin : begin + width].tolist()
-                entries.append((structure, int(self.holders[place]), values))
+            begin = int(self.offsets[row]) if width else 0
+            for person in self.held_by(row).tolist():
+                entries.append((structure, person, self.values[begin : begin + width].tolist()))
+                begin += width
         return entries
-
-    def _rebuilt(self, entries: list[tuple[Symbols, int, Sequence[float]]]) -> RuleBook:
-        ordered = sorted(entries, key=lambda entry: entry[:2])
-        return RuleBook.indexed(self.grammar, self.people, ordered)
 
 
 def _scaled(grammar: Grammar, rule: Formula) -> list[float]:

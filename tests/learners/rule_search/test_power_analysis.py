@@ -9,11 +9,11 @@ import pytest
 
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.outlook import Outlook
+from privfed.learners.rule_search.power_analysis import PowerAnalysis
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema((Column("hr", lower=20, upper=220), Column("map", lower=20, upper=200)))
-FEW = Outlook(Exploration(0.1), 60, Fraction(8), Fraction(1, 9))
+FEW = PowerAnalysis(Exploration(0.1), 60, Fraction(8), Fraction(1, 9))
 
 
 def test_the_least_epsilon_pays_for_the_questions() -> None:
@@ -21,20 +21,20 @@ def test_the_least_epsilon_pays_for_the_questions() -> None:
     finest = least_epsilon(FEW.exploration.finest(60))
     assert Fraction(8, 9) < finest == FEW.least_total / 9
     assert not FEW.enough
-    assert Outlook(FEW.exploration, 60, FEW.least_total, FEW.part).told() == ""
+    assert PowerAnalysis(FEW.exploration, 60, FEW.least_total, FEW.part).told() == ""
 
 
 def test_the_fewest_people_are_enough_and_far_fewer_are_not() -> None:
     """Within a hundredth."""
     people = FEW.fewest_people()
     assert people is not None
-    assert Outlook(FEW.exploration, people, FEW.total, FEW.part).enough
-    assert not Outlook(FEW.exploration, round(0.9 * people), FEW.total, FEW.part).enough
+    assert PowerAnalysis(FEW.exploration, people, FEW.total, FEW.part).enough
+    assert not PowerAnalysis(FEW.exploration, round(0.9 * people), FEW.total, FEW.part).enough
 
 
 def test_where_no_cohort_is_large_enough_only_epsilon_is_told() -> None:
     """Ten million people do not answer a question that costs next to nothing."""
-    hopeless = Outlook(FEW.exploration, 60, FEW.total, Fraction(1, 10_000))
+    hopeless = PowerAnalysis(FEW.exploration, 60, FEW.total, Fraction(1, 10_000))
     assert hopeless.fewest_people() is None
     assert "individuals at this one" not in hopeless.told()
 
