@@ -21,9 +21,9 @@ import pytest
 
 from privfed import Policy, Schema, plugins
 from privfed.cli import FINE, commands, status
+from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError
 from privfed.study import Study
 from privfed.study.deployed import Deployment

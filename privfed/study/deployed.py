@@ -24,9 +24,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from privfed.engines.batches import schema_digest
-from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import OwnerFile
+from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.heads import HeadBook
@@ -35,8 +35,8 @@ from privfed.exchange.transcript import Transcript
 from privfed.learners.saved import save
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
+from privfed.study.dry_run import dry_run, learner, policy
 from privfed.study.output import STUDY, Output
-from privfed.study.dry_run import learner, policy, dry_run
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema

@@ -15,8 +15,8 @@ from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 from privfed.study.output import STUDY, Output
+from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 
 
 def is_database(path: Path) -> bool:

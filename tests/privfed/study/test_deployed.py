@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, LedgerError, Note, StudyError
 from privfed.exchange.channel import Patience
 from privfed.learners.saved import load
