@@ -250,29 +250,27 @@ class Risk:
         """The figures in words, about what the guarantee protects."""
         return (
             *(self._membership(rate, subject) for rate in self.found),
-            f"No test has an advantage of more than {_percent(self.advantage)} in telling members.",
-            self._accusation(subject),
+            f"The advantage (TPR minus FPR) of any attack is at most {_percent(self.advantage)}.",
+            self._flagging(subject),
             self._reconstruction(subject),
         )
 
     def _membership(self, rate: float, subject: Subject) -> str:
         return (
-            f"Who falsely accuses {_percent(rate)} of {subject.others} finds at most "
+            f"An attack that flags {_percent(rate)} of {subject.others} identifies at most "
             f"{_percent(self.found[rate])} of {subject.rest}."
         )
 
-    def _accusation(self, subject: Subject) -> str:
+    def _flagging(self, subject: Subject) -> str:
         return (
-            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, an "
-            "accusation at 1 % false alarms is right with a probability of at most "
-            f"{_percent(self.posterior)}."
+            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, a flag at 1% "
+            f"FPR is correct with probability at most {_percent(self.posterior)}."
         )
 
     def _reconstruction(self, subject: Subject) -> str:
         return (
-            f"{subject.guessed} that could be guessed with a probability of "
-            f"{_percent(self.prior)} before can be reconstructed with one of at most "
-            f"{_percent(self.reconstructed)}."
+            f"{subject.guessed} with a prior probability of {_percent(self.prior)} can be reconstructed "
+            f"with probability at most {_percent(self.reconstructed)}."
         )
 
 

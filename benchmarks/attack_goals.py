@@ -7,7 +7,6 @@ those that the toolkit was built to.
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 import warnings
@@ -21,7 +20,7 @@ import pandas as pd
 from attack_pool import divided
 from attack_speed import made_up
 from linkage import SETTINGS, halves
-from paper_rows import RESULTS, commit, machine
+from result_rows import RESULTS, commit, machine, read_rows, today, write_rows
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
@@ -356,22 +355,16 @@ PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
     part.__name__: part
     for part in (lists, again, worst, people, rebuilt, models, tightness, faults, floats, speed)
 }
-FIELDS = (*Figure._fields, "commit", "seed", "machine")
 
 
 def write(part: str, figures: list[Figure]) -> None:
     """Put a part's rows in the place of those that were there."""
-    rows: list[dict[str, Any]] = []
-    if PATH.exists():
-        with PATH.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["part"] != part]
-    source = {"commit": commit(), "seed": "0 up", "machine": machine()}
+    source = {"commit": commit(), "date": today(), "seed": "0 up", "machine": machine()}
+    rows: list[dict[str, str]] = [row for row in read_rows(PATH) if row["part"] != part]
     rows += [{**one._asdict(), "reached": f"{one.reached:.4g}", **source} for one in figures]
     order = list(PARTS)
-    with PATH.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: order.index(row["part"])))
+    rows.sort(key=lambda row: order.index(row["part"]))
+    write_rows(rows, PATH, ("part", "attack", "on", "measure", "goal"), seed="0 up")
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from paper_rows import PaperRows
+from result_rows import PaperRows
 from scipy.special import ndtr
 
 from privfed.attacks.finding import Finding

@@ -6,13 +6,13 @@ An engine's own round is a batch without messages; what privfed adds is a questi
 
 from __future__ import annotations
 
-import argparse
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from ledger_trials import SMALL, SPEND
+from result_rows import arguments
 
 from privfed import LocalDisclosure, Policy
 from privfed.engines.batches import Batch
@@ -100,7 +100,7 @@ def forest(trees: int) -> dict[str, int]:
 
 def main() -> None:
     """Print a line for each engine."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("engines", nargs="*", default=["local", "sockets"])
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)

@@ -11,7 +11,6 @@ uniform features, steps, waves and an interaction.
 
 from __future__ import annotations
 
-import argparse
 import cProfile
 import pstats
 import resource
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from privfed import Column, LocalDisclosure, Schema
@@ -157,7 +156,7 @@ def told(cells: PaperRows, line: Line, found: Turns) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--features", type=int, default=8)
     parser.add_argument("--trees", type=int, default=100)

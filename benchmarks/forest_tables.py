@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from sklearn.tree import DecisionTreeRegressor
 
@@ -417,7 +417,7 @@ TITLES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("what", choices=WORK)
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=5)

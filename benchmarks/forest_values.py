@@ -9,13 +9,12 @@ forest grows and no sketch leaves, which the table says in words.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from forest_tables import CLIENTS, load
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 
 from privfed import LocalDisclosure
 from privfed.attacks.sketches import SketchedValues
@@ -64,7 +63,7 @@ def shares(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", nargs="*", default=["breast_cancer_wdbc", "diabetes_pima"])
     parser.add_argument("--trees", type=int, default=10)

@@ -9,14 +9,13 @@ does not say how it solves them. Writes results/fuzzy_tree_leaves.csv.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from fuzzy_tree_tables import CLIENTS, PAPER, rmse, splits
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 
 from privfed import Schema
 from privfed.exchange.ungated import UngatedDisclosure
@@ -46,7 +45,7 @@ def errors(frame: pd.DataFrame) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     frame = pd.read_csv(parser.parse_args().table)
     paper = PAPER["mortgage"]

@@ -18,15 +18,14 @@ must not be narrowed where there is hardly any noise.
 
 from __future__ import annotations
 
-import argparse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pandas as pd
-from paper_rows import RESULTS, PaperRows, commit, machine
 from private_learners import DELTA, adassp, dp_ebm, forest, gates_of, load, rulefit, schema_of
+from result_rows import PaperRows, arguments, write_rows
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 from sklearn.model_selection import train_test_split
 
@@ -150,11 +149,8 @@ def paying(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=[*CHOSEN_ON, *HELD_BACK, *MADE_UP])
-    parser.add_argument("--epsilons", nargs="+", default=["1", "2", "4", "8"])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=100)
+    data, epsilons = [*CHOSEN_ON, *HELD_BACK, *MADE_UP], ["1", "2", "4", "8"]
+    parser = arguments(__doc__, seeds=3, first_seed=100, data=data, epsilons=epsilons)
     parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
     parser.add_argument("--out", default="fuzzy_tree_private")
     given = parser.parse_args()
@@ -170,9 +166,9 @@ def main() -> None:
             print(f"{name:22}{epsilon:>4}  {each.mean().round(3).to_dict()}", flush=True)
             _add(rows, name, epsilon, each)
         found[name] = pd.DataFrame(means).T
-        rows.write(given.out)
-        _write_paying(found, given.learners, f"{given.out}_pays", rows.seed)
     print(rows.write(given.out))
+    if set(RULES) | set(LINES) <= set(given.learners):
+        write_rows(paying(found), f"{given.out}_pays", ("set",), seed=rows.seed)
 
 
 def _add(rows: PaperRows, name: str, epsilon: str, each: pd.DataFrame) -> None:
@@ -181,14 +177,6 @@ def _add(rows: PaperRows, name: str, epsilon: str, each: pd.DataFrame) -> None:
     for learner in map(str, each):
         rows.add(f"RMSE over the target's deviation, epsilon {epsilon}", name, column=learner, ours=float(each[learner].mean()),
                  spread=float(spread[learner]), note=note)  # fmt: skip
-
-
-def _write_paying(
-    found: dict[str, pd.DataFrame], learners: Sequence[str], name: str, seed: str
-) -> None:
-    if set(RULES) | set(LINES) <= set(learners):
-        made = {"commit": commit(), "seed": seed, "machine": machine()}
-        paying(found).assign(**made).to_csv(RESULTS / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ rules, and the error is larger). Writes results/fuzzy_tree_quality.csv.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 from tqdm import tqdm
 
 from privfed import LocalDisclosure, Schema
@@ -167,7 +166,7 @@ def figure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=("tables", "figure"))

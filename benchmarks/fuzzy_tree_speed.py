@@ -10,7 +10,6 @@ training over gates, above the same process after its imports.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments
 
 from privfed import LocalDisclosure, Schema
 from privfed.exchange.ungated import UngatedDisclosure
@@ -155,7 +155,7 @@ def memory(path: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()

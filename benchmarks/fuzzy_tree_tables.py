@@ -13,14 +13,13 @@ Table 4 are of the first seed, as the paper has 25 values of each.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 from scipy.stats import wilcoxon
 from tqdm import tqdm
 
@@ -256,7 +255,7 @@ def table_5(rows: PaperRows, name: str, sizes: np.ndarray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", default=",".join(PAPER))
     parser.add_argument("--seeds", type=int, default=1)

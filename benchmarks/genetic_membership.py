@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from genetic_tables import Prepared, federation, prepared
-from paper_rows import commit
+from result_rows import arguments, write_rows
 from score_membership import Detected, detect, gaussian_rates
 
 from privfed import LocalDisclosure
@@ -288,7 +288,7 @@ def long(found: Iterable[dict[str, Any]], table: str, note: str) -> Iterator[dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--generations", type=int, default=100)
     parser.add_argument("--clients", type=int, default=20)
@@ -309,7 +309,7 @@ def main() -> None:
             by_generations(data, given), "Membership from fitness scores, `published`", published
         ),
     ]
-    pd.DataFrame(rows).assign(commit=commit()).to_csv(given.out, index=False)
+    write_rows(rows, given.out, ("table", "row", "column"), seed="0")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from genetic_tables import Prepared, prepared
 from genetic_tree import fitted, score
-from paper_rows import commit
+from result_rows import arguments, commit, write_rows
 from sklearn.metrics import f1_score
 
 from privfed import LocalDisclosure
@@ -131,7 +131,7 @@ def measured(data: Prepared, given: argparse.Namespace) -> Iterator[dict[str, An
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", default="electricity,bank_marketing,default_credit_card")
     parser.add_argument("--rows", default="27000")
@@ -143,10 +143,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     at = commit()
-    rows: list[dict[str, Any]] = []
-    if given.out.exists():
-        known = pd.read_csv(given.out)
-        rows = [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+    rows: list[Any] = pd.read_csv(given.out).to_dict("records") if given.out.exists() else []
     done = {(row["set"], row["rows"], row["split"]) for row in rows}
     splits = range(given.first, given.first + given.splits)
     sizes = map(int, given.rows.split(","))
@@ -161,7 +158,7 @@ def main() -> None:
         for found in measured(data, given):
             rows.append({**told, **found})
             print(rows[-1], flush=True)
-        pd.DataFrame(rows).to_csv(given.out, index=False)
+        write_rows(rows, given.out, ("set", "rows", "split", "epsilon", "learner"), seed="split")
     table = pd.DataFrame(rows).groupby(["set", "rows", "epsilon", "learner"], sort=False)
     shown = ["gain", "share", "own", "shared nodes", "labels alone", "excess", "shared excess"]
     means = table[[name for name in shown if name in rows[0]]].mean()

@@ -12,13 +12,12 @@ reads what of these the folder holds, and then `python benchmarks/results_page.p
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 from genetic_tables import NUMBERS
-from paper_rows import PaperRows
+from result_rows import PaperRows, arguments
 
 PAPER = "FedGA-Tree"
 #: What the learners of genetic_tree.py are called, and of which clients and nodes are counted too.
@@ -243,7 +242,7 @@ def membership(folder: Path) -> Iterable[tuple[str, PaperRows]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, help="what the benchmarks wrote")
     folder = parser.parse_args().folder
     for made in (trees, private, membership):

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from genetic_private import excess
 from genetic_tables import CLASSES, NUMBERS, Prepared, load, x_bounds
-from paper_rows import commit
+from result_rows import arguments, commit, write_rows
 from sklearn import datasets
 from sklearn.metrics import f1_score
 
@@ -138,12 +138,11 @@ def remaining(given: argparse.Namespace, done: pd.DataFrame) -> Iterator[tuple[i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, seeds=3)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", default=SETS)
     parser.add_argument("--records", default="27")
     parser.add_argument("--epsilons", default="1,4")
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     at = commit()
@@ -155,7 +154,7 @@ def main() -> None:
             told = {"set": name, "each": records, "clients": len(data.clients), "seed": seed}
             rows.append({**told, "commit": at, "epsilon": epsilon, **measured(data, epsilon)})
         found = pd.concat([found, pd.DataFrame(rows)], ignore_index=True)
-        found.to_csv(given.out, index=False)
+        write_rows(found, given.out, ("set", "each", "seed", "epsilon"), seed="")
     found["epsilon"] = found["epsilon"].astype(float)
     table_ = found.groupby(["set", "each", "epsilon"], sort=False)
     means = table_[["gain", "own", "excess", "splits"]].mean()

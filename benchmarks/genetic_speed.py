@@ -10,11 +10,11 @@ generation, what a whole generation takes, memory, and ratios.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 
 import numpy as np
+from result_rows import arguments
 
 from privfed.learners.genetic_tree import local, operators
 from privfed.learners.genetic_tree.fitness import macro_f1, scores
@@ -85,7 +85,7 @@ def recursed(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     for name, value in (("clients", 20), ("records", 2000), ("features", 10), ("depth", 6)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--generations", type=int, default=100)

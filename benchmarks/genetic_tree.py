@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from genetic_tables import NUMBERS, Prepared, federation, prepared
-from paper_rows import commit
+from result_rows import arguments, commit, write_rows
 from sklearn.metrics import f1_score
 
 from privfed import LocalDisclosure
@@ -185,7 +185,7 @@ def remaining(given: argparse.Namespace) -> tuple[list[dict[str, Any]], list[tup
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", default=PAPER_SETS)
     parser.add_argument("--splits", type=int, default=10)
@@ -203,7 +203,7 @@ def main() -> None:
         data = prepared(given.data, name, split, given.clients, given.alpha, rows=given.rows)
         found = measured(data, given.participation, split)
         rows += [{"set": name, "split": split, "commit": at, **row} for row in found]
-        pd.DataFrame(rows).to_csv(given.out, index=False)
+        write_rows(rows, given.out, ("set", "split", "learner"), seed="split")
         told = {row["learner"]: round(row.get("gain", 0.0), 2) for row in found}
         print(name, split, f"{process_time() - started:.0f} s", told, flush=True)
     print(table(pd.DataFrame(rows)).to_string())

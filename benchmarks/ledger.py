@@ -9,7 +9,6 @@ shared, the two differ.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sqlite3
 import tempfile
@@ -32,6 +31,7 @@ from ledger_trials import (
     objects,
     some_flips,
 )
+from result_rows import arguments
 from scipy.special import expit
 
 from privfed.accountants import pld
@@ -272,7 +272,7 @@ def _loss(kind: int, size: float) -> Loss:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     scale = 10 if parser.parse_args().quick else 1
     with tempfile.TemporaryDirectory() as name:

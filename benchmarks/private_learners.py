@@ -17,7 +17,6 @@ that were held back. For a set that is new, expect a little less.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import time
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from paper_rows import commit, machine
+from result_rows import PRIVATE_KEYS, arguments, write_rows
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -300,15 +299,12 @@ def tidy(rows: list[dict[str, Any]], clients: int, most: int) -> pd.DataFrame:
         f"private learners over {clients} clients, the peers centralized; delta {DELTA}"
     )
     seeds = f"{table['seed'].min()} to {table['seed'].max()}"
-    return found.assign(note=note, commit=commit(), seed=seeds, machine=machine())
+    return found.assign(note=note, seed=seeds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=sorted(TARGETS))
-    parser.add_argument("--epsilons", nargs="+", default=["0.5", "1", "2", "4", "8"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=100)
+    epsilons = ["0.5", "1", "2", "4", "8"]
+    parser = arguments(__doc__, seeds=5, first_seed=100, data=sorted(TARGETS), epsilons=epsilons)
     parser.add_argument("--wide", type=float, default=1.0)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=["classes", "numbers"])
@@ -332,11 +328,11 @@ def main() -> None:
                     rows += [{"task": task, "data": name, **row} for row in found]
         print(table_of([row for row in rows if row["data"] == name]).to_string(), flush=True)
     if chosen.results:
-        path = Path(__file__).parent / "results" / f"{chosen.results}.csv"
-        path.parent.mkdir(exist_ok=True)
         table = tidy(rows, chosen.clients, chosen.most)
-        table.assign(metric=chosen.called + table["metric"]).to_csv(path, index=False)
-    pd.DataFrame(rows).to_csv(chosen.out.with_suffix(".csv"), index=False)
+        table = table.assign(metric=chosen.called + table["metric"])
+        write_rows(table, chosen.results, PRIVATE_KEYS, seed="")
+    keys = ("task", "data", "epsilon", "learner", "seed")
+    write_rows(rows, chosen.out.with_suffix(".csv"), keys, seed="")
     chosen.out.with_suffix(".txt").write_text(table_of(rows).to_string() + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,6 @@ trauma and wisconsin, seeds 300 and 301: results/private_leave_one_out.csv.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from paper_rows import commit, machine
 from private_learners import TARGETS, forest, load, schema_of, scores
+from result_rows import arguments, write_rows
 from sklearn.model_selection import train_test_split
 
 from privfed.learners.private import settings
@@ -87,10 +86,9 @@ def left_out(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__, seeds=3)
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=sorted(TARGETS))
     parser.add_argument("--epsilon", default="1")
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--most", type=int, default=1500, help="records of a set at most")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     chosen = parser.parse_args()
@@ -117,17 +115,14 @@ def main() -> None:
     adopt({}, rows)
     table = pd.DataFrame(found)
     told = left_out(table).merge(table.round(4), left_on="set", right_index=True)
-    told = told.assign(
-        note=f"each set's changes ranked; of the mean rank over the other {len(table) - 1} sets the best is taken, "
+    note = (
+        f"each set's changes ranked; of the mean rank over the other {len(table) - 1} sets the best is taken, "
         "and what it gains over the settings as they are is this set's; AUC, or minus RMSE over the target's "
-        f"deviation; {chosen.most} records at most, 25 % held out, five clients, epsilon {chosen.epsilon}",
-        commit=commit(),
-        seed=f"300 to {299 + chosen.seeds}",
-        machine=machine(),
+        f"deviation; {chosen.most} records at most, 25 % held out, five clients, epsilon {chosen.epsilon}"
     )
-    chosen.out.mkdir(exist_ok=True)
-    told.to_csv(chosen.out / "private_leave_one_out.csv", index=False)
-    print(told.drop(columns=["note", "commit", "seed", "machine"]).to_string(index=False))
+    seed, path = f"300 to {299 + chosen.seeds}", chosen.out / "private_leave_one_out.csv"
+    write_rows(told, path, ("set",), seed=seed, note=note)
+    print(told.to_string(index=False))
     print("mean rank", table.rank(axis=1, ascending=False).mean().round(2).to_dict())
 
 

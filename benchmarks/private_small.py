@@ -11,7 +11,6 @@ held out. Writes benchmarks/results/NAME.csv with --results NAME.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from private_learners import DATA, DELTA, load, schema_of
+from result_rows import PRIVATE_KEYS, arguments, write_rows
 from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
@@ -188,13 +188,15 @@ def one(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=list(MADE_UP))
-    parser.add_argument("--rows", nargs="+", type=int, default=[5, 20, 60, 150, 400])
-    parser.add_argument("--epsilons", nargs="+", default=["0.1", "0.5", "1", "4"])
-    parser.add_argument("--learners", nargs="+", default=["fuzzy tree", "RuleFit", "forest"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=200)
+    parser = arguments(
+        __doc__,
+        seeds=5,
+        first_seed=200,
+        tables=list(MADE_UP),
+        rows=[5, 20, 60, 150, 400],
+        epsilons=["0.1", "0.5", "1", "4"],
+        learners=["fuzzy tree", "RuleFit", "forest"],
+    )
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     given = parser.parse_args()
@@ -222,16 +224,12 @@ def main() -> None:
                     for learner in each
                 ]  # fmt: skip
     if given.results:
-        from paper_rows import RESULTS, commit, machine
-
-        made = {
-            "note": f"tables of benchmarks/private_small.py, drawn anew for each of {given.seeds} seeds; "
-            f"{given.clients} clients, delta {DELTA}, {HELD_OUT} records held out; ± over seeds",
-            "commit": commit(),
-            "seed": f"{seeds[0]} to {seeds[-1]}",
-            "machine": machine(),
-        }
-        pd.DataFrame(lines).assign(**made).to_csv(RESULTS / f"{given.results}.csv", index=False)
+        note = (
+            f"tables of benchmarks/private_small.py, drawn anew for each of {given.seeds} seeds; "
+            f"{given.clients} clients, delta {DELTA}, {HELD_OUT} records held out; ± over seeds"
+        )
+        seed = f"{seeds[0]} to {seeds[-1]}"
+        write_rows(lines, given.results, PRIVATE_KEYS, seed=seed, note=note)
 
 
 if __name__ == "__main__":

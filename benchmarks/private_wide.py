@@ -10,7 +10,6 @@ records, whose AUC varies most, and twice as many below 5,000.
 
 from __future__ import annotations
 
-import argparse
 import math
 import warnings
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from paper_rows import RESULTS, commit, machine
 from private_learners import DELTA, TARGETS, forest, load, schema_of, scores
+from result_rows import PRIVATE_KEYS, arguments, write_rows
 from sklearn.model_selection import train_test_split
 
 from privfed import Column, Schema
@@ -81,12 +80,9 @@ def lines(name: str, epsilon: str, chosen: list[str], seeds: range) -> list[dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=sorted(TARGETS))
+    epsilons = ["0.5", "1", "4"]
+    parser = arguments(__doc__, seeds=2, first_seed=100, data=sorted(TARGETS), epsilons=epsilons)
     parser.add_argument("--bounds", nargs="+", default=list(BOUNDS), choices=list(BOUNDS))
-    parser.add_argument("--epsilons", nargs="+", default=["0.5", "1", "4"])
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -96,14 +92,13 @@ def main() -> None:
         for epsilon in given.epsilons:
             rows += lines(name, epsilon, given.bounds, seeds)
             print(pd.DataFrame(rows[-len(given.bounds) :]).to_string(index=False), flush=True)
-        if given.results:
-            note = (
-                f"{len(seeds)} splits, {4 * len(seeds)} of sets below 1,500 records and {2 * len(seeds)} below 5,000; "
-                f"five clients, delta {DELTA}, 20 % held out; numbers are cut at the median; ± over splits"
-            )
-            made = {"note": note, "commit": commit(), "seed": f"from {seeds[0]} on"}
-            table = pd.DataFrame(rows).assign(**made, machine=machine())
-            table.to_csv(RESULTS / f"{given.results}.csv", index=False)
+    if given.results:
+        note = (
+            f"{len(seeds)} splits, {4 * len(seeds)} of sets below 1,500 records and {2 * len(seeds)} below 5,000; "
+            f"five clients, delta {DELTA}, 20 % held out; numbers are cut at the median; ± over splits"
+        )
+        seed = f"from {seeds[0]} on"
+        write_rows(rows, given.results, PRIVATE_KEYS, seed=seed, note=note)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ privfed.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+from result_rows import arguments
 
 from privfed import Budget, Column, Gate, Guard, Ledger, LocalDisclosure, Policy, Records, Schema
 from privfed.privacy.noise import TestNoise
@@ -68,7 +68,7 @@ def _file(frame: FrameType) -> str:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--calls", action="store_true", help="list the calls and how often each is")
     options = parser.parse_args()
     asked = federation()

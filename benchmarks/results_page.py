@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from result_rows import SOURCE
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
 from results_private import LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
@@ -43,7 +44,7 @@ TITLES = {
     ("set", "fuzzy tree ahead of AdaSSP from"): "The least epsilon from which rules pay",
 }
 #: Columns that say where figures come from.
-SOURCES = ("commit", "seed", "machine", "note")
+SOURCES = (*SOURCE, "note")
 INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
@@ -206,7 +207,7 @@ def _told(data: pd.DataFrame) -> str:
     lines = [f"- {note}" for note in notes]
     sources = [
         f"{name} {_few(dict.fromkeys(data[name].dropna().astype(str)))}"
-        for name in ("commit", "seed", "machine")
+        for name in SOURCE
         if name in data and data[name].notna().any()
     ]
     return "\n".join([*lines, f"- Measured at {'; '.join(sources)}." if sources else "", ""])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
+from result_rows import SOURCE
 from results_numbers import number, with_spread
 
 PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
@@ -94,7 +95,7 @@ def left_out(data: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return heading, lines
 
 
-_SOURCES = ("commit", "seed", "machine", "note")
+_SOURCES = (*SOURCE, "note")
 
 
 def _numbers(row: pd.Series, choices: Iterable[str]) -> list[str]:

@@ -12,16 +12,13 @@ Then `python benchmarks/results_page.py`. The commit is the checkout's, unless i
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
-import platform
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pandas as pd
+from result_rows import PAPER_KEYS, arguments, write_rows
 from results_page import PAPERS, TABLES
 from rulefit_trauma import SCHEMA, TABLE_1
 
@@ -40,22 +37,6 @@ class Row:
     ours: float | str | None
     spread: float | None = None
     note: str | None = None
-
-
-def machine() -> str:
-    """What kind of machine this is, without its name."""
-    return f"{platform.machine()}, {os.cpu_count()} processors"
-
-
-def commit() -> str:
-    told = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return told.stdout.strip()
 
 
 def _mean(values: pd.Series) -> tuple[float, float | None]:
@@ -294,16 +275,15 @@ WHAT: dict[str, tuple[str, Callable[[Path], Iterator[Row]], str]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("what", choices=sorted(WHAT))
     parser.add_argument("folder", type=Path, help="what the benchmark wrote")
     parser.add_argument("--commit", help="at which it ran, if not at the checkout's")
     chosen = parser.parse_args()
     name, made, seed = WHAT[chosen.what]
     table = pd.DataFrame([astuple(row) for row in made(chosen.folder)], columns=PAPERS)
-    source = {"commit": chosen.commit or commit(), "seed": seed, "machine": machine()}
-    TABLES.mkdir(parents=True, exist_ok=True)
-    table.assign(**source).to_csv(TABLES / name, index=False, float_format="%.5g")
+    measured = chosen.commit or ""
+    write_rows(table, TABLES / name, PAPER_KEYS, seed=seed, measured=measured, float_format="%.5g")
     print(f"{TABLES / name}: {len(table)} figures")
 
 

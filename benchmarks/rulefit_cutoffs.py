@@ -9,7 +9,6 @@ rules alone with linear terms scaled by the exact pooled moments, and dual avera
 
 from __future__ import annotations
 
-import argparse
 import time
 from itertools import pairwise, product
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments, write_rows
 from rulefit_simulations import BOUND, NAMES, RECORDS, SCHEMA, draw, scored, scores, split
 
 from privfed import LocalDisclosure
@@ -116,7 +116,7 @@ def one(model: int, setting: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--models", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path, default=Path("cutoffs"), help="cells there are kept")
@@ -131,7 +131,7 @@ def main() -> None:
         row = {"repetition": n, **one(model, setting, n)}
         print({name: round(value, 3) for name, value in row.items()}, flush=True)
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
-        table.to_csv(kept, index=False)
+        write_rows(table, kept, keys, seed="repetition")
     print(f"{len(NAMES)} covariates, {RECORDS} records, 5 clients; medians; 0 bins: no histogram")
     medians = table.groupby(["model", "bins", "cutoffs"], sort=False).median()
     print(medians.round(4).to_string())

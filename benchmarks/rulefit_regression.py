@@ -9,11 +9,11 @@ many trees (333 of 8 leaves, shrinkage 0.1) and ridge regression stand for what 
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
 import pandas as pd
+from result_rows import arguments
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
@@ -74,7 +74,7 @@ def one_split(frame: pd.DataFrame, schema: Schema, seed: int) -> dict[str, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     chosen = parser.parse_args()
     frame = pd.read_csv(DATA / "california.csv").astype(float)

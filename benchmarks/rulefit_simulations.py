@@ -12,7 +12,6 @@ already holds are not run again.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -24,6 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
+from result_rows import arguments, write_rows
 from scipy.special import expit
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -244,7 +244,7 @@ def boxes(axis: Any, part: pd.DataFrame, metric: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--models", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path, default=Path("simulations"))
@@ -259,7 +259,7 @@ def main() -> None:
     for number, model in product(range(chosen.repetitions), chosen.models):
         for rows in repetition(model, number, known):
             table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-            table.to_csv(earlier, index=False)
+            write_rows(table, earlier, keys, seed="repetition")
             cell = " ".join(str(rows[0][key]) for key in keys)
             print(f"{cell}, {time.perf_counter() - start:.0f} s", flush=True)
     for metric in METRICS:

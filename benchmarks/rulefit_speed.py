@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments, write_rows
 from results_page import TABLES
-from results_tables import commit, machine
 from rulefit_simulations import SCHEMA, draw, split
 
 from privfed import LocalDisclosure
@@ -189,7 +189,7 @@ def lines(trees: Trees, quick: bool) -> Iterator[Line]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument(
         "--before", type=Path, help="a checkout of the code that goals are shares of"
     )
@@ -206,8 +206,8 @@ def main() -> None:
         return
     found = lines(Trees(chosen.before, chosen.kept), chosen.quick)
     table = pd.DataFrame(found, columns=["cost", "goal", "figure"])
-    source = {"note": NOTE, "commit": commit(), "seed": str(SEED), "machine": machine()}
-    table.assign(**source).to_csv(chosen.out, index=False, float_format="%.4g")
+    keys = ("cost", "goal")
+    write_rows(table, chosen.out, keys, seed=str(SEED), note=NOTE, float_format="%.4g")
 
 
 if __name__ == "__main__":

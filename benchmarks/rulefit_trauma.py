@@ -12,13 +12,13 @@ many rules have a coefficient, for five seeds of each reading of what the paper 
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -151,7 +151,7 @@ def papers_rules(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--splits", type=int, default=50)
     parser.add_argument("--rules", type=int, default=8, help="rows of the table of rules")
     parser.add_argument("--counts", type=int, default=0, help="seeds of each reading")

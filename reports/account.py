@@ -1,8 +1,7 @@
-"""What the ledgers of one policy say, as plain figures."""
+"""The ledgers of one policy as plain figures."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,32 +9,30 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from privfed import plugins
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
-from privfed.errors import LedgerError, PluginError
-from privfed.exact import shown
+from privfed.errors import LedgerError
 from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
 from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
+from privfed.reports.words import about, in_words
 
-#: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
+#: Ledger events with a charge: a single one, a block ahead, or one drawn from a block.
 CHARGING = ("reserved", "block", "drawn")
-_SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 
 
 @dataclass(frozen=True)
 class ChargedQuery:
-    """One question of one client that was charged and, as a rule, answered, in order.
+    """One charged query of one client, in order.
 
     Args:
         kind: the kind of query.
         protected: whether its loss is finite.
-        spent: epsilon of all charges up to here, or none once there is no finite guarantee.
+        spent: epsilon of all charges so far, or None without a finite guarantee.
     """
 
     kind: str
@@ -45,34 +42,31 @@ class ChargedQuery:
 
 @dataclass
 class ClientAccount:
-    """What one data owner disclosed, and what it cost.
+    """One data owner's releases and their cost.
 
     Args:
         client: the owner's name.
         released: number of releases.
-        unprotected: how many of them have no finite guarantee.
-        failed: how many charged questions came to nothing.
-        refused: number of refusals by their text.
-        bytes: size of what left.
-        epsilon: what is proved of what was spent so far, nats, at ``delta``; none without a finite
-            guarantee.
-        delta: the delta it holds at.
-        ceiling: what is proved of the whole exchange, whatever is still asked: the budget's epsilon,
-            or none where no ceiling was fixed in advance and kept.
-        budget: the budget's epsilon as the policy has it, or none.
-        tight: the tightest figure that is valid for all that may be asked, or none without a
-            guarantee.
-        risk: what an attacker can do at best, or none without a guarantee.
-        amended: whether the budget was changed after something was charged.
+        unprotected: number of charged queries without a finite guarantee.
+        failed: number of charged queries that failed.
+        refused: number of refusals, by their text.
+        bytes: size of all releases.
+        epsilon: proven epsilon spent so far, nats, at ``delta``; None without a finite guarantee.
+        delta: its delta.
+        ceiling: proven epsilon of the whole exchange, whatever later queries are: the budget's, or
+            None if no ceiling was fixed in advance and kept.
+        budget: the policy's epsilon, or None.
+        tight: the tightest guarantee of all that may be asked, or None without a guarantee.
+        risk: bounds on any attack, or None without a guarantee.
+        amended: whether the budget was changed after a charge.
         secure: whether all noise was secure; test noise protects nobody.
-        head: the ledger's head, number and hash.
+        head: number and hash of the ledger's head.
         total: the sum of all charges under the policy's accountant.
         over: whether the total exceeds the budget (compared exactly, before any conversion).
         intact: whether the chain verifies and passes through the head that the server saw.
-        steps: every charged question in order.
+        steps: all charged queries in order.
         principals: who asked them.
-        people: how many individuals answered, of a cohort; the figures are then those of the one
-            who spent most.
+        people: number of individuals in a cohort; the figures are those of the highest cost.
         basis: what the figures rest on beside what is derived; see :class:`.Loss`.
     """
 
@@ -101,12 +95,12 @@ class ClientAccount:
 
     @property
     def proved(self) -> float | None:
-        """The epsilon that holds for the whole exchange, or without one for what was spent so far."""
+        """The epsilon of the whole exchange, or without a ceiling that spent so far."""
         return self.epsilon if self.ceiling is None else self.ceiling
 
     @property
     def detection(self) -> float:
-        """Best membership detection at 1 % false positives; one without a guarantee."""
+        """Maximum TPR at 1% FPR of membership inference; 1 without a guarantee."""
         return 1.0 if self.risk is None else self.risk.found[0.01]
 
 
@@ -116,13 +110,13 @@ class KindLine:
 
     Args:
         kind: the kind of query.
-        about: what it asks, in one sentence.
-        parts: the names of its parts and what protected each.
+        about: its content, in one sentence.
+        parts: its parts' names and mechanisms.
         released: number of releases.
-        losses: the different losses of one release, in words, from the least to the most.
-        protected: whether every loss is finite.
-        reasons: why there is no guarantee, where there is none.
-        by_record: whether a part of it left as it is with a row for each record.
+        losses: the distinct losses of one release, in words, ascending.
+        protected: whether all losses are finite.
+        reasons: why there is no guarantee, if so.
+        by_record: whether an exact part of it has one row per record.
     """
 
     kind: str
@@ -137,7 +131,7 @@ class KindLine:
 
 @dataclass(frozen=True)
 class PolicyAccount:
-    """What all data owners disclosed under one policy."""
+    """All data owners' releases under one policy."""
 
     policy: Policy
     accountant: Accountant
@@ -154,10 +148,10 @@ def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head
     """Read the ledgers of one policy.
 
     Args:
-        policy: what the owners adopted.
+        policy: the adopted policy.
         ledgers: by client.
-        heads: what the server saw last of each; the chains must pass through them, and a client
-            with a head and no ledger is not intact.
+        heads: the last heads that the server saw; the chains must pass through them, and a client
+            with a head but no ledger is not intact.
     """
     gauge = _Gauge(policy, accountant_of(policy))
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
@@ -183,7 +177,7 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
 
 @dataclass
 class _Gauge:
-    """Turns totals into statements; clients that are asked alike share the work."""
+    """Converts totals into statements, once for clients with equal ones."""
 
     policy: Policy
     accountant: Accountant
@@ -192,21 +186,21 @@ class _Gauge:
 
     @cached_property
     def allowed(self) -> tuple[pld.Allowed, ...] | None:
-        """What the policy allows at most, where it bounds it."""
+        """The maximum that the policy allows, if bounded."""
         found = dearest_of(self.policy)
         if found is None:
             return None
         return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
 
     def stated(self, total: Amount, amended: bool) -> Stated:
-        """The guarantee of a total, worked out once for equal ones."""
+        """Return the guarantee of a total."""
         key = (total, amended)
         if key not in self.known:
             self.known[key] = self.accountant.stated(total, self.policy.budget, amended=amended)
         return self.known[key]
 
     def risk(self, account: ClientAccount) -> Risk:
-        """What an attacker can do, on what is proved of the whole exchange."""
+        """Return bounds on any attack, from the proven epsilon."""
         tight = account.tight
         key = (account.proved, "" if tight is None else tight.method)
         if key not in self.risks:
@@ -243,7 +237,7 @@ def _client(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> ClientA
 
 
 def _prove(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> None:
-    """State what follows from the total, where every charge has a finite guarantee."""
+    """State what follows from the total, if all charges have finite guarantees."""
     budget = gauge.policy.budget
     stated = gauge.stated(account.total, account.amended)
     account.delta = float(stated.delta)
@@ -259,9 +253,9 @@ def _prove(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> None:
 
 
 def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | None) -> None:
-    """Count one row; a block is many charges and no question, a draw a question and no charge.
+    """Count one row: a block is several charges and no query, a draw a query and no charge.
 
-    Of a cohort the total is that of the individual who spent most.
+    A cohort's total is that of the individual with the highest cost.
     """
     loss = Loss.from_dict(row.body["loss"])
     if each is not None and loss.counted:
@@ -281,7 +275,7 @@ def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | 
 
 
 def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
-    """Group all charged questions by kind, in order of first appearance."""
+    """Group all charged queries by kind, in order of first appearance."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     left: dict[str, Entry] = {}
     for rows in clients:
@@ -296,7 +290,7 @@ def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
 
 
 def _by_record(left: Entry) -> bool:
-    """Whether a release holds an exact part with a row for each record."""
+    """Whether a release holds an exact part with one row per record."""
     reply = Envelope("release", left.payload).open() if left.payload else None
     parts = reply.parts.values() if isinstance(reply, Release) else ()
     return any(part.noise is None and "record" in part.axes for part in parts)
@@ -315,32 +309,6 @@ def _kind(kind: str, bodies: list[dict[str, Any]], left: Entry | None) -> KindLi
 
 
 def _amount(loss: Loss) -> tuple[bool, Fraction, Fraction]:
-    """By what a loss is compared: none that is bounded exceeds one that is not."""
+    """Return a sort key of a loss; infinite ones are last."""
     own = loss.rho if loss.epsilon is None else loss.epsilon
     return not loss.finite, own or Fraction(0), loss.delta
-
-
-def about(kind: str) -> str:
-    """What a kind of query asks: its class's first sentence, without the source in brackets."""
-    if kind == "schema.infer":
-        return "Bounds and categories of every column, read off the data."
-    try:
-        text = plugins.load("queries", kind).__doc__ or ""
-    except PluginError:
-        return ""
-    return _SOURCES.sub("", " ".join(text.strip().split("\n\n")[0].split()))
-
-
-def in_words(loss: Loss) -> str:
-    """A loss in a few characters: its own currency, rounded to four digits."""
-    if loss.unprotected is not None:
-        return "no finite guarantee"
-    told = []
-    if loss.epsilon is not None:
-        told.append(f"ε {shown(loss.epsilon)}")
-    elif loss.rho is not None:
-        told.append(f"rho {shown(loss.rho)}")
-    if loss.delta:
-        told.append(f"δ {float(loss.delta):.1e}")
-    basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
-    return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

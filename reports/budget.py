@@ -1,7 +1,6 @@
-"""The budget report: who released what, to whom, at what cost, and what an attacker got.
+"""The budget report: releases, their recipients and cost, and the results of attacks.
 
-It reads one study's output and gives plain figures (:meth:`Report.to_dict`) and the
-breaches of what a policy claims (:attr:`Report.breaches`).
+:meth:`Report.to_dict` gives plain figures; :attr:`Report.breaches` lists violated guarantees.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from privfed.reports.composed import Composed, composed
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
 
-#: What a guarantee is worth: it keeps an attacker from finding most, or it does not, or there is none,
-#: and then perhaps records were had; or what happened contradicts it.
+#: Strength of a guarantee: at most half of the members can be identified (safe), or more (weak); there
+#: is none (open), and records were exposed (breach); or it is violated (broken).
 Strength = Literal["safe", "weak", "open", "breach", "broken"]
-#: Detection at 1 % false alarms above which a finite guarantee is worth little.
+#: Maximum TPR at 1% FPR above which a finite guarantee is weak.
 WEAK = 0.5
-#: How far a figure may lie beyond a bound by rounding alone.
+#: Tolerance of a bound for rounding.
 ROUNDING = 1e-6
-#: How many times an interval's half must lie beyond a bound before a claim counts as broken: at 95 %
-#: by itself it would convict every fortieth honest policy, and it knows only a part of what the draws
-#: of many clients share.
+#: Half-widths of a 95 % interval by which a figure must exceed a bound to violate it: one half-width
+#: would reject every fortieth honest policy, and the interval covers only part of the dependence
+#: between clients' noise.
 CERTAIN = 4
-#: How the metric of a finding begins that counts records which left as they are.
+#: Prefix of the metric of a finding that counts unmodified records.
 WHOLE = "whole records"
 _SEVERITIES = ("none", "some", "breach")
 
@@ -42,7 +41,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """How many attacks were tried, and how many of them beat their blind guess."""
+    """Number of attacks, and of those above their baseline."""
 
     tried: int
     beat: int
@@ -50,13 +49,13 @@ class Attacks(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """One policy's run: its account, what the attacks got, and what the model was worth.
+    """One policy's run: its account, attack results and performance.
 
     Args:
-        account: what the ledgers say.
-        findings: what the attacks and audits got.
-        metrics: what the model was worth.
-        inapplicable: by name the question of each attack that had nothing to work on.
+        account: from the ledgers.
+        findings: of attacks and audits.
+        metrics: the model's performance.
+        inapplicable: the question of each attack that does not apply, by name.
     """
 
     account: PolicyAccount
@@ -76,17 +75,17 @@ class PolicyReport:
 
     @property
     def released(self) -> int:
-        """Number of releases of all clients."""
+        """Number of releases by all clients."""
         return sum(client.released for client in self.clients)
 
     @property
     def unprotected(self) -> int:
-        """How many charged questions have no finite guarantee."""
+        """Number of charged queries without a finite guarantee."""
         return sum(client.unprotected for client in self.clients)
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """Who asked, and so to whom everything was released."""
+        """The principals, to whom everything was released."""
         return tuple(sorted({name for client in self.clients for name in client.principals}))
 
     @property
@@ -96,20 +95,20 @@ class PolicyReport:
 
     @property
     def finite(self) -> bool:
-        """Whether there is a finite guarantee at all; test noise gives none."""
+        """Whether there is a finite guarantee; test noise gives none."""
         return self.account.finite and self.secure
 
     @property
     def epsilon(self) -> float | None:
-        """The largest epsilon that is proved of any client, whatever is still asked of it.
+        """The largest proven epsilon of any client, or None without a guarantee.
 
-        That is a certified ceiling, or without one what was spent so far; none without a guarantee.
+        It is the certified ceiling, or without one the epsilon spent so far.
         """
         return _largest([client.proved for client in self.clients])
 
     @property
     def so_far(self) -> float | None:
-        """The largest epsilon that is proved of what left any client so far."""
+        """The largest proven epsilon spent so far by any client."""
         return _largest([client.epsilon for client in self.clients])
 
     @property
@@ -119,17 +118,17 @@ class PolicyReport:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing was released: there is then no guarantee to speak of, and no model."""
+        """Whether nothing was released: no guarantee, and no model."""
         return self.released == 0
 
     @property
     def detection(self) -> float:
-        """Best membership detection at 1 % false positives against any client."""
+        """Maximum TPR at 1% FPR of membership inference against any client."""
         return max(client.detection for client in self.clients) if self.finite else 1.0
 
     @property
     def strength(self) -> Strength:
-        """What the guarantee is worth against the best possible attacker."""
+        """Strength of the guarantee against any attack."""
         if self.breaches:
             return "broken"
         if self.breached:
@@ -140,31 +139,31 @@ class PolicyReport:
 
     @property
     def people(self) -> int | None:
-        """How many individuals answered, of a cohort; none where data owners did."""
+        """Number of individuals in a cohort; None for data owners."""
         counts = [client.people for client in self.clients if client.people is not None]
         return sum(counts) if counts else None
 
     @property
     def worst_off(self) -> ClientAccount | None:
-        """The data owner that spent the most, among those with a stated risk."""
+        """The data owner with the highest cost, among those with a stated risk."""
         stated = [client for client in self.clients if client.risk is not None]
         return max(stated, key=lambda client: client.epsilon or 0.0, default=None)
 
     @property
     def worst(self) -> str:
-        """The gravest severity of any finding."""
+        """The highest severity of any finding."""
         found = [finding.severity for finding in self.findings]
         return max(found, key=_SEVERITIES.index, default="none")
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """The findings that broke through, gravest first."""
+        """The findings above baseline, most severe first."""
         grave = [finding for finding in self.findings if finding.severity != "none"]
         return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
 
     @property
     def attacks(self) -> Attacks:
-        """How many attacks were tried, each counted once, and how many found more than a guess."""
+        """Number of distinct attacks, and of those above baseline."""
         return Attacks(
             len({finding.attack for finding in self.findings}),
             len({finding.attack for finding in self.broken}),
@@ -172,7 +171,7 @@ class PolicyReport:
 
     @property
     def handed_over(self) -> tuple[str, ...]:
-        """The kinds of release that gave records as they are: by their form, or as attacks found."""
+        """Kinds of release with unmodified records, by their form or by an attack."""
         by_form = [line.kind for line in self.account.kinds if line.by_record]
         had = [
             one for one in self.broken if one.severity == "breach" and one.metric.startswith(WHOLE)
@@ -181,26 +180,26 @@ class PolicyReport:
 
     @property
     def breached(self) -> bool:
-        """Whether records were had where nothing was promised: no claim is broken, and yet a breach."""
+        """Whether records were exposed without any guarantee to violate."""
         return not self.account.finite and (bool(self.handed_over) or self.worst == "breach")
 
     @cached_property
     def scores(self) -> tuple[MetricValue, ...]:
-        """What the model was worth, the headline first; means over runs where there were several."""
+        """The model's scores, the headline first; means over several runs."""
         return scores(self.metrics)
 
     @property
     def noisy(self) -> bool:
-        """Whether anything left with noise, so that another run would come out otherwise."""
+        """Whether any release has noise, so that another run would differ."""
         return any(
             line.protected and set(line.losses) != {"nothing"} for line in self.account.kinds
         )
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """What contradicts the policy's own claim, in words.
+        """What violates the policy's guarantee, in words.
 
-        A policy without a finite guarantee claims nothing that an attack could contradict.
+        Attacks cannot violate a policy without a finite guarantee.
         """
         found = [
             f"{self.name}: the ledger of {client.client} does not verify"
@@ -214,13 +213,13 @@ class PolicyReport:
         ]
         if self.account.finite:
             found += [
-                f"{self.name}: {finding.attack} broke a finite guarantee"
+                f"{self.name}: {finding.attack} violates a finite guarantee"
                 f" ({', '.join(finding.releases) or 'all releases'})"
                 for finding in self.findings
                 if finding.severity == "breach"
             ]
             found += [
-                f"{self.name}: {finding.attack} got more than the ledgers allow"
+                f"{self.name}: {finding.attack} exceeds the bound that follows from the ledgers"
                 f" ({', '.join(finding.releases) or 'all releases'})"
                 for finding in self.findings
                 if self._beyond(finding)
@@ -228,11 +227,10 @@ class PolicyReport:
         return tuple(dict.fromkeys(found))
 
     def _beyond(self, finding: Finding) -> bool:
-        """Whether a finding about one record more or less lies beyond what was charged, for certain.
+        """Whether a finding on add-or-remove neighbours certainly exceeds the charged loss.
 
-        A policy that only hides a record's exchange for another says nothing of that. With an
-        advantage of at most A over all tests, true positives are at most A above false ones, and the
-        area under them at most 1/2 + A - A^2 / 2.
+        A replace-one policy does not bound it. With an advantage of at most A over all tests, TPR is
+        at most FPR + A, and so the area under the curve at most 1/2 + A - A^2 / 2.
         """
         if finding.low is None or self.account.policy.relation != "add-or-remove":
             return False
@@ -246,17 +244,17 @@ class PolicyReport:
 
     @property
     def _found(self) -> float:
-        """What any test of any client finds at most, at 1 % false positives."""
+        """Maximum TPR at 1% FPR of any test against any client."""
         return max(client.detection for client in self.clients)
 
     @property
     def useless(self) -> bool:
-        """Whether the model is no better than the best constant answer."""
+        """Whether the model is no better than the constant baseline."""
         return bool(self.scores) and self.scores[0].useless
 
 
 class Studied(Protocol):
-    """What a report tells of the study behind it."""
+    """What a report needs of its study."""
 
     @property
     def name(self) -> str:
@@ -264,22 +262,22 @@ class Studied(Protocol):
 
     @property
     def seed(self) -> int:
-        """What its partition and held-out part were drawn with."""
+        """Seed of partition and held-out records."""
 
     @property
     def together(self) -> bool:
-        """Whether all its policies were carried out on the records, not one of them."""
+        """Whether all its policies were carried out on the same records."""
 
     @property
     def ledgers(self) -> Path | None:
-        """The folder of lasting ledgers; none where they are thrown away with the output."""
+        """The folder of persistent ledgers, or None."""
 
     @property
     def learners(self) -> Sequence[str]:
-        """The names of the learners that it runs."""
+        """The names of its learners."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the study as plain data, the form of its file."""
+        """Return plain data, the form of its file."""
 
 
 @dataclass(frozen=True)
@@ -292,41 +290,41 @@ class Report:
 
     @cached_property
     def composed(self) -> Composed | None:
-        """What the policies together say about one record, if all of them are carried out."""
+        """The composed guarantee of all policies, if all are carried out."""
         return composed([policy.account for policy in self.policies])
 
     @property
     def simulated(self) -> bool:
-        """Whether one process held all the data, and knew the truth."""
+        """Whether one process held all the data."""
         return any(policy.metrics.get("simulation", True) for policy in self.policies)
 
     @property
     def kept(self) -> str:
-        """Whether the ledgers last, in one sentence: throw-away ones hold no budget for long."""
+        """Whether the ledgers persist, in one sentence."""
         if not self.simulated:
-            return "copies, as the data owners gave them; the owners' own files go on"
+            return "copies that the data owners provided; their own files continue"
         if self.study.ledgers is None:
             return (
-                "throw-away: they lie in this output, go with it, and no other run counts what was spent "
-                'in them; over real data name a lasting folder, ledgers = "folder" under [clients]'
+                "ephemeral: part of this output, and not counted by any other run; for real data, set a "
+                'folder of persistent ledgers, ledgers = "folder" under [clients]'
             )
         return (
-            f"lasting: one file a data owner in {self.study.ledgers}; figures count all studies that "
-            "the owners answered, and further ones may spend what is left of their budget"
+            f"persistent: one file per data owner in {self.study.ledgers}; figures include all studies "
+            "that the owners answered, and later ones may spend the rest of their budget"
         )
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """Every breach of a claim; empty is a pass, which proves nothing."""
+        """All violated guarantees; empty is a pass, which proves nothing."""
         return tuple(text for policy in self.policies for text in policy.breaches)
 
     @property
     def silent(self) -> tuple[PolicyReport, ...]:
-        """The policies under which nothing was released: no guarantee, and no model."""
+        """The policies under which nothing was released."""
         return tuple(policy for policy in self.policies if policy.silent)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain data."""
+        """Return the report as plain data."""
         return {
             "study": self.study.to_dict(),
             "privfed": self.version,
@@ -340,7 +338,7 @@ class Report:
 
 
 def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
-    """Read all findings of one policy; none written is none found."""
+    """Read all findings of one policy."""
     return tuple(Finding.from_dict(entry) for entry in plain or ())
 
 
@@ -379,6 +377,6 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "findings": [found.to_dict() for found in report.findings],
         "inapplicable": dict(report.inapplicable),
         "metrics": dict(report.metrics),
-        "worth": [asdict(score) | {"useless": score.useless} for score in report.scores],
+        "performance": [asdict(score) | {"useless": score.useless} for score in report.scores],
         "remarks": list(remarks(report)),
     }

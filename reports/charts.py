@@ -1,4 +1,4 @@
-"""The reports' pictures, as text that a page can hold."""
+"""The reports' charts, as SVG text."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "svg.fonttype": "none",
 }
-#: From so many marks on, a picture's marks become pixels.
+#: Above this number of marks, they are rasterized.
 _MANY = 3000
 
 
 def timeline(clients: Sequence[ClientAccount], name: str) -> str:
-    """Releases by kind in the order of each client's questions, and what they had spent by then."""
+    """Draw releases by kind and order, and cumulative spending, per client."""
     kinds = list(dict.fromkeys(step.kind for client in clients for step in client.steps))
     bounded = any(step.spent for client in clients for step in client.steps)
     heights = [0.36 * len(kinds) + 0.3] + ([1.7] if bounded else [])
@@ -47,7 +47,7 @@ def timeline(clients: Sequence[ClientAccount], name: str) -> str:
         _marks(axes[0], clients, kinds)
         if bounded:
             _spending(axes[1], clients)
-        axes[-1].set_xlabel("question, in the order in which each client was asked")
+        axes[-1].set_xlabel("query, in order for each client")
         return _svg(figure, f"Releases under {name} by kind and order")
 
 
@@ -80,7 +80,7 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
 
 
 def sweep(table: pd.DataFrame, measure: str, *, width: float = 8.4) -> str:
-    """Utility against epsilon: the mean over seeds, its spread, and the policies without noise."""
+    """Draw utility against epsilon: mean and deviation over runs, and policies without a guarantee."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, 4.4), layout="constrained")
         axes = figure.subplots()
@@ -102,18 +102,18 @@ def _curves(axes: Axes, table: pd.DataFrame) -> None:
         grouped = part.groupby("epsilon")["value"]
         mean, spread = grouped.mean(), grouped.std().fillna(0.0)
         axes.fill_between(mean.index, mean - spread, mean + spread, color=shade, alpha=0.15, lw=0)
-        axes.plot(mean.index, mean, "o-", color=shade, label=f"{name} (mean and one deviation)")
+        axes.plot(mean.index, mean, "o-", color=shade, label=f"{name} (mean ± one std)")
     flat = table[table["epsilon"].isna()]
     for style, (name, part) in zip(
         ("-", "--", ":"), flat.groupby("policy", sort=False), strict=False
     ):
         level = part["value"].mean()
         axes.axhline(level, color=OPEN, linestyle=style, lw=1.2, label=f"{name}: no guarantee")
-    axes.axhline(table["baseline"].mean(), color="#9aa5b1", lw=1, label="constant answer")
+    axes.axhline(table["baseline"].mean(), color="#9aa5b1", lw=1, label="constant baseline")
 
 
 def _svg(figure: Figure, title: str) -> str:
-    """The figure as an SVG element: no date, no external reference, the same bytes each time."""
+    """Return the figure as an SVG element: no date, no external reference, the same bytes each time."""
     held = io.StringIO()
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": title}):
         figure.savefig(

@@ -1,4 +1,4 @@
-"""One total over several policies: what their releases say together about the same records."""
+"""The composed guarantee of several policies on the same records."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from privfed.reports.account import ClientAccount, PolicyAccount
 
 @dataclass(frozen=True)
 class Composed:
-    """What all policies together guarantee for one unit of one data owner, if all are carried out.
+    """Guarantee of all policies together for one unit of one data owner, if all are carried out.
 
     Args:
-        epsilon: nats, rounded up; none without a finite guarantee.
-        delta: at which it holds.
-        detection: best membership detection at 1 % false positives.
-        unit: what is protected, at each owner by itself, with the relation it is protected under.
-        why: why nothing finite can be said, where that is so.
+        epsilon: nats, rounded up; None without a finite guarantee.
+        delta: its delta.
+        detection: maximum TPR at 1% FPR of membership inference.
+        unit: the privacy unit, at each owner separately, with its relation.
+        why: why there is no finite guarantee, if so.
         basis: what it rests on beside what is derived, in words; or nothing.
     """
 
@@ -39,20 +39,20 @@ class Composed:
     basis: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return plain data."""
         return dict(vars(self))
 
 
 def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
-    """Compose the policies of a study: they read the same records, so what they cost adds up.
+    """Compose the policies of a study, which read the same records, so that their losses add up.
 
-    Each policy enters by its certified ceiling, or by what was spent so far where it has none; then
-    only an odometer holds of the sum. All are restated for the coarsest neighbours among them, by
-    group privacy, and concentrated losses and pure ones are added as concentrated ones. Deltas of
-    their own add up too, beside the one that converts concentrated losses.
+    Each policy enters by its certified ceiling, or else by its spending so far; then only an odometer
+    holds for the sum. All are restated for the coarsest neighbours among them, by group privacy; pure
+    losses are added to concentrated ones as concentrated. Their own deltas add up too, beside the
+    delta that converts concentrated losses.
 
     Returns:
-        none where there are fewer than two policies.
+        None for fewer than two policies.
     """
     if len(policies) < 2:
         return None
@@ -74,13 +74,13 @@ def _owners(policies: Sequence[PolicyAccount]) -> list[str]:
 
 
 def _coarsest(policies: Sequence[Policy]) -> Neighbours:
-    """The neighbours that differ the most, for which each policy's guarantee can be restated."""
+    """Return the neighbours that differ most, for which all guarantees can be restated."""
     found = [Neighbours(p.relation, p.unit, p.cap) for p in policies]
     return max(found, key=lambda a: (a.unit != "record", a.cap or 0, a.relation == "replace-one"))
 
 
 def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit: str) -> Composed:
-    """Compose what one data owner gave under each policy."""
+    """Compose one data owner's losses over the policies."""
     shares = [(p, c) for p in policies for c in p.clients if c.client == name and c.total]
     open_ = [p.policy.name for p, c in shares if c.unprotected or not c.secure]
     if open_:
@@ -107,7 +107,7 @@ def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit:
 
 
 def _rho(loss: Loss) -> Fraction | None:
-    """A loss in zCDP; but for an event of its own delta it is pure (Kairouz, Oh, Viswanath 2015)."""
+    """Return a loss in zCDP; outside an event of its own delta it is pure (Kairouz, Oh, Viswanath 2015)."""
     if loss.rho is None and loss.epsilon is not None:
         return pure_to_zcdp(loss.epsilon)
     return loss.rho
@@ -118,7 +118,7 @@ def _sum(amounts: Iterable[Fraction | None]) -> Fraction:
 
 
 def _restated(policy: PolicyAccount, client: ClientAccount, wanted: Neighbours) -> Loss:
-    """What one policy's releases may have lost at most, for the wanted neighbours."""
+    """Return the maximum loss of one policy's releases, for the given neighbours."""
     own = policy.policy
     amount = client.total
     if client.ceiling is not None and own.budget is not None:
@@ -128,7 +128,7 @@ def _restated(policy: PolicyAccount, client: ClientAccount, wanted: Neighbours) 
 
 
 def _loss(accountant: Accountant, amount: Amount) -> Loss:
-    """An amount as a loss, with the delta that goes with it."""
+    """Return an amount as a loss, with its delta."""
     first, own = amount
     if own and accountant.components[0] == "rho":
         raise UnsupportedLoss("losses with a delta of their own are not composed over policies")

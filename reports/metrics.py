@@ -1,4 +1,4 @@
-"""What a model was worth: every score beside a constant answer's, and how it varied from run to run."""
+"""A model's scores beside a constant baseline's, and their variation over runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One figure of a model's worth, of one run or the mean of several.
+    """One score of a model, of one run or the mean of several.
 
     Args:
-        name: what was measured.
-        value: the figure.
-        constant: the same of the best constant answer, or none.
-        better: ``"lower"``, ``"higher"``, or empty where nobody says.
-        deviation: the standard deviation over runs that differ by their noise alone; none of one run.
-        runs: how many runs it is the mean of.
+        name: the metric.
+        value: the score.
+        constant: the constant baseline's, or None.
+        better: ``"lower"``, ``"higher"``, or empty if unknown.
+        deviation: sample standard deviation over runs that differ only by noise; None for one run.
+        runs: number of runs.
     """
 
     name: str
@@ -30,7 +30,7 @@ class MetricValue:
 
     @property
     def told(self) -> str:
-        """The figure with its spread, both to two digits of the spread."""
+        """The score with its deviation, both to two digits of the deviation."""
         if not self.deviation:
             return f"{self.value:.4g}"
         decimals = min(6, max(0, 1 - math.floor(math.log10(self.deviation))))
@@ -38,7 +38,7 @@ class MetricValue:
 
     @property
     def useless(self) -> bool:
-        """Whether it is no better than the constant answer's."""
+        """Whether it is no better than the constant baseline's."""
         if self.constant is None or not self.better:
             return False
         return (
@@ -47,13 +47,13 @@ class MetricValue:
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
-    """Every score of a policy's metrics, the headline first.
+    """Return all scores of a policy, the headline first.
 
     Args:
-        metrics: of one policy, as its ``metrics.json`` has them.
+        metrics: contents of its ``metrics.json``.
 
     Returns:
-        empty where nothing was scored; means over runs where there were several.
+        means over several runs; empty if nothing was scored.
     """
     repeated = metrics.get("runs", {})
     value = metrics.get("value") if repeated.get("mean") is None else repeated["mean"]

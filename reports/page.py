@@ -1,4 +1,4 @@
-"""The budget report as one self-contained page for people who are no engineers."""
+"""The budget report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.charts import timeline
 from privfed.reports.metrics import MetricValue
 
-#: How a unit of privacy is called in a sentence.
+#: Names of privacy units in sentences.
 SUBJECTS: Mapping[Unit, Subject] = {
     "record": RECORD,
     "rule": Subject("rule", "rules"),
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
-#: How the measure of a finding begins that is a share of something.
+#: Prefix of metrics that are fractions.
 SHARE = "share of "
-#: What a guarantee is called.
+#: Labels of guarantees.
 GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
     "weak": "weak guarantee",
     "open": "no finite guarantee",
     "breach": "no guarantee, and a breach",
-    "broken": "claim broken",
+    "broken": "guarantee violated",
 }
 
 
 def page(report: Report) -> str:
-    """Write the page: HTML with its styles and pictures inside, and no outside reference."""
+    """Return the page: HTML with styles and charts inside, without external references."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
         autoescape=True,
@@ -81,7 +81,7 @@ def page(report: Report) -> str:
 
 
 def number(value: Any) -> str:
-    """A number for people: whole ones with separators, others to four digits."""
+    """Format a number: integers with separators, others with four digits."""
     if value is None:
         return "none"
     if not isinstance(value, int | float):
@@ -94,19 +94,19 @@ def number(value: Any) -> str:
 
 
 def epsilon(value: float) -> str:
-    """An epsilon for people: rounded up, so that nothing above 0 is called 0."""
+    """Format an epsilon, rounded up, so that only 0 is shown as 0."""
     return shown(value)
 
 
 def percent(value: float) -> str:
-    """A share for people; nearly all is never called all."""
+    """Format a fraction in per cent; only 1 is shown as 100 %."""
     if value >= 1:
         return "100 %"
     return f"{min(99.9, value * 100):.1f} %"
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Format a number of bytes."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -115,24 +115,24 @@ def size(count: int) -> str:
 
 
 def plain_words(text: str) -> str:
-    """A name from the code as words."""
+    """Return an identifier as words."""
     return text.replace("_", " ").replace("-", " ")
 
 
 def share(client: ClientAccount) -> float:
-    """How much of its budget a client spent, in per cent and at most 100."""
+    """Return how much of its budget a client spent, in per cent and at most 100."""
     if client.epsilon is None or not client.budget:
         return 100.0
     return min(100.0, 100 * client.epsilon / client.budget)
 
 
 def subject(policy: PolicyReport) -> Subject:
-    """What the policy protects."""
+    """Return the policy's privacy unit."""
     return SUBJECTS[policy.account.policy.unit]
 
 
 def answered(policy: PolicyReport) -> str:
-    """Who answered the questions: how many individuals of a cohort, or how many data owners."""
+    """Return the number of individuals of a cohort, or of data owners, in words."""
     count, who = (
         (len(policy.clients), "data owner")
         if policy.people is None
@@ -142,21 +142,21 @@ def answered(policy: PolicyReport) -> str:
 
 
 def cost(line: KindLine) -> str:
-    """What one release costs: the least and the most, where that differs."""
+    """Return the cost of one release: minimum and maximum, if they differ."""
     joined = " or " if len(line.losses) == 2 else " to "
     ends = dict.fromkeys((line.losses[0], line.losses[-1]))
     return joined.join(ends).replace("ε ", "ε\u00a0")
 
 
 def claim(policy: PolicyReport) -> str:
-    """What the policy promises, in one sentence."""
+    """Return the policy's guarantee in one sentence."""
     unit = subject(policy).one
     if not policy.secure:
-        return "No guarantee: the noise was seeded for a test, and can be computed again."
+        return "No guarantee: the noise was seeded for a test and can be recomputed."
     if not policy.account.finite:
         return f"No finite guarantee for any {unit}."
     if policy.silent:
-        return "Nothing was released, so there is no guarantee to speak of, and no model."
+        return "Nothing was released, so there is no guarantee, and no model."
     delta = policy.clients[0].delta
     kind = (
         f"(ε, δ)-differential privacy at δ = {number(delta)}" if delta else "Differential privacy"
@@ -168,55 +168,48 @@ def claim(policy: PolicyReport) -> str:
 
 
 def scope(policy: PolicyReport) -> str:
-    """What exchange an epsilon is about: the whole one, or what there was so far."""
+    """Return whether an epsilon covers the whole exchange, or only what was released so far."""
     if all(client.ceiling is not None for client in policy.clients):
-        return "whatever is still asked"
+        return "whatever later queries are"
     if any(client.amended for client in policy.clients):
-        return (
-            "for what left so far: the budget was changed on the way, so that it certifies nothing"
-        )
-    return (
-        "for what left so far: without a budget fixed in advance nothing holds of what is to come"
-    )
+        return "for the releases so far: an amended budget certifies nothing"
+    return "for the releases so far: without a budget fixed in advance, later ones are not covered"
 
 
 def caveat(policy: PolicyReport) -> str:
-    """What the policy's unit leaves open, in one sentence; empty where it is a person or more."""
+    """Return what the privacy unit leaves unprotected, in one sentence; empty from persons on."""
     if policy.account.policy.unit != "rule" or not policy.finite:
         return ""
-    told = (
-        "Nobody is protected as a person: whoever holds several rules is protected only up to the "
-        "sum over them."
-    )
+    told = "Persons are not protected: for a person with several rules, the losses add up."
     held = rules_each(policy)
     losses = [c.proved for c in policy.clients if c.proved is not None and not c.delta]
     if held <= 1 or not losses:
         return told
     return (
-        f"{told} A person holds {number(held)} rules here on average, so that their ε together is up "
-        f"to {number(held * max(losses))} on average."
+        f"{told} A person holds {number(held)} rules here on average, with a total ε of up to "
+        f"{number(held * max(losses))} on average."
     )
 
 
 def rules_each(policy: PolicyReport) -> float:
-    """How many rules a person of the cohort holds on average, where a simulation says so; else 0."""
+    """Return a person's average number of rules, known in a simulation; else 0."""
     people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
     counts = records.values() if isinstance(records, Mapping) else ()
     return sum(counts) / people if people else 0.0
 
 
 def figure(score: MetricValue) -> str:
-    """A score for people, with its spread where there were several runs."""
+    """Format a score, with its deviation over several runs."""
     return score.told if score.deviation else number(score.value)
 
 
 def score_of(policy: PolicyReport, name: str) -> MetricValue | None:
-    """A policy's score by its name; none where it has none."""
+    """Return a policy's score by its name, or None."""
     return next((score for score in policy.scores if score.name == name), None)
 
 
 def constants(report: Report) -> dict[str, float | None]:
-    """What the best constant answer scores, by name; none where policies have different ones."""
+    """Return the constant baseline's scores by name; None where policies differ."""
     each: dict[str, set[float | None]] = {}
     for score in (score for policy in report.policies for score in policy.scores):
         each.setdefault(score.name, set()).add(score.constant)
@@ -224,13 +217,13 @@ def constants(report: Report) -> dict[str, float | None]:
 
 
 def score_names(report: Report) -> list[tuple[str, str]]:
-    """Every score that some policy has, in order, and which way it is better."""
+    """Return all scores' names in order, and which way each is better."""
     each = [score for policy in report.policies for score in policy.scores if score.better]
     return list({score.name: (score.name, score.better) for score in each}.values())
 
 
 def verdict(found: Finding) -> str:
-    """What an attack achieved, in one sentence."""
+    """Return an attack's result in words."""
     if is_share(found):
         return f"{percent(found.value)} of {found.metric.removeprefix(SHARE)}"
     if found.of is None or found.metric.startswith(("probability", SHARE)):
@@ -241,12 +234,12 @@ def verdict(found: Finding) -> str:
 
 
 def is_share(found: Finding) -> bool:
-    """Whether its figures are shares, which people read as per cent."""
+    """Whether its figures are fractions, shown in per cent."""
     return found.metric.startswith(SHARE) and 0 <= found.value <= 1
 
 
 def figure_of(found: Finding, value: float | None) -> str:
-    """A figure in the finding's own measure: what a guesser gets, or an end of its interval."""
+    """Format a figure in the finding's measure: its baseline, or an end of its interval."""
     if value is None:
         return "none"
     return percent(value) if is_share(found) else number(value)

@@ -1,4 +1,4 @@
-"""The sweep report: utility against epsilon, as a tidy table and pictures."""
+"""The sweep report: utility against epsilon, as a tidy table and charts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>{{ css | safe }}</style></head><body><main>
 <p class="kicker">Sweep report</p><h1>{{ name }}</h1>
-<p class="together"><b>An uncharged simulation.</b> {{ runs }} runs over the same data, each as if it
-were alone, under budgets that nobody keeps: no ledger holds any of them, and no epsilon on this page
-is a guarantee that holds of all. Over real data each run would be charged, and their losses would add
-up.{% if not secure %} <b>Test noise:</b> it was seeded to be repeatable, and protects nobody.{% endif %}</p>
-<p><span class="mark">sim</span> Utility was measured on held-out records by someone who held all the
-data; choosing an epsilon by it on real data would be a release of its own.</p>
+<p class="together"><b>An uncharged simulation.</b> {{ runs }} independent runs over the same data, recorded in no
+ledger; no epsilon on this page covers all of them. On real data, each run would be charged, and their
+losses would add up.{% if not secure %} <b>Test noise:</b> it was seeded and protects nobody.{% endif %}</p>
+<p><span class="mark">sim</span> Utility was measured on held-out records with access to all
+data; choosing an epsilon by it on real data is a release of its own.</p>
 <div class="curves">{% for picture in pictures %}<figure>{{ picture | safe }}</figure>{% endfor %}</div>
 {% for measure, table in tables.items() %}
-<h3>{{ measure | capitalize_first }}: mean and standard deviation over seeds</h3>
+<h3>{{ measure | capitalize_first }}: mean and standard deviation over runs</h3>
 <div class="wide">{{ table | safe }}</div>
 {% endfor %}
 </main></body></html>
 """
-#: How the columns of a constant answer's scores begin.
+#: Prefix of the columns of the constant baseline's scores.
 CONSTANT = "constant "
-#: Inches of a picture that stands alone, and of one of several.
+#: Width of a single chart, and of one of several, inches.
 ALONE, BESIDE = 8.4, 5.8
 
 
@@ -60,7 +59,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
         ],
         tables={
             measure: summarised(each)
-            .rename(columns={"baseline": "constant answer"})
+            .rename(columns={"baseline": "constant baseline"})
             .to_html(
                 index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
             )
@@ -71,9 +70,9 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
 
 
 def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The runs as each measure has them, in its ``value`` and ``baseline``: the headline first.
+    """Return the runs by measure, in columns ``value`` and ``baseline``: the headline first.
 
-    A score without a constant's beside it counts something else, and has no curve.
+    A score without a constant baseline has no curve.
     """
     named = table["measure"].dropna()
     found = {str(named.iloc[0]) if len(named) else "utility": table}
@@ -85,7 +84,7 @@ def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def summarised(table: pd.DataFrame) -> pd.DataFrame:
-    """Mean and deviation over seeds, by policy and epsilon."""
+    """Return mean and deviation over runs, by policy and epsilon."""
     grouped = table.groupby(["policy", "epsilon"], sort=False, dropna=False)
     return grouped.agg(
         runs=("value", "size"),

@@ -8,22 +8,22 @@ from privfed.exact import shown
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
-from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
 from privfed.reports.remarks import remarks
+from privfed.reports.words import in_words
 
 
 def summary(report: Report) -> str:
-    """For each policy guarantee, releases, utility and what attacks got on one line, then remarks."""
+    """Return guarantee, releases, performance and attacks of each policy on one line, then remarks."""
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
         simulated = " (simulation)" if policy.metrics.get("simulation", True) else ""
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {_worth(policy)}{simulated}{_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_performance(policy)}{simulated}{_attacked(policy)}"
         )
         others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
         lines += [f"  {'':12} {'; '.join(others)} (simulation)"] if others else []
@@ -34,9 +34,11 @@ def summary(report: Report) -> str:
 
 
 def _together(composed: Composed, report: Report) -> str:
-    """What all policies come to, and whether that is what happened."""
+    """Return the composed guarantee of all policies, and whether it holds."""
     case = (
-        "" if report.study.together else " if all were carried out (each alone is an alternative)"
+        ""
+        if report.study.together
+        else " if all were carried out (as alternatives, each holds alone)"
     )
     if composed.epsilon is None:
         return f"  all together: NO FINITE GUARANTEE{case}, for {composed.why}"
@@ -47,7 +49,7 @@ def _together(composed: Composed, report: Report) -> str:
 
 def _guarantee(policy: PolicyReport) -> str:
     if policy.breaches:
-        return "CLAIM BROKEN"
+        return "GUARANTEE VIOLATED"
     if policy.breached:
         return "BREACH, NO GUARANTEE"
     if policy.account.finite and not policy.secure:
@@ -61,19 +63,19 @@ def _guarantee(policy: PolicyReport) -> str:
     return f"epsilon {shown(policy.epsilon or 0.0)}{weak}{basis}"
 
 
-def _worth(policy: PolicyReport) -> str:
+def _performance(policy: PolicyReport) -> str:
     told = policy.metrics.get("told")
     if not policy.scores:
         return told or "no model"
     first = policy.scores[0]
-    told = told or ("no better than a constant" if policy.useless else None)
+    told = told or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:
-        told = ", ".join(["by each client's own model", *([told] if told else [])])
+        told = ", ".join(["by personal models", *([told] if told else [])])
     return _score(first) + (f", {told}" if told else "")
 
 
 def _score(score: MetricValue) -> str:
-    """A figure with its spread and what a constant answer gets."""
+    """Return a score with its deviation and the constant baseline's."""
     constant = "" if score.constant is None else f" (constant {score.constant:.4g})"
     return f"{score.name} {score.told}{constant}"
 
@@ -81,14 +83,12 @@ def _score(score: MetricValue) -> str:
 def _attacked(policy: PolicyReport) -> str:
     attacks, idle = policy.attacks, ", ".join(policy.inapplicable)
     if policy.handed_over:
-        idle = ""  # whoever has the records needs no attack
-    beaten = (
-        f"; {attacks.beat} of {attacks.tried} attacks beat their guess" if attacks.tried else ""
-    )
+        idle = ""  # no attack is needed
+    beaten = f"; {attacks.beat} of {attacks.tried} attacks above baseline" if attacks.tried else ""
     return beaten + (f"; not applicable: {idle}" if idle else "")
 
 
-#: Heads of the columns that :func:`spending` fills.
+#: Header of :func:`spending`.
 SPENDING = (
     f"{'policy':12} {'client':16} {'what':24} {'releases':>8} {'unprotected':>11} "
     f"{'epsilon':>9} {'of':>8} {'delta':>8}"
@@ -96,7 +96,7 @@ SPENDING = (
 
 
 def spending(policy: str, client: str, line: Line) -> str:
-    """One line of a budget statement: what was charged, and what that guarantees."""
+    """Format one line of a budget statement: charges and their guarantee."""
     bounded = line.epsilon is not None and line.unprotected == 0
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
@@ -110,12 +110,12 @@ def spending(policy: str, client: str, line: Line) -> str:
     )
 
 
-#: Heads of the columns that ``privfed ledger show`` fills.
+#: Header of :func:`row`.
 ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what and at what cost"
 
 
 def row(entry: Entry) -> str:
-    """One ledger row on one line."""
+    """Format one ledger row."""
     body = entry.body
     told = [body[key] for key in ("kind", "reason", "dataset") if key in body]
     if "loss" in body:

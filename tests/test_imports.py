@@ -31,6 +31,7 @@ BESIDE = {
         *("leaks", "mechanisms", "accountants", "attacks", "audits", "learners", "study"),
     },
     "study": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "reports"},
+    "cli": {"exchange", "ledger", "tables", "privacy", "engines", "reports", "study"},
 }
 ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BESIDE
 #: Of these rooms only the named modules, for the rest of them is not for that room.
@@ -48,7 +49,7 @@ OUTSIDE = {("baselines", "exchange.ungated")}
 #: Which rooms reach what is pluggable by its name; among learners only what reads saved models. An
 #: attack reads a question by the kind that the transcript names: questions are public, and say
 #: themselves what a record adds to the answer.
-BY_NAME = {"attacks", "privacy", "ledger", "federation", "reports", "study", "testing"}
+BY_NAME = {"attacks", "privacy", "ledger", "federation", "reports", "study", "testing", "cli"}
 BY_NAME_FILES = {("learners", "saved.py")}
 
 

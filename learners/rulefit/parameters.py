@@ -31,8 +31,8 @@ ALLOWED: Constraints = {
 
 #: What the paper prints (Section 3.1) where the defaults differ. Its dual averaging by small steps needs
 #: 300 rounds of 20, which lead clients that are unlike apart; 80 accelerated gradients come closer to the
-#: pooled optimum, and half the penalty keeps more terms there (benchmarks/rulefit_steps.py says on which
-#: sets). Algorithm 1 keeps all rules, fits every tree to all records and knows no least size of a leaf.
+#: pooled optimum, and half the penalty keeps more terms there. Algorithm 1 keeps all rules, fits every
+#: tree to all records and knows no least size of a leaf.
 #: Its "mean depth 2" would make every tree a stump, which the rules of its Table 1 are not: it is read as
 #: the defaults' four leaves.
 PAPER: Mapping[str, Any] = {

@@ -18,7 +18,6 @@ from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError, StudyError
 from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
-from privfed.privacy.policy_objects import accountant_of
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.metrics import MetricValue
@@ -29,7 +28,6 @@ from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price
 from privfed.study.simulation import AnyPrepared
-from privfed.tables.division import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,54 +156,28 @@ def write_report(output: Output) -> Report:
     return report
 
 
-def prices(study: Study) -> list[Price]:
-    """What one client would pay under each of a study's policies; reads no record's value.
-
-    The table is loaded for its schema alone where the study has no schema file.
-    """
-    return dry_run(study, simulation.public_schema(study))
-
-
-def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
-    """What every owner that a study can name without its records holds already, by policy."""
-    lasting = PersistentLedgers.of(study)
-    files = [] if lasting is None else [*lasting.files()]
-    chosen = study.clients
-    if chosen.partition not in ("column", "cohort"):
-        files = list(named(chosen.count, chosen.names))
-    names = files or ["each client"]
-    found = {}
-    for price in prices:
-        nothing = accountant_of(price.policy).nothing
-        found[price.policy.name] = (
-            [Left(name, nothing) for name in names]
-            if lasting is None
-            else lasting.left(study, price.policy, names)
-        )
-    return found
-
-
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
-    """Run a study again and again: every private policy at each epsilon, all under each seed.
+    """Run a study repeatedly: every private policy at each epsilon, all policies under each seed.
 
     Returns:
-        one row a run: policy, epsilon (none without a guarantee), seed, measure, value, baseline,
+        one row per run: policy, epsilon (None without a guarantee), seed, measure, value, baseline,
         released, unprotected, seconds, secure; then each further score under its own name, and a
-        constant answer's under ``constant`` and that name. It uses the truth and charges nobody, so
-        it is a simulation; a study's own ``runs`` count for nothing here, for seeds are runs.
+        constant baseline's under ``constant`` and that name. It uses the truth and charges nobody:
+        a simulation. A study's ``runs`` has no effect.
     """
-    jobs = [
-        (study.under(epsilon, study.seed + number), choice)
-        for number in range(seeds)
-        for place, epsilon in enumerate(epsilons)
-        for choice in study.under(epsilon, study.seed + number).policies
-        if place == 0 or choice.base == "private"
-    ]
     if study.ledgers is not None:
         raise StudyError(
-            "a sweep is a simulation that charges nobody, and on data whose ledgers last every run would "
-            "be a release; leave ledgers out under [clients] to sweep over simulated data"
+            "a sweep is a simulation that charges nobody, and on data with persistent ledgers every "
+            "run would be a release; leave ledgers out under [clients] to sweep over simulated data"
         )
+    jobs = [
+        (varied, choice)
+        for number in range(seeds)
+        for index, epsilon in enumerate(epsilons)
+        for varied in (study.under(epsilon, study.seed + number),)
+        for choice in varied.policies
+        if index == 0 or choice.base == "private"
+    ]
     bar = tqdm(jobs, desc="sweep", unit=" run", disable=None)
     return pd.DataFrame([_one(varied, choice) for varied, choice in bar])
 

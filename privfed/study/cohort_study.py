@@ -17,6 +17,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
 from privfed.privacy.policy import Policy
 from privfed.study import Study
+from privfed.study.schema_of_study import public_schema
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
@@ -94,8 +95,3 @@ def prepare(study: Study, model: CohortLearner) -> PreparedCohort:
     """
     records = model.read(study.folder / study.data.source, public_schema(study))
     return PreparedCohort(study, records, model)
-
-
-def public_schema(study: Study) -> Schema:
-    """The public bounds that a cohort's study names; no rule is read."""
-    return Schema.from_toml(study.folder / str(study.data.schema))

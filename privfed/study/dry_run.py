@@ -5,7 +5,7 @@ Nothing here reads a record, so that every slip is told before anything is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -19,27 +19,35 @@ from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
-from privfed.privacy.policy_objects import kinds_of, mechanism_of
+from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import Price, price
-from privfed.study.study import unquoted
+from privfed.study.price import Left, Price, price
+from privfed.study.reading import unquoted
+from privfed.study.schema_of_study import public_schema
+from privfed.tables.division import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 
 
-def dry_run(study: Study, schema: Schema) -> list[Price]:
-    """Build whatever a study names and price it, so that a slip is told before anything is asked.
+def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price]:
+    """Build and price everything that a study names, before any query.
+
+    Args:
+        study: the study.
+        schema: the public data dictionary.
+        attacks: whether to build its attacks as well, which load most of the statistics.
 
     Returns:
-        what one client would pay under each policy.
+        one client's maximum cost under each policy.
 
     Raises:
-        InputError: an unknown learner, parameter, policy, query, part, mechanism or attack.
+        InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
     """
     faults, prices = Faults(), []
     with faults.collected():
-        attacks_of(study)
+        if attacks:
+            attacks_of(study)
     with faults.collected():
         learner(study)
     for choice in study.policies:
@@ -52,6 +60,27 @@ def dry_run(study: Study, schema: Schema) -> list[Price]:
                 prices.append(price(model.plan(schema, adopted), schema, adopted))
     faults.tell(StudyError)
     return prices
+
+
+def prices(study: Study) -> list[Price]:
+    """Bound one client's cost under each policy; reads no records."""
+    return dry_run(study, public_schema(study), attacks=False)
+
+
+def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
+    """Return what each owner's ledger holds, by policy; owners are those known without records."""
+    ledgers, clients = PersistentLedgers.of(study), study.clients
+    names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
+    if clients.partition not in ("column", "cohort"):
+        names = list(named(clients.count, clients.names))
+    return {
+        price.policy.name: (
+            [Left(name, accountant_of(price.policy).nothing) for name in names]
+            if ledgers is None
+            else ledgers.left(study, price.policy, names)
+        )
+        for price in prices
+    }
 
 
 def read_study(path: Path) -> Study:

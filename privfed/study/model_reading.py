@@ -20,11 +20,10 @@ from privfed.attacks.shadow_models import read_model, shadows
 from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
+from privfed.study.choices import PolicyChoice, ShadowChoice
 from privfed.study.dry_run import adopt, learner
 from privfed.study.metrics import chances_of, targets
 from privfed.study.output import Output
-from privfed.study.shadow_choice import ShadowChoice
-from privfed.study.study import PolicyChoice
 from privfed.tables.schema import Schema
 
 if TYPE_CHECKING:

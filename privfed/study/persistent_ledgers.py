@@ -25,8 +25,9 @@ from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
+from privfed.study.choices import PolicyChoice
 from privfed.study.price import Left, Price, lacking, left_of
-from privfed.study.study import PolicyChoice, Study
+from privfed.study.study import Study
 from privfed.tables.schema import Schema
 
 #: Ending of the file of heads, beside the folder that they are of.
@@ -152,13 +153,13 @@ class PersistentLedgers:
             raise StudyError(
                 f"{self}: hold {has}, and policy {choice.name!r} has "
                 f"{'no finite guarantee' if budget is not None else 'one'}; give it ledgers of its own, "
-                "or let the owners amend theirs (privfed ledger amend)"
+                "or let the owners amend theirs (privfed ledger set-budget)"
             )
         if budget is not None and wanted not in (None, budget):
             raise StudyError(
                 f"{self}: hold epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
-                f"it: privfed ledger amend {self.folder} --epsilon ..."
+                f"it: privfed ledger set-budget {self.folder} --epsilon ..."
             )
         limits = tuple(Limit.from_dict(entry) for entry in held.get("limit", ()))
         kept = held["accountant"] == "pure" and proposed.accountant != "pure"
@@ -233,7 +234,7 @@ class PersistentLedgers:
                 if held != adopted.terms:
                     raise PolicyError(
                         f"{where}: another budget is in force than that of policy {adopted.name!r}; "
-                        f"write the same, or let the owners change it: privfed ledger amend {self.folder}"
+                        f"write the same, or let the owners change it: privfed ledger set-budget {self.folder}"
                     )
             if known is not None and known.digest != adopted.digest:
                 raise PolicyError(
@@ -291,5 +292,5 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "
         f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
-        f"their budget: privfed ledger amend {folder} --epsilon ..."
+        f"their budget: privfed ledger set-budget {folder} --epsilon ..."
     )

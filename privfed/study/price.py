@@ -23,7 +23,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
 from privfed.questions.part import Part
 from privfed.questions.query import LocalEffect
-from privfed.reports.account import in_words
+from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from privfed.errors import StudyError, did_you_mean
+from privfed.errors import Faults, StudyError, did_you_mean
 from privfed.study.study import Study
 from privfed.tables.schema import Schema
+from privfed.tables.sources import bundled, columns, no_source
+from privfed.tables.sources import public_schema as schema_of
 
 
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
@@ -47,6 +49,54 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
         f"schema file {path}: {which}; write at its top which of its columns is predicted: "
         f"{', '.join(names)}{did_you_mean(str(wanted), names) if wanted else ''}"
     )
+
+
+def public_schema(study: Study) -> Schema:
+    """Return the schema that a study is priced by; reads no records but a table's header.
+
+    Raises:
+        StudyError: there is none, and only the records could give one.
+    """
+    source, data = study.data.source, study.data
+    if study.clients.partition == "cohort":
+        return Schema.from_toml(study.folder / str(data.schema))
+    if data.schema is None and source in bundled():
+        return positive(schema_of(source), data.positive)
+    if data.schema is None:
+        raise StudyError(
+            "a price needs a public schema, since bounds inferred from records are a release; write "
+            'schema = "schema.toml" under [data]'
+        )
+    if not source.endswith(".csv"):
+        if not source.startswith("openml:") and source not in bundled():
+            no_source(source)
+        return positive(schema_file(study, None), data.positive)
+    header = columns(study.folder / source, text=data.text)
+    schema, faults = positive(schema_file(study, header), data.positive), Faults()
+    named = {c.name for c in schema.columns} | {study.clients.column, data.individual}
+    for name in sorted(named - {None, *header}, key=str):
+        hint = did_you_mean(str(name), header)
+        faults.add(
+            StudyError(
+                f"data file {source}: no column {name!r}; its columns are {', '.join(header)}{hint}"
+            )
+        )
+    faults.tell(StudyError)
+    check_owners(study, schema)
+    return schema
+
+
+def check_owners(study: Study, schema: Schema) -> None:
+    """Check that the column of owners is no feature.
+
+    Raises:
+        StudyError: it is one.
+    """
+    if study.clients.column in schema.names:
+        raise StudyError(
+            f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "
+            "the schema, or name another column that says who owns each record"
+        )
 
 
 def positive(schema: Schema, chosen: str | None) -> Schema:

@@ -25,7 +25,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
 from privfed.engines.named import Engine, local
-from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
+from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.answers import distinct
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure
@@ -47,13 +47,12 @@ from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.schema_of_study import positive, schema_file
+from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.several_runs import spread
 from privfed.tables import division as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
-from privfed.tables.sources import Dataset, bundled, columns, load, no_source
-from privfed.tables.sources import public_schema as schema_of
+from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
 from privfed.threads import one_thread
 
@@ -168,7 +167,7 @@ def divide(study: Study) -> Prepared:
     """Load a study's table, divide it among the clients and hold a part of each out."""
     dataset = _dataset(study)
     if dataset.schema is not None:
-        _check_owners(study, dataset.schema)
+        check_owners(study, dataset.schema)
         check_table(
             dataset.frame,
             dataset.schema,
@@ -204,50 +203,6 @@ def _dataset(study: Study) -> Dataset:
         dataset = replace(dataset, schema=positive(dataset.schema, data.positive))
     _check_public(study, dataset.schema)
     return dataset
-
-
-def public_schema(study: Study) -> Schema:
-    """The schema that a study is priced by, without dividing or encoding any record.
-
-    Raises:
-        StudyError: there is none, and only the data could give one away.
-    """
-    if study.clients.partition == "cohort":
-        return cohort_study.public_schema(study)
-    source, data = study.data.source, study.data
-    if data.schema is None and source in bundled():
-        return positive(schema_of(source), data.positive)
-    if data.schema is None:
-        raise StudyError(
-            'a price needs a public schema; write schema = "schema.toml" under [data], for bounds '
-            "read off the data are a release"
-        )
-    if not source.endswith(".csv"):
-        if not source.startswith("openml:") and source not in bundled():
-            no_source(source)
-        return positive(schema_file(study, None), data.positive)
-    header = columns(study.folder / source, text=data.text)
-    schema, faults = positive(schema_file(study, header), data.positive), Faults()
-    named = {c.name for c in schema.columns} | {study.clients.column, data.individual}
-    for name in sorted(named - {None, *header}, key=str):
-        hint = did_you_mean(str(name), header)
-        faults.add(
-            StudyError(
-                f"data file {source}: no column {name!r}; its columns are {', '.join(header)}{hint}"
-            )
-        )
-    faults.tell(StudyError)
-    _check_owners(study, schema)
-    return schema
-
-
-def _check_owners(study: Study, schema: Schema) -> None:
-    """Owners are named by a column of their own: a feature's values are nobody's names."""
-    if study.clients.column in schema.names:
-        raise StudyError(
-            f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "
-            "the schema, or name another column that says who owns each record"
-        )
 
 
 class CountedDisclosure(Disclosure):

@@ -151,18 +151,18 @@ def test_missing_falls_as_accusing_rises() -> None:
 def test_sentences_carry_the_figures() -> None:
     """An officer reads percentages."""
     words = " ".join(Risk.of(Tradeoff.pure(1)).sentences())
-    assert "accuses 1 % of the records that were not used finds at most 2.72 %" in words
-    assert "advantage of more than 46.2 %" in words
+    assert "flags 1 % of the records that were not used identifies at most 2.72 %" in words
+    assert "of any attack is at most 46.2 %" in words
 
 
 def test_sentences_speak_of_what_is_protected() -> None:
     """A person takes part, and a rule is used."""
     risk = Risk.of(Tradeoff.pure(1))
     rules = " ".join(risk.sentences(Subject("rule", "rules")))
-    assert "of the rules that were not used finds" in rules and "record" not in rules
+    assert "of the rules that were not used identifies" in rules and "record" not in rules
     people = " ".join(risk.sentences(Subject("person", "people", person=True)))
-    assert "of the people who took no part finds" in people and "those who did" in people
-    assert "all suspected people took part" in people and "A person's data that" in people
+    assert "of the people who took no part identifies" in people and "those who did" in people
+    assert "all suspected people took part" in people and "A person's data with" in people
 
 
 @pytest.mark.parametrize("prior", [0, 1, -0.5, float("nan"), 2])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import genetic_results
 import pandas as pd
-import paper_rows
 import pytest
+import result_rows
 
 
 def _raw(folder: Path) -> None:
@@ -25,7 +25,7 @@ def test_means_over_sets_are_of_the_splits_that_all_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Split 101 lacks a set: it counts for its own set's line, not for the mean over sets."""
-    monkeypatch.setattr(paper_rows, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(result_rows, "RESULTS", tmp_path / "results")
     _raw(tmp_path)
     ((name, told),) = genetic_results.trees(tmp_path)
     with told.write(name).open(encoding="utf-8") as file:

@@ -142,7 +142,7 @@ STUDIES = {
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (
         ('name = "published"', 'name = "published"\nepsilon = "2"'),
-        "epsilon and delta would do nothing",
+        "epsilon and delta have no effect",
     ),
     "a misspelt policy parameter": (
         ('epsilon = "4"', 'epsilon = "4"\nparams = { detph = 1 }'),

@@ -92,7 +92,7 @@ def test_a_second_study_goes_on_with_the_budget_until_it_is_gone(
         assert run(study(name), tmp_path / "out", "--overwrite") == FINE
         told = capsys.readouterr().out
         assert f"epsilon 8 {' ' * 10}" in told and f"{2 * EACH * number} releases" in told
-        assert "ledgers: lasting" in told
+        assert "ledgers: persistent" in told
     before = spent(tmp_path)
     assert run(study("four"), tmp_path / "out", "--overwrite") == BAD_INPUT
     told = capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_a_process_that_is_stopped_has_spent_what_it_charged(
     process.send_signal(sent)
     _, told = process.communicate(timeout=60)
     assert process.returncode == (BAD_INPUT if sent == signal.SIGINT else -signal.SIGKILL)
-    assert ("lasting ledgers keep what was charged" in told) == (sent == signal.SIGINT)
+    assert ("Persistent ledgers keep what was charged" in told) == (sent == signal.SIGINT)
     assert not (tmp_path / "out").exists()
     with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
         (whole,) = ledger.budget()
@@ -262,8 +262,8 @@ def test_attacks_read_what_their_own_study_released(
     assert len(Output.opened(tmp_path / "two").transcript("private")) == 2 * EACH
     report = json.loads((tmp_path / "two" / "report.json").read_text())
     assert report["policies"][0]["released"] == 2 * 2 * EACH
-    assert report["ledgers"].startswith("lasting: one file a data owner in")
-    assert "These ledgers are lasting" in (tmp_path / "two" / "report.html").read_text()
+    assert report["ledgers"].startswith("persistent: one file per data owner in")
+    assert "These ledgers are persistent" in (tmp_path / "two" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -325,9 +325,9 @@ def test_without_the_key_ledgers_are_called_throw_away(
 ) -> None:
     """On the console, on the page and in the data."""
     assert status(["report", str(finished)]) == FINE
-    assert "ledgers: throw-away" in capsys.readouterr().out
-    assert "These ledgers are throw-away" in (finished / "report.html").read_text()
-    assert json.loads((finished / "report.json").read_text())["ledgers"].startswith("throw-away")
+    assert "ledgers: ephemeral" in capsys.readouterr().out
+    assert "These ledgers are ephemeral" in (finished / "report.html").read_text()
+    assert json.loads((finished / "report.json").read_text())["ledgers"].startswith("ephemeral")
 
 
 def test_a_plain_folder_is_shown_summed_up_and_exported(

@@ -85,4 +85,4 @@ def test_a_finding_against_a_finite_guarantee_is_a_breach(
     out = tmp_path / "out"
     assert status(["audit", str(write_study(secure)), "--out", str(out)]) == BREACH
     report = json.loads((out / "report.json").read_text())
-    assert report["breaches"] == ["private: planted broke a finite guarantee (all releases)"]
+    assert report["breaches"] == ["private: planted violates a finite guarantee (all releases)"]

@@ -16,7 +16,8 @@ from privfed.learners.baselines.pooled import RawRecords
 from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
-from privfed.reports.account import PolicyAccount, about, in_words, read
+from privfed.reports.account import PolicyAccount, read
+from privfed.reports.words import about, in_words
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -102,7 +103,7 @@ def test_an_inferred_schema_stands_among_the_releases() -> None:
     federation = LocalDisclosure.from_frame(frame, "risk", client="site", policy=OPEN)
     account = _account(federation, OPEN)
     assert [line.kind for line in account.kinds] == ["schema.infer"]
-    assert "read off the data" in account.kinds[0].about
+    assert "inferred from the records" in account.kinds[0].about
 
 
 def test_a_ledger_read_from_disk_says_the_same(tmp_path: Path) -> None:

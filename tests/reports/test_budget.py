@@ -71,15 +71,18 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     assert "a chance of 1 in" not in text
     assert "20.0 %" in text
     assert "Unprotected</p>" not in text
-    assert "composed tightly (PLD), is\nε 2 at" in text and "valid whatever was asked" in text
-    assert "accuses 1 % of the records that were not used finds at most 20 %" in text
+    assert (
+        "Tight composition (PLD) of all that the policy allows:\nε 2 at" in text
+        and "valid whatever was asked" in text
+    )
+    assert "flags 1 % of the records that were not used identifies at most 20 %" in text
 
 
 def test_without_a_tighter_figure_the_page_says_why() -> None:
     """An adaptive training keeps its accountant's own figure."""
     own = Figure(8.0, 1e-5, "filter", "valid whatever the amounts depended on")
     text = _page(_policy(_client(tight=own)))
-    assert "composed tightly" not in text
+    assert "Tight composition" not in text
     assert "valid whatever the amounts depended on" in text
 
 
@@ -91,7 +94,7 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     text = _page(report)
     assert report.strength == strength
     assert f'<article class="card {strength}">' in text
-    assert ("of little practical worth" in text) == (strength == "weak")
+    assert ("Finite, but weak: an attacker may identify" in text) == (strength == "weak")
     assert ("weak guarantee" in text) == (strength == "weak")
     whole = Report(Study.built_in(), (report,))
     assert whole.to_dict()["policies"][0]["strength"] == strength
@@ -113,15 +116,15 @@ def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
         ("record", "a record was used?", "for each record at each owner"),
         ("rule", "a rule was used?", "for each rule at each owner"),
         ("individual", "a person took part?", "for each person at each owner"),
-        ("client", "a data owner took part?", "for each data owner, whatever is still asked"),
+        ("client", "a data owner took part?", "for each data owner, whatever later queries are"),
     ],
 )
 def test_the_page_speaks_of_the_policy_s_unit(unit: Unit, asked: str, claimed: str) -> None:
     """Of records only where records are protected; of rules with what that leaves open."""
     text = _page(_policy(_client(), unit=unit))
     assert asked in text and claimed in text
-    assert ("record" in text.split("How to check it")[0].split("<main>")[1]) == (unit == "record")
-    assert ("only up to the sum over them" in text) == (unit == "rule")
+    assert ("record" in text.split("<h2>Verification")[0].split("<main>")[1]) == (unit == "record")
+    assert ("Persons are not protected" in text) == (unit == "rule")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_who_answered_is_counted(changes: dict[str, Any], told: str) -> None:
     """A cohort is its individuals, whoever keeps their ledger."""
     text = _page(_policy(_client(**changes)))
     assert told in text
-    assert ("figures of the one who spent most" in text) == ("people" in changes)
+    assert ("figures of the one with the highest cost" in text) == ("people" in changes)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def test_one_unprotected_release_is_loud() -> None:
     """No epsilon is shown beside it, whatever the rest cost."""
     text = _page(_policy(_client(unprotected=1, epsilon=None, risk=None, tight=None)))
     assert '<p class="big">Unprotected</p>' in text
-    assert "nothing rules it out" in text
+    assert "no bound" in text
     assert "ε&nbsp;=" not in text
 
 
@@ -173,7 +176,7 @@ def test_test_noise_is_no_guarantee() -> None:
         (
             {},
             (SCARE, SCARE),
-            "private: recovery broke a finite guarantee (all releases)",
+            "private: recovery violates a finite guarantee (all releases)",
         ),
         ({"over": True}, (), "private: north spent more than its budget"),
         ({"intact": False}, (), "private: the ledger of north does not verify"),
@@ -186,7 +189,7 @@ def test_a_broken_claim_is_a_breach(
     report = Report(Study.built_in(), (_policy(_client(**changes), found),))
     assert report.breaches == (told,)
     assert told in page(report)
-    assert '<p class="big">Claim broken</p>' in page(report)
+    assert '<p class="big">Guarantee violated</p>' in page(report)
 
 
 @pytest.mark.parametrize(
@@ -246,10 +249,10 @@ def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> No
     """In words, beside the figures."""
     scores = {"measure": "RMSE", "better": "lower", "value": 76.0, "baseline": 75.6}
     text = _page(_policy(_client(), (), {**scores, "clipped": {"north": 81}}))
-    assert "no better than a constant answer" in text
-    assert "sim</span> 81 values of north lay beyond the public bounds" in text
+    assert "no better than the constant baseline" in text
+    assert "sim</span> 81 values of north were outside the public bounds" in text
     noted = _page(_policy(_client(), (), {"warnings": ["the budget is too small"]}))
-    assert "Noted while learning: the budget is too small." in noted
+    assert "Note from training: the budget is too small." in noted
     better = _page(_policy(_client(), (), {**scores, "value": 60.0}))
     assert "no better than" not in better and "lay beyond" not in better
 

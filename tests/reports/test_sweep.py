@@ -60,5 +60,5 @@ def test_every_score_has_its_curve_and_its_table(tmp_path: Path) -> None:
     write_sweep(table, tmp_path, "a")
     page = (tmp_path / "sweep.html").read_text()
     assert page.count("<svg") == 2
-    assert "Log loss: mean and standard deviation over seeds" in page
+    assert "Log loss: mean and standard deviation over runs" in page
     assert set(pd.read_csv(tmp_path / "sweep.csv")) >= {"log loss", "found rules"}

@@ -201,10 +201,10 @@ def test_without_a_file_four_options_are_enough(
     owner: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The client is named after its data, and its socket lies beside its ledger."""
-    from privfed.cli_serving import _owner
+    from privfed.cli.serving import owner_of
 
     given = {"data": "a/north.csv", "schema": "s", "policy": "p", "ledger": "b/north.db"}
-    chosen = _owner(None, given)
+    chosen = owner_of(None, given)
     assert (chosen.client, chosen.sockets) == ("north", {"server": "b/north.sock"})
     assert status(["serve-client", "--data", "x.csv"]) == BAD_INPUT
     assert "--ledger" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from privfed.errors import PolicyError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.privacy.policy import Guard, Policy
-from privfed.study import LearnerChoice, Study, rehearsal
+from privfed.study import LearnerChoice, Study, dry_run
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,11 @@ def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None
         def published(self) -> Policy:  # type: ignore[override]
             return Policy({"a": (Guard.of("nullify", times=2),), "b": (Guard.of("open"),)})
 
-    made = rehearsal.strict(Plain())
+    made = dry_run.strict(Plain())
     assert made.guards["a"][0].options == {"strict": True}
     assert made.guards["a"][0].times == 2
     assert made.guards["b"][0].options == {}
-    own = rehearsal.strict(FuzzyTreeRegressor())
+    own = dry_run.strict(FuzzyTreeRegressor())
     assert own.guards == FuzzyTreeRegressor().published(strict=True).guards
 
     class Open(FuzzyTreeRegressor):
@@ -37,13 +37,13 @@ def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None
             return Policy({"a": (Guard.of("open"),)})
 
     with pytest.raises(PolicyError, match="suppresses nothing"):
-        rehearsal.strict(Open())
+        dry_run.strict(Open())
 
 
 def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
     """With its own parameters, and the study's seed."""
     inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
-    made = rehearsal.learner(
+    made = dry_run.learner(
         replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
     )
     params = made.get_params()
@@ -53,6 +53,6 @@ def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) ->
 
 def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
     """Unless the study fixes it for the learner alone."""
-    assert rehearsal.learner(study).get_params()["random_state"] == study.seed
+    assert dry_run.learner(study).get_params()["random_state"] == study.seed
     fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
-    assert rehearsal.learner(fixed).get_params()["random_state"] == 5
+    assert dry_run.learner(fixed).get_params()["random_state"] == 5

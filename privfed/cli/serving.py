@@ -1,4 +1,4 @@
-"""The command line of federations of several processes: a data owner's side, and engines."""
+"""Commands of federations of several processes: a data owner's side, and engines."""
 
 from __future__ import annotations
 
@@ -13,33 +13,48 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privfed.cli.common import FINE, PATH, Renamed
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
     from privfed.engines.owner_file import OwnerFile
     from privfed.engines.sockets import SocketServer
 
-path_type = click.Path(path_type=Path)
+new_folder = click.argument("folder", type=PATH)
+out_option = click.option("--out", type=PATH, default=Path("out"), help="Output folder.")
+which_option = click.option(
+    "--policy", default="", help="One of the study's policies; default: first."
+)
 
 
 @click.command("serve-client")
-@click.argument("owner", required=False, type=path_type)
+@click.argument("owner", required=False, type=PATH)
 @click.option("--data", help="The table, a .csv file.")
 @click.option("--schema", help="The public data dictionary, a .toml file.")
-@click.option("--policy", help="What the owner allows, a .toml file.")
-@click.option("--ledger", help="Where everything is recorded, a .db file.")
-@click.option("--client", help="The owner's public name; the data file's unless given.")
-@click.option("--socket", help="Where the server's engine knocks; beside the ledger unless given.")
-@click.option("--study", help="Names the study in the ledger.")
+@click.option("--policy", help="The owner's policy, a .toml file.")
+@click.option("--ledger", help="The ledger, a .db file.")
+@click.option("--client", help="The owner's public name; default: the data file's.")
+@click.option(
+    "--socket",
+    cls=Renamed,
+    formerly="--door",
+    help="Socket of the server's engine; default: beside the ledger.",
+)
+@click.option("--study", help="The study's name in the ledger.")
 @click.option("--individual", help="The column that names the person behind each record.")
-@click.option("--key", help="The key that signs the ledger's heads, a file.")
-@click.option("--amend", is_flag=True, help="Put this policy in force where another one is.")
+@click.option(
+    "--signing-key",
+    cls=Renamed,
+    formerly="--key",
+    help="File of the key that signs the ledger's heads.",
+)
+@click.option("--amend", is_flag=True, help="Put this policy in force in place of another one.")
 def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
     """Serve a data owner's records through its gate, until stopped.
 
-    OWNER is a .toml file with all of the options; those that are given change it.
+    OWNER is a .toml file with all of the options; options on the command line replace its own.
     """
-    chosen = _owner(owner, {key: value for key, value in given.items() if value is not None})
+    chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
     with _logging(), _stopped() as stop:
         side = chosen.opened(amend=amend)
         gate = side.gate
@@ -53,10 +68,15 @@ def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
             gate.ledger.close()
             gate.shelf.close()
     click.echo(f"{chosen.client}: closed")
-    return 0
+    return FINE
 
 
-def _owner(path: Path | None, given: dict[str, Any]) -> OwnerFile:
+def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
+    """Read an owner's file with some keys replaced, or make one of options alone.
+
+    Raises:
+        InputError: neither a file nor enough options.
+    """
     from privfed.engines.owner_file import OwnerFile
 
     socket = given.pop("socket", None)
@@ -72,13 +92,13 @@ def _owner(path: Path | None, given: dict[str, Any]) -> OwnerFile:
 
 
 def _ready(owner: OwnerFile, sockets: Sequence[SocketServer], head: str) -> str:
-    told = [f"{name} at {socket.path}" for name, socket in zip(owner.sockets, sockets, strict=True)]
-    return f"{owner.client}: ledger at {head}; answering {', '.join(told)}"
+    served = [f"{name} at {one.path}" for name, one in zip(owner.sockets, sockets, strict=True)]
+    return f"{owner.client}: ledger at {head}; answering {', '.join(served)}"
 
 
 @contextmanager
 def _logging() -> Iterator[None]:
-    """Write the owner's log to standard error, one line an event."""
+    """Write the owner's log to standard error, one line per event."""
     log, handler = logging.getLogger("privfed.owner"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
@@ -93,7 +113,7 @@ def _logging() -> Iterator[None]:
 
 @contextmanager
 def _stopped() -> Iterator[threading.Event]:
-    """Give an event that Ctrl-C or a service's stop sets."""
+    """Yield an event that Ctrl-C or a service's stop sets."""
     stop = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(kind, lambda *_: stop.set()) for kind in kinds]
@@ -104,31 +124,18 @@ def _stopped() -> Iterator[threading.Event]:
             signal.signal(kind, handler)
 
 
-@click.command()
-@click.argument("file", type=path_type)
-def key(file: Path) -> int:
-    """Make a key that signs a ledger's heads: FILE for its owner alone, FILE.pub for those who check."""
-    from privfed.exchange.signing import Signer
-
-    public = Signer.generate(file)
-    beside = file.with_name(f"{file.name}.pub")
-    beside.write_bytes(public)
-    click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
-    return 0
-
-
 @click.group()
 def owner() -> None:
     """Prepare a data owner's side."""
 
 
 @owner.command("new")
-@click.argument("folder", type=path_type)
-@click.argument("study", type=path_type)
-@click.option("--client", required=True, help="The owner's name, one of the study's.")
-@click.option("--policy", default="", help="Which of the study's policies; the first unless given.")
+@new_folder
+@click.argument("study", type=PATH)
+@click.option("--client", required=True, help="The owner's name, one of the study's clients.")
+@which_option
 def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
-    """Write what an owner needs for STUDY into FOLDER: schema, policy, key and owner.toml."""
+    """Write an owner's files for STUDY into FOLDER: schema, policy, key and owner.toml."""
     from privfed.study import Study
     from privfed.study.deployed import Deployment
 
@@ -137,39 +144,39 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
         f"wrote {folder / 'owner.toml'}; put the records there as records.csv, read policy.toml, and "
         f"give owner.pub to the server as {client}.pub"
     )
-    return 0
+    return FINE
 
 
 @click.group()
 def flower() -> None:
-    """Carry studies out on Flower."""
+    """Carry out studies on Flower."""
 
 
 @flower.command("new")
-@click.argument("folder", type=path_type)
-@click.option("--study", type=path_type, help="The study file that it carries out.")
-@click.option("--out", type=path_type, help="Where the output goes.")
+@new_folder
+@click.option("--study", type=PATH, help="The study file.")
+@click.option("--out", type=PATH, help="Output folder.")
 def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
-    """Write an app into FOLDER that `flwr run` takes."""
+    """Write an app for `flwr run` into FOLDER."""
     from privfed.study.on_flower import write_skeleton
 
     write_skeleton(folder, study, out)
     click.echo(f"wrote {folder}; run it with: flwr run {folder}")
-    return 0
+    return FINE
 
 
 @click.group()
 def flare() -> None:
-    """Carry studies out on NVIDIA FLARE."""
+    """Carry out studies on NVIDIA FLARE."""
 
 
 @flare.command("new")
-@click.argument("folder", type=path_type)
-@click.option("--study", type=path_type, required=True, help="The study file.")
-@click.option("--out", type=path_type, default=Path("out"), help="Where the output goes.")
-@click.option("--policy", default="", help="Which of the study's policies; the first unless given.")
+@new_folder
+@click.option("--study", type=PATH, required=True, help="The study file.")
+@out_option
+@which_option
 def new_flare(folder: Path, study: Path, out: Path, policy: str) -> int:
-    """Write a job into FOLDER that `nvflare job submit -j` takes."""
+    """Write a job for `nvflare job submit -j` into FOLDER."""
     try:
         from privfed.study.on_flare import write_job
     except ImportError:
@@ -177,8 +184,4 @@ def new_flare(folder: Path, study: Path, out: Path, policy: str) -> int:
 
     write_job(folder, study, out, policy)
     click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {folder}")
-    return 0
-
-
-#: All of them, for the command line.
-ALL = (serve_client, key, owner, flower, flare)
+    return FINE

@@ -1,0 +1,98 @@
+"""The command line.
+
+Exit status: 0 success; 1 a guarantee is violated, or a ledger does not verify; 2 bad input (one line:
+what, where, what to write instead) or a policy under which nothing was released; 3 an internal error
+(its text may hold data, and is shown only if ``PRIVFED_TRACEBACK`` is set).
+
+Modules are imported when a command runs, so that ``privfed --help`` loads neither tables nor learners.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from privfed import __version__
+from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, bad
+from privfed.cli.ledgers import key, ledger
+from privfed.cli.serving import flare, flower, owner, serve_client
+from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
+from privfed.errors import InputError, Note, PrivfedError
+
+__all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="privfed")
+def commands() -> None:
+    """Audit what federated, interpretable learning discloses."""
+
+
+for command in (
+    *(audit, run, attack, report, sweep, predict, price, schema, plugins),
+    *(ledger, key, serve_client, owner, flower, flare),
+):
+    commands.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(status(arguments))
+
+
+def status(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; errors are one line on standard error."""
+    try:
+        with _notes():
+            returned: Any = commands.main(arguments, prog_name="privfed", standalone_mode=False)
+        return returned if isinstance(returned, int) else FINE
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return BAD_INPUT
+    except click.ClickException as error:
+        return bad(error.format_message())
+    except InputError as error:
+        return bad(*error.faults)
+    except PrivfedError as error:
+        return bad(str(error))
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return bad("interrupted; no output was written. Persistent ledgers keep what was charged")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except Exception as error:
+        return _fault(error)
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Show each note once, as one plain line; other libraries' warnings may hold data."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if issubclass(category, Note) and text not in shown:
+            shown.add(text)
+            click.echo(f"privfed: note: {text}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _fault(error: Exception) -> int:
+    if os.environ.get("PRIVFED_TRACEBACK"):
+        traceback.print_exc()
+    click.echo(
+        f"privfed: internal error ({type(error).__name__}); no output was written. Persistent ledgers "
+        "keep what was charged. Set PRIVFED_TRACEBACK=1 to see where (the text may hold data)",
+        err=True,
+    )
+    return FAULT

@@ -1,0 +1,281 @@
+"""The tables of a study's file, as plain data, each with the checks that concern it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal, TypeVar
+
+from privfed.errors import Faults, StudyError, did_you_mean
+from privfed.exact import readable
+from privfed.privacy.accountant import Budget, written_epsilon
+from privfed.questions.part import Unit
+from privfed.study.reading import check_keys, section
+from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.division import check_alpha, named
+from privfed.tables.toml_file import naming
+
+Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
+Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
+#: Shadow-model attacks: ``privfed.attacks.shadow_models.WAYS``, without its imports.
+ModelReader = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
+#: Delta of a private policy that names none.
+DELTA = "1e-5"
+#: Maximum number of shadow models per policy: each is a whole training.
+MAX_SHADOWS = 1000
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """The table: ``[data]``.
+
+    Args:
+        source: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a
+            folder ending in ``/`` with one file of rules per individual.
+        target: the column to predict, if the source does not name it.
+        schema: path of a schema file, if the source has none; without one, bounds are inferred from
+            the records, which every ledger records as an unprotected release.
+        individual: the column that names the person behind each record.
+        test: fraction of each client's records that is held out.
+        sep: column separator of a ``.csv``.
+        encoding: of a ``.csv``.
+        positive: the positive one of the target's two categories; default: the second.
+    """
+
+    source: str
+    target: str | None = None
+    schema: str | None = None
+    individual: str | None = None
+    test: float = 0.25
+    sep: str = ","
+    encoding: str = "utf-8"
+    positive: str | None = None
+
+    @property
+    def text(self) -> Text:
+        """Format of a ``.csv``; an InputError if it is contradictory."""
+        return Text(self.sep, self.encoding)
+
+    def check(self, where: str) -> None:
+        """Check the values; a StudyError tells the first fault."""
+        with naming(where):
+            written = self.text
+        if written != PLAIN and not self.source.endswith(".csv"):
+            raise StudyError(f"{where}: sep and encoding are of a .csv; leave them out")
+        if not 0 < self.test < 1:
+            raise StudyError(f"{where}: test must lie between 0 and 1; write test = 0.25")
+
+
+@dataclass(frozen=True)
+class ClientsChoice:
+    """Who owns which record: ``[clients]``.
+
+    Args:
+        partition: ``column``, ``iid``, ``dirichlet`` (label skew), ``quantity`` (size skew), or
+            ``cohort``: each individual owns one file of rules, and one gate simulates them all.
+        column: the column that names the owners (``column``).
+        count: number of clients (``iid``, ``dirichlet``, ``quantity``), or
+        names: their names.
+        alpha: evenness of the partition (``dirichlet``, ``quantity``).
+        ledgers: folder of persistent ledgers, one per owner, under one budget for all studies;
+            without it, every run has ephemeral ledgers in its own output.
+        budget: the owners' total budget for all studies, ``epsilon`` and ``delta``; put in force in
+            new ledgers, compared with that of existing ones.
+    """
+
+    partition: Partition = "iid"
+    column: str | None = None
+    count: int | None = None
+    names: list[str] | None = None
+    alpha: float = 1.0
+    ledgers: str | None = None
+    budget: dict[str, str | int | float] | None = None
+
+    def whole(self, delta: Fraction) -> Budget | None:
+        """Return the owners' total budget, if the study states it.
+
+        Args:
+            delta: its delta, if the study states none.
+        """
+        if self.budget is None:
+            return None
+        return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
+
+    def check(self, where: str) -> None:
+        """Check the values; a StudyError tells the first fault."""
+        by_column = self.partition == "column"
+        if by_column and self.column is None:
+            raise StudyError(f'{where}: partition "column" needs column = "..."')
+        if not by_column and self.column is not None:
+            raise StudyError(f'{where}: column goes with partition = "column"')
+        if by_column and (self.count is not None or self.names is not None):
+            raise StudyError(f"{where}: the column names the clients; leave count and names out")
+        if self.partition in ("iid", "dirichlet", "quantity"):
+            named(self.count, self.names)
+            check_alpha(self.alpha)
+        if self.budget is None:
+            return
+        if self.ledgers is None:
+            raise StudyError(
+                f"{where}: budget is the owners' total for all studies and goes with "
+                'ledgers = "folder"'
+            )
+        check_keys(self.budget, {"epsilon", "delta"}, f"{where}, budget")
+        if "epsilon" not in self.budget:
+            raise StudyError(f'{where}: write budget = {{ epsilon = "8" }}')
+        self.whole(Fraction(0))
+
+
+@dataclass(frozen=True)
+class LearnerChoice:
+    """The learner: ``[learner]``, a plugin's name and its parameters.
+
+    Args:
+        name: the plugin's name.
+        params: the constructor's parameters.
+        learner: what a baseline wraps, such as the learner of ``LocalRuleFitClassifier``.
+    """
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    learner: LearnerChoice | None = None
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """One data owner's policy to run under: ``[[policy]]``.
+
+    Args:
+        name: its name, and its folder's in the output.
+        base: ``published``, ``strict`` (published with strict suppression), ``private``, or the
+            path of a policy file; default: the name.
+        epsilon: total budget of ``private``.
+        delta: its delta.
+        params: further arguments of the learner's policy, such as ``depth``.
+        block: how many equal charges a ledger reserves at once; long trainings wait less for disks,
+            and the rest of the last block counts as spent.
+        learner: what learns under this policy instead of the study's learner, such as a baseline.
+        unit: privacy unit, instead of the base's: ``record``, ``individual`` (the person that
+            ``[data] individual`` names) or ``client``.
+        cap: maximum number of records used per unit.
+    """
+
+    name: str
+    base: str = ""
+    epsilon: str | int | float | None = None
+    delta: str | int | float = DELTA
+    params: dict[str, Any] = field(default_factory=dict)
+    block: int = 1
+    learner: LearnerChoice | None = None
+    unit: Unit | None = None
+    cap: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", self.base or self.name)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """The budget as an exact number; an InputError if it is none."""
+        if self.epsilon is None:
+            raise StudyError(f'policy {self.name!r} is private; write epsilon = "1" for its budget')
+        return written_epsilon(self.epsilon, f"policy {self.name!r}: epsilon")
+
+    @property
+    def exact_delta(self) -> Fraction:
+        """Delta as an exact number below one; an InputError if it is none."""
+        delta = readable(self.delta, f"policy {self.name!r}: delta", zero=True)
+        if delta >= 1:
+            raise StudyError(f'policy {self.name!r}: delta must be below 1; write delta = "1e-5"')
+        return delta
+
+    def check(self, where: str) -> None:
+        """Check the values; a StudyError tells the first fault."""
+        is_file, where = self.base.endswith(".toml"), f"{where}: policy {self.name!r}"
+        bases = ("published", "strict", "private")
+        if self.base not in bases and not is_file:
+            raise StudyError(
+                f"{where} needs base = one of published, strict, private, or the path of a policy "
+                f"file ending in .toml{did_you_mean(self.base, bases)}"
+            )
+        if self.block < 1:
+            raise StudyError(f"{where}: block must be at least 1")
+        if self.params and is_file:
+            raise StudyError(f"{where} is a file; write its params there")
+        if self.base == "private":
+            _ = self.exact_epsilon, self.exact_delta
+        elif self.epsilon is not None or self.delta != DELTA:
+            its = "the policy's own file" if is_file else 'base = "private"'
+            raise StudyError(
+                f"{where} has another base than private, so its epsilon and delta have no effect; "
+                f"leave them out, or write them with {its}"
+            )
+
+
+@dataclass(frozen=True)
+class ShadowChoice:
+    """Membership inference from the model alone: ``[shadows]``. Each shadow costs one training per policy.
+
+    Args:
+        number: approximate number of shadow models per policy.
+        seconds: time limit of their training.
+        ways: attacks: ``lira``, ``rmia``, or either with ``-offline``.
+    """
+
+    number: int = 16
+    seconds: float = 120.0
+    ways: tuple[ModelReader, ...] = ("lira", "rmia")
+
+    def check(self, where: str) -> None:
+        """Check the values; a StudyError tells the first fault."""
+        if not 2 <= self.number <= MAX_SHADOWS:
+            raise StudyError(
+                f"{where}: number must lie between 2 and {MAX_SHADOWS}, not {self.number}; write "
+                "number = 16"
+            )
+        if not self.seconds > 0:
+            raise StudyError(f"{where}: seconds must be above 0; write seconds = 120")
+        if not self.ways:
+            raise StudyError(f'{where}: ways is empty; write ways = ["lira", "rmia"], or omit it')
+
+
+def holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
+    """Read a table that may hold a learner's; unknown keys inside it are found as well."""
+    faults, inner = Faults(), None
+    with faults.collected():
+        made = section(plain, type_, where)
+    with faults.collected():
+        if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
+            inner = holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+    faults.tell(StudyError)
+    return replace(made, learner=inner)
+
+
+def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
+    """Read all ``[[policy]]`` tables.
+
+    Raises:
+        StudyError: all their faults.
+    """
+    if not isinstance(plain, list) or not plain:
+        raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
+    faults, chosen = Faults(), []
+    for one in plain:
+        with faults.collected():
+            chosen.append(holding_learner(one, PolicyChoice, f"{where}, [[policy]]"))
+    names = [policy.name for policy in chosen]
+    for name in dict.fromkeys(names):
+        with faults.collected():
+            _check_name(name, names, where)
+    for policy in chosen:
+        with faults.collected():
+            policy.check(where)
+    faults.tell(StudyError)
+    return tuple(chosen)
+
+
+def _check_name(name: str, names: list[str], where: str) -> None:
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
+        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+    if names.count(name) > 1:
+        raise StudyError(f"{where}: two policies are called {name!r}; rename one")

@@ -1,0 +1,38 @@
+"""Queries and losses in words."""
+
+from __future__ import annotations
+
+import re
+
+from privfed import plugins
+from privfed.errors import PluginError
+from privfed.exact import shown
+from privfed.privacy.loss import Loss, told_basis
+
+_SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
+
+
+def about(kind: str) -> str:
+    """Return the first sentence of a query's class, without its source in brackets."""
+    if kind == "schema.infer":
+        return "Bounds and categories of every column, inferred from the records."
+    try:
+        text = plugins.load("queries", kind).__doc__ or ""
+    except PluginError:
+        return ""
+    return _SOURCES.sub("", " ".join(text.strip().split("\n\n")[0].split()))
+
+
+def in_words(loss: Loss) -> str:
+    """Format a loss in its own currency, rounded to four digits."""
+    if loss.unprotected is not None:
+        return "no finite guarantee"
+    told = []
+    if loss.epsilon is not None:
+        told.append(f"ε {shown(loss.epsilon)}")
+    elif loss.rho is not None:
+        told.append(f"rho {shown(loss.rho)}")
+    if loss.delta:
+        told.append(f"δ {float(loss.delta):.1e}")
+    basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
+    return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

@@ -1,0 +1,98 @@
+"""What the command line loads, and that it understands earlier names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from privfed.attacks.shadow_models import WAYS
+from privfed.cli import BAD_INPUT, FINE, commands, ledgers, status
+from privfed.privacy.limit import ASPECTS
+from privfed.study.choices import ShadowChoice
+from privfed.study.reading import typed
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Top-level packages and privfed's rooms that a command loads in a fresh process."""
+    program = (
+        f"import sys\nfrom privfed.cli import status\nstatus({list(arguments)!r})\n"
+        "print('loaded', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    names = done.stdout.rpartition("loaded")[2].split()
+    return {name.partition(".")[0] for name in names} | {
+        ".".join(name.split(".")[:2]) for name in names if name.startswith("privfed.")
+    }
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["audit", "--help"], ["ledger", "--help"]])
+def test_help_loads_no_library_of_tables_or_statistics(arguments: list[str]) -> None:
+    """Help needs click and the names of options, nothing that computes."""
+    loaded = loaded_by(*arguments)
+    assert not loaded & {"numpy", "pandas", "scipy", "sklearn", "matplotlib", "opendp"}
+    assert {name for name in loaded if name.startswith("privfed.")} <= {
+        "privfed.cli",
+        "privfed.errors",
+    }
+
+
+def test_a_price_loads_no_attack_and_no_picture() -> None:
+    """A price needs the learner, its policy and the accountant alone."""
+    assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.federation"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown", "formerly"),
+    [
+        (["sweep"], "--runs", "--seeds"),
+        (["audit"], "--attack-time-limit", "--seconds"),
+        (["attack"], "--attack-time-limit", "--seconds"),
+        (["ledger", "verify"], "--public-key", "--public"),
+        (["serve-client"], "--socket", "--door"),
+        (["serve-client"], "--signing-key", "--key"),
+    ],
+)
+def test_an_option_answers_to_its_earlier_name_which_help_does_not_show(
+    arguments: list[str], shown: str, formerly: str
+) -> None:
+    """Both names set the same value."""
+    command: click.Command = commands
+    for name in arguments:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    option = next(each for each in command.params if shown in each.opts)
+    values = []
+    for name in (shown, formerly):
+        context = click.Context(command, resilient_parsing=True)
+        parsed = command.make_parser(context).parse_args([name, "7"])[0]
+        values.append(parsed[str(option.name)])
+    assert values == ["7", "7"]
+    told = command.get_help(click.Context(command))
+    assert shown in told and f"{formerly} " not in told
+
+
+def test_a_command_answers_to_its_earlier_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """``ledger amend`` is ``ledger set-budget``, and help shows the new name alone."""
+    assert status(["ledger", "--help"]) == FINE
+    told = capsys.readouterr().out
+    assert "set-budget" in told and "amend" not in told
+    assert status(["ledger", "amend", "nowhere", "--epsilon", "1"]) == BAD_INPUT
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_names_that_are_written_twice_to_load_less_agree() -> None:
+    """The command line and a study's file list what limits and shadow attacks list."""
+    assert ledgers.ASPECTS == ASPECTS
+    assert typed({"ways": list(WAYS)}, ShadowChoice, "study")["ways"] == WAYS
+
+
+def test_the_built_in_study_is_priced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without a file, the price is the built-in study's."""
+    assert status(["price"]) == FINE
+    assert "private: at most epsilon" in capsys.readouterr().out
