@@ -14,9 +14,7 @@ METRIC = "kinds of release left exactly, and only the verbatim scan reads them"
 
 
 def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]:
-    """Say which kinds of release no attack reads but by scanning for raw values.
-
-    Their silence is no pass: nobody looked.
+    """Report the kinds of release that no attack reads but by scanning for raw values.
 
     Args:
         transcript: what left.
@@ -24,7 +22,7 @@ def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]
 
     Returns:
         one finding, whose ``releases`` are the kinds that left exactly and unread; none of an empty
-        transcript.
+            transcript.
     """
     readers: dict[str, list[str]] = {}
     unread: dict[str, bool] = {}

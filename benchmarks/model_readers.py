@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve
 from privfed.attacks.shadow_models import WAYS, Shadows, Train, Way, accused, shadows
 from privfed.attacks.small_groups import read_leaves
 from privfed.federation.local import LocalDisclosure
@@ -33,7 +33,7 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
     rates = []
     for target, (scores, inside) in enumerate(zip(known.scores, known.inside, strict=True)):
         found = accused(scores, known.without(target), way=way)
-        curve = Curve.of(found[inside], found[~inside])
+        curve = RocCurve.of(found[inside], found[~inside])
         rates.append((curve.area, curve.at(0.01)))
     area, rate = np.mean(rates, axis=0)
     return float(area), float(rate)

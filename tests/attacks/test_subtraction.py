@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privfed.attacks.fuzzy import Cell
-from privfed.attacks.identities import Equation, System
+from privfed.attacks.identities import Equation, SumIdentities
 from privfed.attacks.subtraction import Subtraction, listen, work_out
 from privfed.exchange.transcript import Transcript
 
@@ -19,9 +19,9 @@ def cell(*steps: tuple[int, int]) -> Cell:
 ROOT = cell()
 
 
-def system(known: dict[Cell, float], sets: int = 3, signed: bool = False) -> System:
+def system(known: dict[Cell, float], sets: int = 3, signed: bool = False) -> SumIdentities:
     """A system without moments."""
-    return System(sets, signed, dict(known))
+    return SumIdentities(sets, signed, dict(known))
 
 
 def test_parent_minus_siblings() -> None:
