@@ -417,7 +417,7 @@ class Unknown:
         often = weights.sum(axis=1)
         curve = RocCurve.of(often[listed.member], often[~listed.member])
         members = int(listed.member.sum())
-        sizes = (members, len(listed) - members, curve.at(RATE), curve.area)
+        sizes = (members, len(listed) - members, curve.at(RATE), curve.auc)
         if self.place is None:
             return CandidateResult(*sizes, curve.at(RATE) * members, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]

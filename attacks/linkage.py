@@ -123,7 +123,7 @@ class Linkage(Attack):
             baseline=guess,
             releases=kinds,
             severity="some" if low > guess else "none",
-            detail={"area under the curve": curve.area, **detail},
+            detail={"area under the curve": curve.auc, **detail},
             partial=partial,
         )
 

@@ -25,8 +25,8 @@ REACH = 40
 class RocCurve:
     """Piecewise-linear ROC curve: FPR rising from 0 to 1, and TPR, shape (points,) each."""
 
-    accused: np.ndarray
-    found: np.ndarray
+    fpr: np.ndarray
+    tpr: np.ndarray
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
@@ -55,14 +55,14 @@ class RocCurve:
 
     def at(self, rate: float) -> float:
         """TPR at this FPR."""
-        return min(1.0, float(np.interp(rate, self.accused, self.found)))
+        return min(1.0, float(np.interp(rate, self.fpr, self.tpr)))
 
     @property
-    def area(self) -> float:
+    def auc(self) -> float:
         """Area under the curve: the probability that a member ranks above another, ties counted
         half.
         """
-        return min(1.0, float(np.trapezoid(self.found, self.accused)))
+        return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:

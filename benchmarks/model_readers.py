@@ -34,7 +34,7 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
     for target, (scores, inside) in enumerate(zip(known.scores, known.inside, strict=True)):
         found = accused(scores, known.without(target), way=way)
         curve = RocCurve.of(found[inside], found[~inside])
-        rates.append((curve.area, curve.at(0.01)))
+        rates.append((curve.auc, curve.at(0.01)))
     area, rate = np.mean(rates, axis=0)
     return float(area), float(rate)
 
