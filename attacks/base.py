@@ -52,7 +52,7 @@ class PublicColumn(Protocol):
 
 
 class PublicSchema(Protocol):
-    """The public data dictionary, which an attacker has (``privfed.tables.schema.Schema`` is one)."""
+    """The public data dictionary (``privfed.tables.schema.Schema`` is one)."""
 
     @property
     def features(self) -> Sequence[PublicColumn]:

@@ -20,7 +20,7 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import LinearEquations, drawn_of, known_schema, told_of
+from privfed.attacks.linear import LinearEquations, known_schema, linear_equations, sample_equations
 from privfed.attacks.membership import between_draws
 from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
@@ -116,7 +116,7 @@ class CandidateSystems:
     """One system for a client's records, and one for each sample that it drew by secret coins.
 
     A sample's equations say how often each candidate was drawn; who is in none is hardly a member.
-    Beside them how many equations there are, how many of these exact, and of which kinds of release.
+    Beside them the number of equations, of exact ones among them, and the kinds of release.
     """
 
     often: np.ndarray
@@ -127,9 +127,9 @@ class CandidateSystems:
 
     def read(self, entry: Disclosed, view: View) -> None:
         """Add the equations of a release; of samples the first few."""
-        for told in told_of(entry, view):
+        for told in linear_equations(entry, view):
             self._add("", told, entry.kind)
-        for draw, told in drawn_of(entry, view):
+        for draw, told in sample_equations(entry, view):
             if draw not in self._all and len(self._all) > SAMPLES:
                 break
             self._add(draw, told, entry.kind)

@@ -19,7 +19,7 @@ from privfed.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """The least and greatest count of each cell, int64, and which cells were ``looked_at`` in time."""
+    """The least and greatest count of each cell, int64, and the cells ``looked_at`` in time."""
 
     least: np.ndarray
     greatest: np.ndarray

@@ -22,7 +22,7 @@ def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]
 
     Returns:
         one finding, whose ``releases`` are the kinds that left exactly and unread; none of an empty
-            transcript.
+        transcript.
     """
     readers: dict[str, list[str]] = {}
     unread: dict[str, bool] = {}

@@ -52,7 +52,7 @@ def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
 
     Returns:
         a row for each claimed record, of two values at least, NaN for features without a match;
-            shape (records, features).
+        shape (records, features).
     """
     columns = [_column(nodes, feature) for feature in features]
     if not columns or not len(columns[0].values):
@@ -182,7 +182,7 @@ def _claims(nodes: list[ToldNode]) -> np.ndarray:
 
 
 def right(claims: np.ndarray, records: np.ndarray) -> int:
-    """Number of raw records that some claim, NaN for nothing, fits in all its values, two at least."""
+    """Number of raw records that a claim fits in all its values (not NaN), two at least."""
     found = np.zeros(len(records), bool)
     single = records[:, : claims.shape[1]].astype(np.float32).astype(float) if claims.size else None
     for claim in claims:

@@ -32,7 +32,7 @@ def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
 
     Returns:
         rows with the leading 1, shape (records, columns); empty if there are as many directions as
-            columns, or cells that are not diagonal together.
+        columns, or cells that are not diagonal together.
 
     Raises:
         InputError: another shape, or numbers that are not finite.
@@ -60,7 +60,7 @@ def diagonalised(
 
     Returns:
         the eigenvectors as columns, each sqrt(w) c of a record; the cells in their basis; the
-            eigenvalues.
+        eigenvalues.
     """
     whiten = vectors / np.sqrt(values)
     white = np.einsum("ia,kij,jb->kab", whiten, grams, whiten)

@@ -39,11 +39,11 @@ from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
 #: Seconds unless told otherwise: each record in doubt takes several rounds of a client's own work.
 SECONDS = 30.0
-#: Most questions of a kind that are put again to a client's records, spread over all that were asked.
+#: Most queries of a kind that are evaluated again at a client, evenly spaced.
 QUESTIONS = 12
 #: Most members of a client that are doubted, and as many outsiders.
 DOUBTED = 24
-#: How often a client's secret is imagined for each record in doubt, half to learn by and half to check.
+#: Simulated secrets for each record in doubt, half to learn by and half to check.
 IMAGINED = 4
 #: Most numbers of an answer that are compared where coins were tossed.
 CELLS = 2000

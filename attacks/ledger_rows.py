@@ -136,7 +136,7 @@ def gram_cells(
 
     Returns:
         by the number of columns, for each part its cells, shape (cells, columns, columns), and the
-            row of each point, NaN if it adds nothing, shape (points, columns).
+        row of each point, NaN if it adds nothing, shape (points, columns).
     """
     view = View(points, points.schema)
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}

@@ -41,7 +41,7 @@ def known_schema(schema: PublicSchema | None, table: Table) -> Any:
     return table.schema if schema is None else schema
 
 
-def told_of(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
+def linear_equations(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
     """A release's equations; nothing if nobody knows how to read it."""
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
@@ -51,7 +51,7 @@ def told_of(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
-def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, LinearEquations]]:
+def sample_equations(entry: Disclosed, view: View) -> Iterator[tuple[str, LinearEquations]]:
     """A release's equations about samples of the records, each with the name of its draw."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or type(asked).drawn is Query.drawn:

@@ -18,14 +18,14 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import CohortResponses, SingleBits, hear, standardised
+from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
 from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
 #: Share of strangers that may be accused.
 RATE = 0.01
-#: Most individuals whose answers are judged, and most strangers of a group that they are held against.
+#: Most individuals whose answers are judged, and most outsiders of a control group.
 JUDGED = 2500
 #: What is measured.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
@@ -83,7 +83,7 @@ class Linkage(Attack):
         evidence, read = LinkageEvidence(records, control), 0
         for place in clock.timely(len(entries)):
             read += 1
-            heard = hear(entries[place], records)
+            heard = read_responses(entries[place], records)
             if heard is not None:
                 evidence.add(heard)
         if not evidence.read or not evidence.controls:

@@ -16,7 +16,7 @@ from privfed.exchange.transcript import Disclosed, Transcript
 
 
 def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
-    """A part's values as floats, masked cells NaN; None for text, objects and non-finite numbers."""
+    """A part's values as floats, masked cells NaN; None unless all are finite numbers."""
     units = np.asarray(part.units)
     if units.dtype.kind not in "biuf":
         return None

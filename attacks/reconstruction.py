@@ -357,7 +357,7 @@ def outcomes(
 
     Returns:
         correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of
-            time.
+        time.
     """
     people = len(own.x)
     if own.y is None or people > SOLVED or clock.over:

@@ -36,7 +36,7 @@ OFFLINE = 0.3
 RATE = 0.01
 
 
-def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """How well a model knows each record: its score, near normal over models, shape (records,).
 
     Classifiers: the log odds of the record's own class (logit scaling, Carlini et al. 2022, Section
@@ -69,7 +69,7 @@ def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Shadow models' scores of records (:func:`told`), and which learnt from which; shape (shadows,
+    """Shadow models' scores of records (:func:`model_scores`), and which learnt from which; shape (shadows,
     records).
     """
 
@@ -120,7 +120,7 @@ def shadows(
         place = rng.permutation(len(x)) * parts // len(x)
         for left_out in reversed(range(parts)):
             mine = place != left_out
-            scores.append(told(train(x[mine], y[mine]), x=x, y=y))
+            scores.append(model_scores(train(x[mine], y[mine]), x=x, y=y))
             inside.append(mine)
     if len(scores) < 2 * parts:
         raise InputError(
@@ -139,7 +139,7 @@ def _check(x: np.ndarray, y: np.ndarray) -> None:
         raise InputError("outcomes must be finite")
 
 
-def accused(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
+def membership_scores(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
     """Membership scores of records, larger for likelier members.
 
     Args:
@@ -212,14 +212,14 @@ def read_model(
     """Tell a model's training records from others by its scores of them.
 
     Args:
-        model: the target; see :func:`told`.
+        model: the target; see :func:`model_scores`.
         x, y: the records in question, which the shadows are of as well.
         member: which ones it learnt from, for scoring only; bool, shape (records,).
         known: shadow models.
-        way: see :func:`accused`.
+        way: see :func:`membership_scores`.
 
     Raises:
-        InputError: no members or no others, or see :func:`accused`.
+        InputError: no members or no others, or see :func:`membership_scores`.
     """
     _check(x, y)
     truth = np.asarray(member, dtype=bool)
@@ -227,7 +227,7 @@ def read_model(
         raise InputError(
             "reading a model needs records that it learnt from and others: one bool each"
         )
-    score = accused(told(model, x=x, y=y), known, way=way)
+    score = membership_scores(model_scores(model, x=x, y=y), known, way=way)
     curve = RocCurve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
     found = curve.at(RATE)

@@ -31,13 +31,13 @@ DRAWS = 5
 
 @dataclass(frozen=True, eq=False)
 class ClientSketches:
-    """By feature, ascending: the values in one client's sketches, and those with the solved ones."""
+    """By feature, ascending: one client's sketched values, and these with the solved ones."""
 
     told: Mapping[int, np.ndarray]
     solved: Mapping[int, np.ndarray]
 
 
-def listen(transcript: Transcript, clock: Clock) -> ClientSketches:
+def read_sketches(transcript: Transcript, clock: Clock) -> ClientSketches:
     """Read one client's transcript, until the time is up."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
@@ -139,7 +139,7 @@ class SketchedValues(Attack):
         clock, read, heard = Clock(self.seconds), 0, {}
         for place in clock.timely(len(clients)):
             client = clients[place]
-            heard[client] = listen(transcript.of(client=client), clock)
+            heard[client] = read_sketches(transcript.of(client=client), clock)
             read += not clock.over
         partial = clock.partial(read, len(clients), "clients")
         ways: tuple[

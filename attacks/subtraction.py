@@ -103,7 +103,7 @@ class Subtraction(Attack):
         found: dict[str, Worked] = {}
         for place in clock.timely(len(clients)):
             with formed(self.name, schema is not None or truth):
-                worked = work_out(transcript.of(client=clients[place]), clock)
+                worked = derive_sums(transcript.of(client=clients[place]), clock)
             if worked is not None:
                 found[clients[place]] = worked
             read += not clock.over
@@ -166,7 +166,7 @@ class Subtraction(Attack):
         return self.finding(metric, right, partial=partial, **figures)
 
 
-def listen(transcript: Transcript) -> KnownSums | None:
+def known_sums(transcript: Transcript) -> KnownSums | None:
     """Collect one client's sums; None if it released no exact ones."""
     heard: KnownSums | None = None
     readers = {LEVEL: _read_level, ACTIVATION: _read_activation, LEAVES: _read_leaves}
@@ -178,9 +178,9 @@ def listen(transcript: Transcript) -> KnownSums | None:
     return heard
 
 
-def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
-    """Attack one client's releases; once the time is up, only what was released outright is found."""
-    heard = listen(transcript)
+def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
+    """Attack one client's releases; out of time, only what was released outright is found."""
+    heard = known_sums(transcript)
     if heard is None:
         return None
     zero = {cell for cell, value in heard.known["weights"].items() if value == 0}

@@ -27,7 +27,7 @@ HOLDERS = 0xC0175
 
 
 def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
-    """A cohort in which those of ``holds``, shape (people,), hold all structures and others none."""
+    """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])
         for structure in sorted(held)

@@ -83,7 +83,7 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
 
     Returns:
         a finding whose value is the epsilon that the answers prove at least, out of the most that a
-            client's ledger says was spent.
+        client's ledger says was spent.
     """
     if policy.unit not in UNITS or canaries < 1 or clients < 1:
         raise InputError("canaries are records or individuals, at least one, at one client or more")

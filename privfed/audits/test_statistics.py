@@ -88,7 +88,7 @@ class TwoSamples:
         return cls(present, absent, shift, np.where(std > 0, std, 1.0))
 
     def telling(self, truths: Truths | None) -> np.ndarray:
-        """Indices of cells to try one by one: those that move, and those whose means differ most."""
+        """Indices of cells to try: those that move, and those whose means differ most."""
         measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.std
         order = np.argsort(-measured, kind="stable")
         if truths is None:
@@ -108,7 +108,7 @@ def _values(cells: np.ndarray) -> Iterator[Statistic]:
 
 
 def _bits(samples: TwoSamples, cells: np.ndarray) -> Iterator[Statistic]:
-    """Lowest bits and decimals of fractions, where naive floating-point noise shows (Mironov 2012)."""
+    """Lowest bits and decimals of fractions, where naive float noise shows (Mironov 2012)."""
     for cell in cells:
         if any(
             (arm[:, cell] != np.rint(arm[:, cell])).any()

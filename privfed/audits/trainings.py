@@ -41,7 +41,7 @@ TOGETHER = 0.5
 
 @dataclass(frozen=True)
 class Planted:
-    """All canaries, which of them are in, shape (canaries,), and records that are certainly there."""
+    """All canaries, which are in, shape (canaries,), and records that are certainly there."""
 
     canaries: Records
     coins: np.ndarray
@@ -84,7 +84,7 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
 
     Returns:
         a finding whose value is the epsilon that the releases prove at least, out of the ledger's:
-            of all answers together, or of the first answer that breaks its own charge.
+        of all answers together, or of the first answer that breaks its own charge.
     """
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")

@@ -1,4 +1,4 @@
-"""Conformance of an attack: it reads releases only, survives foreign ones, and says how far it got."""
+"""Conformance of an attack: it reads releases only, survives foreign ones, reports progress."""
 
 from __future__ import annotations
 
