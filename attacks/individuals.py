@@ -1,7 +1,7 @@
-"""Bits that individuals answered, and what they say about what somebody holds.
+"""Bits that individuals answered, as evidence of what somebody holds.
 
-Randomized response hides each bit a little: an answer is ln((1 - q) / q) nats of evidence, q how often
-it is flipped. Evidence adds up over the bits that one person answered.
+Randomized response flips each bit with probability q: an answer is ln((1 - q) / q) nats of
+evidence, which adds up over the bits that one person answered.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ IMAGINED = 64
 
 @dataclass(frozen=True, eq=False)
 class BitResponses:
-    """The bits that some individuals gave to one question.
+    """The bits that some individuals gave to one query.
 
     Args:
-        asked: who: positions in the cohort, shape (asked,).
+        asked: positions of the individuals in the cohort, shape (asked,).
         bits: shape (templates, asked).
-        flip: how often a bit is flipped, in (0, 1/2).
+        flip: probability that a bit is flipped, in (0, 1/2).
         drawn: whether each individual marks at most one template, drawn in secret.
     """
 
@@ -51,7 +51,7 @@ class BitResponses:
 
     @cached_property
     def typical(self) -> np.ndarray:
-        """Share of individuals whose true bit is set, estimated from the answers, shape (templates,)."""
+        """Estimated fraction of individuals whose true bit is set, shape (templates,)."""
         share = (self.bits.mean(axis=1) - self.flip) / (1 - 2 * self.flip)
         least = 1 / (2 * self.bits.shape[1])
         return np.asarray(np.clip(share, least, 1 - least))
@@ -59,12 +59,10 @@ class BitResponses:
     def ratios(self, held: csr_array) -> np.ndarray:
         """ln P(answers | book) - ln P(answers | nothing held), shape (asked, books).
 
-        Where bits are independent, a book's ratio is the sum of the evidence of the bits that it
-        sets. Where one template is drawn, it is the log of the mean over draws of e to that of the
-        drawn one.
-
-        Args:
-            held: probability that the holder of a book sets each bit, shape (books, templates).
+        If bits are independent, a book's ratio is the sum of the evidence of the bits that it sets.
+        If one template is drawn, it is the log of the mean over draws of e to that of the drawn
+        one. ``held``, shape (books, templates), is the probability that a book's holder sets each
+        bit.
         """
         if not self.drawn:
             return np.asarray(held @ self._evidence).T
@@ -72,11 +70,7 @@ class BitResponses:
         return _log(nothing + held @ np.exp(self._evidence)).T
 
     def own_ratios(self, held: csr_array) -> np.ndarray:
-        """The same of everybody's own book, shape (asked,).
-
-        Args:
-            held: a row for each individual asked, shape (asked, templates).
-        """
+        """The same of each individual's own book, of shape (asked, templates); shape (asked,)."""
         evidence = self._evidence.T
         if not self.drawn:
             return np.asarray(held.multiply(evidence).sum(axis=1)).ravel()
@@ -85,7 +79,7 @@ class BitResponses:
 
     @property
     def turned(self) -> int:
-        """How many bits one rule more or less of its holder can turn."""
+        """Number of bits that one rule more or less of its holder can turn."""
         return 2 if self.drawn else 1
 
     @property
@@ -100,10 +94,9 @@ class BitResponses:
 
 @dataclass(frozen=True, eq=False)
 class HashedResponses(BitResponses):
-    """One bit of each individual: whether the template that it drew is among those of a public mask.
+    """One bit of each individual: whether the template that it drew is in a public mask.
 
-    Args:
-        mask: which templates set the bit, shape (templates, asked).
+    ``mask``, shape (templates, asked), says which templates set the bit.
     """
 
     mask: np.ndarray = field(default_factory=lambda: np.empty((0, 0), bool))
@@ -127,7 +120,7 @@ class HashedResponses(BitResponses):
         return replace(self, asked=some[0], bits=some[1], mask=some[2])
 
     def _ratio(self, chance: np.ndarray) -> np.ndarray:
-        """ln P(answer) where the bit is set with some chance, less where it is unset."""
+        """ln P(answer) if the bit is set with some probability, less if it is unset."""
         told, odds = self.bits[0], (1 - self.flip) / self.flip
         return _log(1 + np.asarray(chance) * np.where(told, odds - 1, 1 / odds - 1))
 
@@ -137,15 +130,15 @@ def _log(ratio: np.ndarray) -> np.ndarray:
 
 
 def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores in standard deviations of the strangers', for each individual by itself.
+    """Scores standardised by the outsiders', for each individual by itself.
 
     Args:
-        own: score of each individual's own book for its answers, shape (people,).
-        strangers: scores of strangers' books for the same answers, shape (people, books). A book
-            that is the individual's own is NaN.
+        own: score of each individual's own book, shape (people,).
+        strangers: scores of outsiders' books for the same answers, shape (people, books); NaN for
+            the individual's own.
 
     Returns:
-        shape (people,) and (strangers that are no NaN,).
+        shape (people,) and (outsiders that are not NaN,).
     """
     mean = np.nanmean(strangers, axis=1)
     deviation = np.nanstd(strangers, axis=1)
@@ -156,13 +149,10 @@ def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np
 
 @dataclass(frozen=True, eq=False)
 class SingleBits:
-    """How many holders and others of a template gave an answer, by how strongly it accuses.
+    """Numbers of holders and others of a template who gave an answer, by score.
 
-    Args:
-        score: log posterior odds, by the template's share among all and the answer.
-        prior: the same without the answer.
-        holders: weights, of the shape of score.
-        others: the same.
+    ``score`` are log posterior odds, by the template's frequency and the answer; ``prior`` without
+    the answer; ``holders`` and ``others`` weights of the same shape.
     """
 
     score: np.ndarray
@@ -172,12 +162,7 @@ class SingleBits:
 
     @classmethod
     def of(cls, answers: BitResponses, held: np.ndarray) -> SingleBits:
-        """Count.
-
-        Args:
-            answers: released bits.
-            held: the true bits, shape (templates, asked).
-        """
+        """Count released bits; ``held`` are the true ones, shape (templates, asked)."""
         prior = np.log(answers.typical / (1 - answers.typical))
         told = (answers.bits, ~answers.bits)
         score = np.concatenate([prior + answers.epsilon, prior - answers.epsilon])
@@ -189,12 +174,12 @@ class SingleBits:
 
     @classmethod
     def joined(cls, several: Sequence[SingleBits]) -> SingleBits:
-        """Those of several questions together, each answer by itself."""
+        """Those of several queries together."""
         columns = ("score", "prior", "holders", "others")
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in columns))
 
     def curve(self, *, answered: bool = True) -> RocCurve:
-        """The rates of accusing by the answers, or by the templates' shares alone."""
+        """The ROC curve of the answers, or of the templates' frequencies alone."""
         score = np.round(self.score if answered else self.prior, 9)
         levels, place = np.unique(-score, return_inverse=True)
         sides = (self.holders, self.others)
@@ -203,12 +188,8 @@ class SingleBits:
 
 @dataclass(frozen=True, eq=False)
 class CohortResponses:
-    """One question to a cohort that can be read.
-
-    Args:
-        question: what was asked, or the question of which the answers are hashes.
-        answers: what the individuals said.
-        most: how many bits one individual can change, whatever it holds.
+    """One readable query to a cohort: what was asked (or what the answers are hashes of), the
+    answers, and the most bits that one individual can change.
     """
 
     question: CohortQuery
@@ -217,19 +198,13 @@ class CohortResponses:
 
     @property
     def templates(self) -> int:
-        """How many templates the question is about."""
+        """Number of templates that the query is about."""
         hashed = isinstance(self.answers, HashedResponses)
         return len(self.answers.mask if hashed else self.answers.bits)  # type: ignore[attr-defined]
 
     def books(self, records: Any, chosen: np.ndarray) -> csr_array:
-        """How likely holders of known books set each bit.
-
-        Args:
-            records: what a cohort holds.
-            chosen: places of the holders in it.
-
-        Returns:
-            shape (chosen, templates).
+        """Probabilities that the chosen holders of a cohort's books set each bit, shape (chosen,
+        templates).
         """
         everybody = _to_everybody(self.question, len(records))
         times = IMAGINED if self.answers.drawn else 1
@@ -240,12 +215,11 @@ class CohortResponses:
 
 
 def _view(records: Any, number: int) -> View:
-    """A view with an imagined secret: of the client's own nobody knows anything."""
     return View(records, records.schema, secret=f"imagined {number}".encode())
 
 
 def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
-    """The same question put to all holders of books, in their order."""
+    """The same query put to all holders of books, in their order."""
     who: Any = getattr(question, "who", None)
     if who is None:
         return question
@@ -253,8 +227,8 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def hear(entry: Disclosed, records: Any) -> CohortResponses | None:
-    """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
+def read_responses(entry: Disclosed, records: Any) -> CohortResponses | None:
+    """Read one entry about a cohort whose records are known; None if it holds no readable bits."""
     question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):
         return None
@@ -275,7 +249,7 @@ def hear(entry: Disclosed, records: Any) -> CohortResponses | None:
 
 
 def _bits(part: ReleasedPart) -> np.ndarray | None:
-    """A table of bits, none withheld; or none."""
+    """A table of bits, none withheld; or None."""
     units = np.asarray(part.units)
     whole = units.dtype == bool or (units.dtype.kind in "iu" and bool(np.isin(units, (0, 1)).all()))
     masked = part.mask is not None and bool(np.any(part.mask))
@@ -283,7 +257,7 @@ def _bits(part: ReleasedPart) -> np.ndarray | None:
 
 
 def _flip(part: ReleasedPart) -> float | None:
-    """How often bits were flipped, or none where that is not known."""
+    """The flip probability, or None if unknown."""
     if part.noise is None:
         return NEVER
     known = isinstance(part.noise, BitFlips) and part.noise.parameter < 0.5

@@ -1,13 +1,12 @@
-"""Would the same answers have left without this record? Questions are put again, with it and without.
+"""Would the same answers have left without this record? Queries are evaluated with it and without.
 
-A tree, a rule, a chosen depth or a score of refitted candidates is no sum over records, so that no
-equation reads it. But whoever knows all other records can put the question itself to them, with the one
-in doubt and without it, and compare both answers with what left. That needs nothing but the question: a
-learner that nobody here knows is read by it.
+A tree, a rule, a chosen depth or a score of refitted candidates is no sum over records. But whoever
+knows all other records can evaluate the query on them, with the one in doubt and without it, and
+compare both answers with the release; that reads any learner.
 
-Where an answer depends on a client's secret coins (a bootstrap, a part held out for scoring), the coins
-are imagined several times. What the record then changes on average is held to what left by the linear
-discriminant (Fisher 1936), in the covariance that the coins give the answers.
+If an answer depends on a client's secret coins (a bootstrap, a part held out for scoring), the
+coins are simulated several times, and the mean effect of the record is held to the release by the
+linear discriminant (Fisher 1936), in the covariance that the coins give the answers.
 """
 
 from __future__ import annotations
@@ -40,24 +39,21 @@ from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
 #: Seconds unless told otherwise: each record in doubt takes several rounds of a client's own work.
 SECONDS = 30.0
-#: Most questions of a kind that are put again to a client's records, spread over all that were asked.
+#: Most queries of a kind that are evaluated again at a client, evenly spaced.
 QUESTIONS = 12
 #: Most members of a client that are doubted, and as many outsiders.
 DOUBTED = 24
-#: How often a client's secret is imagined for each record in doubt, half to learn by and half to check.
+#: Simulated secrets for each record in doubt, half to learn by and half to check.
 IMAGINED = 4
 #: Most numbers of an answer that are compared where coins were tossed.
 CELLS = 2000
 
 
 class LeaveOneOut(Attack):
-    """Tells members from outsiders by answers that are no sums, asked again with and without each.
+    """Tells members from outsiders by answers that are no sums, evaluated with and without each.
 
     The attacker knows every other record of the client, and not its secret. A member's score is
     compared with those of outsiders at other clients, for all scores at one client share its coins.
-
-    Args:
-        seconds: when to stop and report on the records that were doubted so far.
     """
 
     name: ClassVar[str] = "leave_one_out"
@@ -69,7 +65,7 @@ class LeaveOneOut(Attack):
         super().__init__(seconds=seconds)
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether something left exactly that is no sum, of a question that can be put again."""
+        """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
 
     def attackable(self, transcript: Transcript) -> bool:
@@ -147,12 +143,8 @@ def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
 
 @dataclass(frozen=True, eq=False)
 class ReplayableQuery:
-    """A question that can be put again, and what left of its answer.
-
-    Args:
-        query: the question.
-        parts: what left exactly and is no sum, by name.
-        listed: names of the parts that are lists of any length; others are numbers, cell by cell.
+    """A query and its exact parts that are no sums; those in ``listed`` are lists of any length,
+    the others numbers, cell by cell.
     """
 
     query: Query
@@ -160,12 +152,12 @@ class ReplayableQuery:
     listed: frozenset[str]
 
     def alike(self, answer: Mapping[str, np.ndarray]) -> np.ndarray:
-        """An answer as numbers, cell by cell; of a list, which released entries it has and how many others."""
+        """An answer as numbers; of a list, which released entries it has and how many others."""
         return np.concatenate([self._part(name, answer[name]) for name in self.parts])
 
     @property
     def released(self) -> np.ndarray:
-        """The same of what left."""
+        """The release as such numbers."""
         return self.alike({name: part.units for name, part in self.parts.items()})
 
     def _part(self, name: str, answer: np.ndarray) -> np.ndarray:
@@ -178,14 +170,14 @@ class ReplayableQuery:
 
 
 def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
-    """The rows of a table, or the places of a vector with what stands there."""
+    """The rows of a table, or the positions of a vector with their entries."""
     if listed.ndim == 1:
         return list(enumerate(listed.tolist()))
     return [tuple(row.ravel().tolist()) for row in listed]
 
 
 def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
-    """The questions to put again: some of each kind, the first and the last among them."""
+    """The queries to evaluate: some of each kind, the first and the last among them."""
     by_kind: dict[str, list[ReplayableQuery]] = {}
     for entry in transcript:
         query, parts = question_of(entry), _compared(entry)
@@ -214,15 +206,8 @@ def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
 
 @dataclass(eq=False)
 class LeaveOneOutTest:
-    """The records that are doubted at one client.
-
-    Args:
-        client: its name.
-        asked: the questions that are put again.
-        own: its records.
-        members: places among them of those in doubt.
-        others: records in doubt that were not there.
-        schema: the public data dictionary.
+    """The test at one client: its queries and records, the indices of the members in doubt, and
+    other records in doubt that are not there.
     """
 
     client: str
@@ -239,7 +224,7 @@ class LeaveOneOutTest:
     _told: list[np.ndarray] = field(default_factory=list)
 
     def _begin(self) -> None:
-        """Which answers were steady under all imagined secrets, and which depend on secret coins."""
+        """Which answers are steady under all simulated secrets, and which depend on coins."""
         imagined = [self._answers(self.own, f"imagined {n}", self.asked) for n in range(IMAGINED)]
         told = [each.released for each in self.asked]
         same = [
@@ -254,7 +239,7 @@ class LeaveOneOutTest:
     def of(
         cls, client: str, asked: Sequence[ReplayableQuery], truth: Truth, schema: Any
     ) -> LeaveOneOutTest:
-        """Prepare; which records are doubted is drawn, the same each time."""
+        """Prepare; which records are in doubt is drawn from a fixed seed."""
         rng, own = np.random.default_rng(0), RecordArrays.of([truth[client]])
         others = RecordArrays.of(
             [*(truth[name] for name in truth if name != client), truth[client]]
@@ -270,16 +255,16 @@ class LeaveOneOutTest:
 
     @property
     def turns(self) -> int:
-        """How many rounds there can be."""
+        """Number of rounds."""
         return max(len(self.members), len(self.others))
 
     @property
     def proven(self) -> int:
-        """How many of the doubted members change an answer by being away, whatever secret is imagined."""
+        """Number of members without whom an answer changes under every simulated secret."""
         return sum(self._inside.proven)
 
     def doubt(self, turn: int) -> None:
-        """Put the questions again with and without one member, and one outsider."""
+        """Evaluate the queries with and without one member, and one outsider."""
         if turn == 0:
             self._begin()
         if turn < len(self.members):
@@ -306,16 +291,16 @@ class LeaveOneOutTest:
     def _answers(
         self, rows: RecordArrays, secret: str, asked: Sequence[ReplayableQuery]
     ) -> list[np.ndarray]:
-        """What would leave of some records under an imagined secret, question by question."""
+        """The answers about some records under a simulated secret, query by query."""
         plain = View.of(self.schema, rows.x, rows.y)
         view = View(plain.records, self.schema, f"{self.client} {secret}".encode())
         return [each.alike(each.query.evaluate(view)) for each in asked]
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of members and of outsiders: what secrets do not matter for first, then how the answers lean.
+        """Scores of members and of outsiders: steady answers first, then the discriminant.
 
-        A steady answer that would have been another one without a record says that it was there (and
-        that it was not, where it would have been another one with it): such scores lie beyond all others.
+        A steady answer that changes without a record says that it was there (and one that changes
+        with it, that it was not): such scores lie beyond all others.
         """
         return self._scored(self._inside), self._scored(self._outside)
 
@@ -325,10 +310,10 @@ class LeaveOneOutTest:
         return np.asarray(side.sign * np.array(side.proven, float) + np.arctan(leaning) / 4)
 
     def _leaning(self, side: Side) -> np.ndarray:
-        """ln of how much likelier the answers are with each record than without, as for normal ones.
+        """Log likelihood ratio of the answers with each record against without, as if normal.
 
-        What a record moves is measured by both halves of the imagined secrets, each held to the other
-        where it is held to itself: chance in the one is not that in the other.
+        The record's effect is measured by both halves of the simulated secrets, each held to the
+        other where it is held to itself: chance in the one is not that in the other.
         """
         everything = np.concatenate([*self._inside.imagined, *self._outside.imagined])[:, 0]
         centre, spread = everything.mean(axis=0), everything.std(axis=0)
@@ -349,13 +334,11 @@ class LeaveOneOutTest:
 
 @dataclass
 class Side:
-    """What came of doubting members, or outsiders.
+    """The results for members, who are removed (sign 1), or outsiders, who are added (-1).
 
-    Args:
-        sign: 1 for members, who are taken away; -1 for outsiders, who are added.
-        proven: of each whether a steady answer becomes another one, under every imagined secret.
-        imagined: of each the answers that coins decide, to the client's own records and to those
-            that are changed, shape (secrets, 2, cells).
+    ``proven``: whether a steady answer changes under every simulated secret; ``imagined``: the
+    answers that coins decide, to the client's own and to the changed records, shape (secrets, 2,
+    cells).
     """
 
     sign: float
@@ -364,13 +347,10 @@ class Side:
 
 
 def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Rows times the inverse of the noise's covariance, drawn towards independence.
+    """Rows times the inverse of the noise's covariance, shrunk towards independence.
 
-    Source: Ledoit and Wolf 2004, with the weight that :mod:`privfed.audits.test_statistics` gives it.
-
-    Args:
-        rows: shape (rows, cells).
-        noise: centred, of deviation 1 in each cell, shape (draws, cells).
+    Source: Ledoit and Wolf 2004, with the weight of :mod:`privfed.audits.test_statistics`. The
+    noise is centred, of std 1 in each cell, shape (draws, cells).
     """
     draws, cells = noise.shape
     shrunk = cells / (cells + draws)
@@ -381,7 +361,7 @@ def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def _spread(numbers: np.ndarray) -> np.ndarray:
-    """At most so many of the numbers, from the first to the last."""
+    """At most :data:`CELLS` of the numbers, evenly spaced."""
     if len(numbers) <= CELLS:
         return numbers
     return np.asarray(numbers[np.linspace(0, len(numbers) - 1, CELLS).astype(int)])
@@ -393,11 +373,8 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class RecordArrays:
-    """Records as arrays.
-
-    Args:
-        x: features, shape (records, features).
-        y: targets, shape (records,), or none.
+    """Records as arrays: features, shape (records, features), and targets, shape (records,), or
+    None.
     """
 
     x: np.ndarray
@@ -405,7 +382,7 @@ class RecordArrays:
 
     @classmethod
     def of(cls, tables: Sequence[Table]) -> RecordArrays:
-        """Those of all tables; without targets where one has none."""
+        """Those of all tables; without targets if one has none."""
         x = np.concatenate([table.x for table in tables])
         ys = [table.y for table in tables if table.y is not None]
         return cls(x, np.concatenate(ys) if len(ys) == len(tables) else None)
@@ -422,7 +399,7 @@ class RecordArrays:
         return self.take(np.delete(np.arange(len(self)), row))
 
     def with_one(self, others: RecordArrays, row: int) -> RecordArrays:
-        """One of others besides, at the end."""
+        """One of others added at the end."""
         y = None
         if self.y is not None and others.y is not None:
             y = np.append(self.y, others.y[row])

@@ -1,8 +1,7 @@
-"""A whole ledger as one system of linear rows: what each released number adds up, point by point.
+"""A whole ledger as one linear system: what each point adds to each released number.
 
-A question says what it would give about each record alone. Put to points of the data dictionary, or to
-a list of people who may be in the data, that is the row of every released number, whichever release,
-kind or study it came from.
+A query says what it would release about each record alone. Put to points of the data dictionary, or
+to a list of candidates, that is the row of every released number, of any release, kind or study.
 """
 
 from __future__ import annotations
@@ -28,14 +27,10 @@ POINTS, CELLS = 1024, 20_000
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem:
-    """Released numbers, with what each point would add.
+    """Released numbers in the parts' own units, with what each point would add.
 
-    Args:
-        design: shape (rows, points).
-        answers: shape (rows,), in the parts' own units.
-        deviations: of each number's noise, 0 where it is exact; shape (rows,).
-        counts: which rows count records, bool, shape (rows,).
-        names: of each row: the release's place, the part's name, the cell's place.
+    ``design`` has shape (rows, points); ``deviations`` of the noise are 0 if exact; ``counts``
+    marks rows that count records; ``names`` are (release, part, cell) of each row.
     """
 
     design: np.ndarray
@@ -48,7 +43,7 @@ class LinearSystem:
         return len(self.answers)
 
     def only(self, kept: np.ndarray) -> LinearSystem:
-        """Some of the rows, by a mask or by their places."""
+        """Some of the rows, by a mask or by indices."""
         places = np.arange(len(self))[kept]
         return LinearSystem(
             self.design[places],
@@ -65,15 +60,10 @@ class LinearSystem:
 
 
 def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> LinearSystem:
-    """Read every number that adds up over records, until there are enough or the time is up.
+    """Read every number that adds up over records, at most ``most`` and until the time is up.
 
-    Masked cells, text, numbers that are not finite and questions of unknown kinds are left out.
-
-    Args:
-        transcript: of one client; of several studies, one after another.
-        points: records whose contributions the columns are.
-        most: rows.
-        clock: for how long.
+    Masked cells, text, non-finite numbers and unknown kinds are left out. The columns are the
+    contributions of ``points``.
     """
     view = View(points, points.schema)
     found: list[LinearSystem] = []
@@ -91,7 +81,7 @@ def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -
 
 
 def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
-    """Rows one below the other."""
+    """Systems one below the other."""
     empty = np.empty(0)
     start = LinearSystem(np.empty((0, points)), empty, empty, empty.astype(bool), ())
     whole = [start, *several]
@@ -105,7 +95,7 @@ def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
 
 
 def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
-    """What each point alone would give, by part; nothing where that is not known."""
+    """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
     if asked is None or not asked.linear or not 0 < sum(sizes) <= CELLS:
@@ -119,7 +109,7 @@ def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
 def _part(
     part: ReleasedPart, added: Mapping[str, np.ndarray], place: int, name: str
 ) -> LinearSystem | None:
-    """The cells of a part that were shown, in the part's own units."""
+    """The visible cells of a part."""
     values = finite_numbers(part)
     known = part.noise is None or part.noise.additive
     if values is None or not known or name not in added or added[name].shape[1:] != values.shape:
@@ -136,13 +126,15 @@ def _part(
 def gram_cells(
     transcript: Transcript, points: Table, *, clock: Clock
 ) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
-    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading 1.
+    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading
+    1.
 
-    That they are shows in what each record adds: a matrix of rank one, its first row over its corner c.
+    That they are shows in what each record adds: a matrix of rank one, its first row over its
+    corner c.
 
     Returns:
-        by the number of columns, for each part its cells, shape (cells, columns, columns), and the row
-        of each point, NaN where it adds nothing, shape (points, columns).
+        by the number of columns, for each part its cells, shape (cells, columns, columns), and the
+        row of each point, NaN if it adds nothing, shape (points, columns).
     """
     view = View(points, points.schema)
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -168,7 +160,7 @@ def gram_cells(
 
 
 def _rows_of_rank_one(added: np.ndarray) -> np.ndarray | None:
-    """The row c of each point that adds w c c' to cells, or none where points add anything else."""
+    """The row c of each point that adds w c c' to cells; None if points add anything else."""
     corner = added[:, :, 0, 0]
     strongest = np.argmax(corner, axis=1)
     points = np.arange(len(added))
@@ -190,14 +182,14 @@ def several_studies(transcripts: Mapping[str, Transcript] | Sequence[Transcript]
 
 
 def at_points(example: Table, *, x: np.ndarray, y: np.ndarray | None) -> Table:
-    """Records at other points than an example's, of the same kind."""
+    """Records of an example's kind at other points."""
     made: Any = example
     table: Table = replace(made, x=x, y=y, individual=None, clipped=0)
     return table
 
 
 def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
-    """Every point that a record can lie at, where columns are whole and these are few; or none."""
+    """Every point that a record can lie at, or None if these are not few."""
     columns = [*schema.features, *([] if schema.target is None else [schema.target])]
     levels = []
     for column in columns:
@@ -214,7 +206,7 @@ def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
 
 
 def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
-    """Points drawn evenly over the data dictionary's box."""
+    """Points drawn uniformly over the data dictionary's box."""
     rng = np.random.default_rng(0)
     columns = [*schema.features, *([] if schema.target is None else [schema.target])]
     drawn = []

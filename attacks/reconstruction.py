@@ -1,9 +1,10 @@
-"""What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells alone.
+"""What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells
+alone.
 
-Five ways, each a function of its own: cells that follow from margins (:mod:`contingency` where answers
-are exact, :mod:`combining` over noisy repeats), small groups by subtracting one count from another,
-values out of power sums, records out of normal equations, and binary outcomes by linear programming.
-They read every question that says what a record adds, of one study or of several one after another.
+Five ways: cells that follow from margins (:mod:`contingency` for exact answers,
+:mod:`least_squares` for noisy repeats), small groups by subtracting one count from another, values
+from power sums, records from normal equations, and binary outcomes by linear programming. They read
+every query that says what a record adds, of one study or of several.
 """
 
 from __future__ import annotations
@@ -49,12 +50,8 @@ NEAR = 1e-6
 
 @dataclass
 class SuccessCounts:
-    """Successes over all clients.
-
-    Args:
-        found: how many are right.
-        claimed: how many were claimed, or how many there are.
-        chance: how many a guesser has who saw less.
+    """Successes over all clients: correct ones, claims (or what there is), and correct ones of a
+    guesser who saw less.
     """
 
     found: float = 0.0
@@ -70,11 +67,7 @@ class SuccessCounts:
 
 
 class Reconstruction(Attack):
-    """Rebuilds cells, small groups, values and outcomes from everything that was released together.
-
-    Args:
-        seconds: for all of it; what was found by then is reported.
-    """
+    """Rebuilds cells, small groups, values and outcomes from all releases together."""
 
     name: ClassVar[str] = "reconstruction"
     question: ClassVar[str] = (
@@ -86,7 +79,7 @@ class Reconstruction(Attack):
     ) -> list[Finding]:
         """See :class:`Attack`: a finding for each way that found something to work on.
 
-        There are none without the truth, which is the list of candidates and scores what is claimed.
+        None without the truth, which is the list of candidates and scores what is claimed.
         """
         clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
         if not clients or truth is None:
@@ -136,7 +129,6 @@ OUTCOMES = "binary outcomes solved for, all features known"
 def _ways(
     transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, clock: Clock
 ) -> Iterator[tuple[str, SuccessCounts | None]]:
-    """Each way over one client's releases, where there is something to work on."""
     domain = whole_domain(own, schema)
     if domain is not None:
         rows = rows_of(transcript, domain, most=ROWS, clock=clock)
@@ -172,7 +164,7 @@ def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
 
 
 def _records_at(own: Table, domain: Table) -> np.ndarray:
-    """How many records lie at each point of the domain, shape (points,)."""
+    """Number of records at each point of the domain, shape (points,)."""
 
     def columns(table: Table) -> np.ndarray:
         return table.x if table.y is None else np.column_stack([table.x, table.y])
@@ -186,15 +178,8 @@ def _records_at(own: Table, domain: Table) -> np.ndarray:
 def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCounts | None:
     """Records in cells whose count is determined by all totals, noisy ones combined.
 
-    A cell is a set of points that no row tells apart.
-
-    Args:
-        rows: over all points of the domain.
-        held: how many records really lie at each point.
-        clock: bounds the integer programs.
-
-    Returns:
-        right ones of all records, beside those in cells that an exact count tells outright.
+    A cell is a set of points that no row tells apart; ``held`` records really lie at each point.
+    The baseline is the records in cells that an exact count gives outright.
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
     true = np.bincount(place.ravel(), held, atoms.shape[1])
@@ -221,10 +206,10 @@ def differences(
     Args:
         rows: exact ones over candidates and further points.
         members: the columns that are the client's own records.
-        clock: after which no further pair is looked at.
+        clock: after which no further pair is tried.
 
     Returns:
-        groups isolated that no count tells outright; values of single records among them.
+        groups isolated that no count gives outright; values of single records among them.
     """
     crisp = np.flatnonzero(rows.counts & np.isin(rows.design, (0, 1)).all(axis=1))
     counts = rows.only(crisp[:PAIRED])
@@ -261,7 +246,7 @@ def _values(
 ) -> SuccessCounts:
     """What the sums beside two counts say of the one record between them.
 
-    They say it where they weigh all others alike, so that their difference is of those between alone.
+    They say it if they weigh all others alike, so that their difference is of those between alone.
     """
     (release, _, cell), (other, _, inner) = pair
     really, found = np.flatnonzero(between[members]), SuccessCounts()
@@ -280,17 +265,11 @@ def _values(
 
 
 def power_sums(rows: LinearSystem, members: slice) -> SuccessCounts:
-    """Values of groups whose count, sum and sum of squares were released side by side.
+    """Values of groups of one or two whose count, sum and sum of squares were released together.
 
-    Which part holds the squares of which shows in what points add: b is 0 outside the group, and
-    c = s b^2 inside, with one scale s for all.
-
-    Args:
-        rows: exact ones over candidates and further points.
-        members: the columns that are the client's own records.
-
-    Returns:
-        values found to a part in 10^4, of those claimed.
+    Which part holds the squares of which shows in what points add: b is 0 outside the group, and c
+    = s b^2 inside, with one scale s for all. Counts values right to a part in 10^4, of those
+    claimed.
     """
     tally = SuccessCounts()
     by_cell: dict[tuple[int, int], list[int]] = {}
@@ -324,7 +303,7 @@ def _of_group(
 
 
 def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | None:
-    """The scale s for which the second is s times the square of the first; none where there is none."""
+    """The scale s for which the second is s times the square of the first, or None."""
     if one[~inside].any() or two[~inside].any() or not one[inside].any():
         return None
     square = one**2
@@ -336,11 +315,10 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
 
 
 def equations(transcript: Transcript, own: Table, *, clock: Clock) -> SuccessCounts | None:
-    """Records that stand in exact normal equations, of one cell or of two that share records.
+    """Records in exact normal equations, of one cell or of two that share records.
 
-    Returns:
-        members whose row is found to a part in 10^4 of a column's scale, of all; none where no part
-        is of this kind.
+    Counts members whose row is right to a part in 10^4 of a column's scale, of all; None if no part
+    is of this kind.
     """
     told = gram_cells(transcript, own, clock=clock)
     if not told:
@@ -368,18 +346,18 @@ def outcomes(
     bounds: tuple[float, float],
     clock: Clock,
 ) -> SuccessCounts | None:
-    """Binary outcomes of people whose features are known, from all numbers that they move.
+    """Binary outcomes of individuals whose features are known, from all numbers that they move.
 
     Args:
         transcript: the client's.
         own: its records.
-        others: other clients' records, from which a guesser learns what features say of outcomes.
+        others: other clients' records, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
         clock: bounds the linear program.
 
     Returns:
-        right ones of all, beside what a guesser has; none where no number depends on outcomes, or
-        there was no time.
+        correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of
+        time.
     """
     people = len(own.x)
     if own.y is None or people > SOLVED or clock.over:
@@ -410,10 +388,9 @@ def outcomes(
 
 
 def guessed(own: Table, others: list[Table], *, upper: float) -> float:
-    """Outcomes that are right without any release: the commoner one, or by a line fitted elsewhere.
+    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere.
 
-    What features say of outcomes anywhere is no leak of these people's: least squares on other
-    clients' records says that much.
+    What features say of outcomes anywhere is no leak of these individuals'.
     """
     true = np.asarray(own.y == upper)
     best = float(max(int(true.sum()), len(true) - int(true.sum())))

@@ -43,13 +43,13 @@ ROUNDS = 1000
 class Recovery(Attack):
     """Recovers whole records from leaf equations.
 
-    Leaves of one record are read off, taken out of all other leaves, and so on until nothing more
-    comes; then nodes of few records are diagonalised jointly; then, where the schema makes every
-    feature an integer or a category, leaves are searched over the domain.
+    Leaves of one record are read off, taken out of all other leaves, and so on; then nodes of few
+    records are diagonalised jointly; then, if every feature is an integer or a category, leaves are
+    searched over the domain.
 
-    A record counts as recovered when every feature (scaled and clipped as the tree scales it) and
-    the target are right to 1e-4 of their range. The baseline is the same claims held against the
-    other clients' records.
+    A record counts as recovered when every feature (scaled and clipped as the tree does) and the
+    target are right to 1e-4 of their range. The baseline holds the same claims against other
+    clients' records.
     """
 
     name: ClassVar[str] = "recovery"
@@ -77,7 +77,7 @@ class Recovery(Attack):
     def claims(
         self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
     ) -> list[ReconstructedRecord]:
-        """The records that one client's leaf equations give away, in the attack's time or a clock's."""
+        """The records that one client's leaf equations give away."""
         clock = clock or Clock(self.seconds)
         equations = read(entry)
         if equations is None:
@@ -137,10 +137,10 @@ class Recovery(Attack):
 
 
 def read(entry: Disclosed) -> NormalEquations | None:
-    """A release's equations; none where they are noisy or withheld.
+    """A release's equations; None if noisy or withheld.
 
-    Left out are silent leaves, and those whose path uses a feature that the equations lack, for
-    there nobody can tell how strongly a claimed record activates the leaf.
+    Suppressed leaves are left out, and those whose path uses a feature that the equations lack:
+    there a claimed record's activation is unknown.
     """
     parts = exact_parts(entry)
     if not {"gram", "moment"} <= set(parts):
@@ -165,12 +165,12 @@ def _geometry(entry: Disclosed) -> Geometry:
 
 
 def _leaves(entry: Disclosed) -> list[Cell | None]:
-    """The leaves by those features; none for leaves that use others."""
+    """The leaves by those features; None for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
 def _heard(entry: Disclosed) -> list[int]:
-    """Positions of the leaves that can be attacked."""
+    """Indices of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
     silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
     return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
@@ -179,7 +179,6 @@ def _heard(entry: Disclosed) -> list[int]:
 def _peel(
     equations: NormalEquations, paths: list[list[list[int]]], clock: Clock
 ) -> tuple[list[ReconstructedRecord], NormalEquations]:
-    """Claim records and take them out, until nothing more is found."""
     nodes = sorted(prefixes(paths).values(), key=len)
     claims: list[ReconstructedRecord] = []
     for _ in clock.timely(ROUNDS):
@@ -195,7 +194,6 @@ def _peel(
 def _small_group(
     equations: NormalEquations, nodes: list[list[int]], clock: Clock
 ) -> list[ReconstructedRecord]:
-    """The records of all groups of leaves that give any away."""
     groups = small_groups(equations, nodes)
     return distinct(few_records(equations, groups[at]) for at in clock.timely(len(groups)))
 
@@ -203,7 +201,7 @@ def _small_group(
 def _domain(
     equations: NormalEquations, schema: PublicSchema | None, features: Sequence[int]
 ) -> np.ndarray | None:
-    """Every row that a record can have; none where a feature is continuous or there are too many."""
+    """Every row that a record can have; None if a feature is continuous or there are too many."""
     if schema is None:
         return None
     columns = [schema.features[feature] for feature in features]
@@ -223,7 +221,6 @@ def _hits(
     schema: PublicSchema | None,
     client: str,
 ) -> int:
-    """How many of a client's records the claims hit."""
     if client not in truth or not claims:
         return 0
     table = truth[client]

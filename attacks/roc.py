@@ -1,8 +1,8 @@
-"""What the best attacker can expect to find out about one record, in closed form: no draws needed.
+"""ROC curves: empirical ones, and the best attacker's in closed form; exact bounds on a rate.
 
-The attacker knows every other record, what the record adds and the law of the noise, and accuses by
-likelihood ratio (Neyman and Pearson 1933). Outputs that speak alike for both sides are accused by a
-coin, so that a rate is met exactly, on whole numbers too.
+The best attacker knows every other record, what the record adds and the noise's distribution, and
+decides by likelihood ratio (Neyman and Pearson 1933). Ties are broken by a coin, so that a rate is
+met exactly, on integers too.
 """
 
 from __future__ import annotations
@@ -24,22 +24,17 @@ REACH = 40
 
 @dataclass(frozen=True)
 class RocCurve:
-    """A test's rates, from accusing nobody to accusing everybody, straight between its points.
+    """Piecewise-linear ROC curve: FPR rising from 0 to 1, and TPR, shape (points,) each."""
 
-    Args:
-        accused: share of the others that is accused, rising from 0 to 1, shape (points,).
-        found: share of the members that is accused with them, shape (points,).
-    """
-
-    accused: np.ndarray
-    found: np.ndarray
+    fpr: np.ndarray
+    tpr: np.ndarray
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of scores: larger ones are accused first, equal ones by a coin.
+        """Of scores, larger for members, ties by a coin.
 
         Raises:
-            InputError: no score on one side, or one that is no number.
+            InputError: no score on one side, or one that is NaN.
         """
         told = [np.asarray(scores, dtype=float) for scores in (members, others)]
         if not all(len(scores) and not np.isnan(scores).any() for scores in told):
@@ -60,35 +55,36 @@ class RocCurve:
         return cls(*told)
 
     def at(self, rate: float) -> float:
-        """The share of members found while this share of the others is accused."""
-        return min(1.0, float(np.interp(rate, self.accused, self.found)))
+        """TPR at this FPR."""
+        return min(1.0, float(np.interp(rate, self.fpr, self.tpr)))
 
     @property
-    def area(self) -> float:
-        """How often a member ranks above another, ties counted half."""
-        return min(1.0, float(np.trapezoid(self.found, self.accused)))
+    def auc(self) -> float:
+        """Area under the curve: the probability that a member ranks above another, ties counted
+        half.
+        """
+        return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:
-    """True-positive rate at a false-positive rate, against Gaussian noise: Phi(Phi^-1(rate) + mu).
+    """TPR at FPR ``rate`` against Gaussian noise: Phi(Phi^-1(rate) + mu).
 
-    Args:
-        mu: the record's distance: square root of the sum over cells of (what it adds / deviation)^2.
-        rate: share of the others that is accused.
+    mu is the square root of the sum over cells of (what the record adds / noise std)^2.
     """
     return float(ndtr(ndtri(rate) + mu))
 
 
 def gaussian_area(mu: float) -> float:
-    """How often a member ranks above another, against Gaussian noise: Phi(mu / sqrt 2)."""
+    """Area under the curve against Gaussian noise: Phi(mu / sqrt 2)."""
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def discrete(law: Law, shift: int) -> RocCurve:
-    """The best test's rates on one integer with noise of a law, which a record moves.
+def discrete(law: str, parameter: float, shift: int) -> RocCurve:
+    """The best test's ROC curve on one integer with discrete noise, which a record moves.
 
     Args:
-        law: of noise that is added.
+        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
+        parameter: scale, or standard deviation.
         shift: by how many grid units the record moves it.
 
     Raises:
@@ -102,9 +98,7 @@ def discrete(law: Law, shift: int) -> RocCurve:
     with np.errstate(invalid="ignore"):
         ratio = np.round(law.log_ratio(moved, still), 9)
     levels, place = np.unique(-ratio, return_inverse=True)
-    masses = (
-        np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
-    )
+    masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
     return RocCurve.of_masses(*masses)
 
 
@@ -115,8 +109,8 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
 
     Args:
         hits: number of successes.
-        trials: number of tries.
-        alpha: how often each bound may be wrong, in (0, 1).
+        trials: number of trials.
+        alpha: in (0, 1).
 
     Returns:
         (low, high), each of the counts' broadcast shape.

@@ -1,8 +1,8 @@
-"""Subtraction against nullification: withheld sums of a fuzzy tree, worked out from released ones.
+"""Subtraction against nullification: withheld sums of a fuzzy tree, derived from released ones.
 
-Nullification hides the sums of cells that would give a record away. They come back as their node's
-total minus their siblings, as totals of the next level's nodes, through any feature's sum at the
-same node, and through the leaves' first moments.
+Nullification hides the sums of cells that would give a record away. They follow from a node's total
+less their siblings, from totals of the next level's nodes, from any feature's sum at the same node,
+and from the leaves' first moments.
 """
 
 from __future__ import annotations
@@ -41,13 +41,8 @@ TARGET = 1e-4
 
 @dataclass(eq=False)
 class KnownSums:
-    """What one client said about its sums, and what it withheld.
-
-    Args:
-        geometry: the tree's public geometry, of the last question.
-        known: for each kind of sum, the released cells.
-        hidden: the cells that were withheld from some release.
-        moments: for each kind of sum, identities about leaves.
+    """One client's sums: by kind of sum the released cells and the identities about leaves, the
+    withheld cells, and the tree's geometry at the last query.
     """
 
     geometry: Geometry
@@ -68,12 +63,8 @@ class KnownSums:
 
 @dataclass(frozen=True, eq=False)
 class Worked:
-    """What the attack worked out at one client.
-
-    Args:
-        heard: what it started from.
-        found: for each kind of sum, the withheld cells that came back (also those that another
-            release had given all along).
+    """What was derived at one client: by kind of sum the withheld cells that were recovered (also
+    those that another release gave all along).
     """
 
     heard: KnownSums
@@ -91,7 +82,7 @@ class Worked:
 
 
 class Subtraction(Attack):
-    """Works withheld sums out of released ones, over the whole transcript of each client."""
+    """Derives withheld sums from released ones, over the whole transcript of each client."""
 
     name: ClassVar[str] = "subtraction"
     question: ClassVar[str] = "Which withheld sums can be worked out from what was released?"
@@ -112,7 +103,7 @@ class Subtraction(Attack):
         found: dict[str, Worked] = {}
         for place in clock.timely(len(clients)):
             with formed(self.name, schema is not None or truth):
-                worked = work_out(transcript.of(client=clients[place]), clock)
+                worked = derive_sums(transcript.of(client=clients[place]), clock)
             if worked is not None:
                 found[clients[place]] = worked
             read += not clock.over
@@ -127,15 +118,9 @@ class Subtraction(Attack):
 
     def _unscored(self, found: Mapping[str, Worked], partial: str) -> Finding:
         filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())
-        return self.finding(
-            "withheld cells worked out that are not empty",
-            filled,
-            releases=self.kinds,
-            severity="breach" if filled else "none",
-            detail={"withheld": sum(len(one.heard.hidden) for one in found.values())},
-            simulation=False,
-            partial=partial,
-        )
+        withheld = sum(len(one.heard.hidden) for one in found.values())
+        metric, detail = "withheld cells worked out that are not empty", {"withheld": withheld}
+        return self._counted(metric, filled, None, None, detail, partial, simulation=False)
 
     def _cells(
         self, found: Mapping[str, Worked], tables: Mapping[str, Table], partial: str
@@ -144,16 +129,9 @@ class Subtraction(Attack):
         for client, table in tables.items():
             for name, count in _score_cells(found[client], table).items():
                 tally[name] += count
-        return self.finding(
-            "withheld cells with records in them, recovered exactly",
-            tally["right"],
-            of=tally["filled"],
-            baseline=tally["shuffled"],
-            releases=self.kinds,
-            severity="breach" if tally["right"] > tally["shuffled"] else "none",
-            detail={**tally, "precision": PRECISION},
-            partial=partial,
-        )
+        metric = "withheld cells with records in them, recovered exactly"
+        right, of, chance = tally["right"], tally["filled"], tally["shuffled"]
+        return self._counted(metric, right, of, chance, {**tally, "precision": PRECISION}, partial)
 
     def _targets(
         self,
@@ -168,20 +146,28 @@ class Subtraction(Attack):
             if centred is not None:
                 scored = _score_targets(found[client], table, centred)
                 right, alone, chance = right + scored[0], alone + scored[1], chance + scored[2]
-        return self.finding(
-            "targets of single records read off withheld cells",
-            right,
-            of=alone,
-            baseline=chance,
-            releases=self.kinds,
-            severity="breach" if right > chance else "none",
-            detail={"precision": TARGET},
-            partial=partial,
-        )
+        metric = "targets of single records read off withheld cells"
+        return self._counted(metric, right, alone, chance, {"precision": TARGET}, partial)
+
+    def _counted(
+        self,
+        metric: str,
+        right: int,
+        of: int | None,
+        chance: int | None,
+        detail: Mapping[str, Any],
+        partial: str,
+        *,
+        simulation: bool = True,
+    ) -> Finding:
+        figures: dict[str, Any] = {"of": of, "baseline": chance, "detail": dict(detail)}
+        severity = "breach" if right > (chance or 0) else "none"
+        figures |= {"releases": self.kinds, "severity": severity, "simulation": simulation}
+        return self.finding(metric, right, partial=partial, **figures)
 
 
-def listen(transcript: Transcript) -> KnownSums | None:
-    """Collect one client's sums; none where it released no exact ones."""
+def known_sums(transcript: Transcript) -> KnownSums | None:
+    """Collect one client's sums; None if it released no exact ones."""
     heard: KnownSums | None = None
     readers = {LEVEL: _read_level, ACTIVATION: _read_activation, LEAVES: _read_leaves}
     for entry in transcript:
@@ -192,9 +178,9 @@ def listen(transcript: Transcript) -> KnownSums | None:
     return heard
 
 
-def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
-    """Run the attack on one client's releases; once the time is up, only what was told outright is found."""
-    heard = listen(transcript)
+def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
+    """Attack one client's releases; out of time, only what was released outright is found."""
+    heard = known_sums(transcript)
     if heard is None:
         return None
     zero = {cell for cell, value in heard.known["weights"].items() if value == 0}
@@ -228,7 +214,6 @@ def _read_level(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) ->
 
 
 def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
-    """The cells of a part at an index of its leading axes."""
     mask = None if part.mask is None else part.mask[index]
     axes = part.axes[len(index) :]
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
@@ -266,7 +251,6 @@ def _read_moments(
 
 
 def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
-    """Compare recovered weights with the true ones."""
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     true = {cell: float(weight(degrees, cell).sum()) for cell in worked.heard.hidden}
@@ -285,12 +269,14 @@ def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
 
 
 def _shuffled(values: np.ndarray | list[float]) -> np.ndarray:
-    """The baseline: what was found, handed out anew."""
+    """The baseline: the results, permuted."""
     return np.random.default_rng(0).permutation(np.asarray(values, dtype=float))
 
 
 def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> tuple[int, int, int]:
-    """Records whose target was read, records alone in a withheld cell, and hits by chance."""
+    """Numbers of records whose target was read, that are alone in a withheld cell, and hit by
+    chance.
+    """
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     read = worked.targets()

@@ -375,7 +375,7 @@ def expected() -> None:
         found = discrete(DiscreteGaussian(sigma), sigma)
         print(
             f"mu 1 at sigma {sigma}: TPR at 1 % {found.at(0.01):.4f} (continuous "
-            f"{gaussian_found(1, 0.01):.4f}), AUC {found.area:.4f} ({gaussian_area(1):.4f})"
+            f"{gaussian_found(1, 0.01):.4f}), AUC {found.auc:.4f} ({gaussian_area(1):.4f})"
         )
 
 

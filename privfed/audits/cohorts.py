@@ -26,14 +26,8 @@ from privfed.privacy.policy import Guard, Policy
 HOLDERS = 0xC0175
 
 
-def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleIndex:
-    """A cohort in which some hold all of these structures and the others none.
-
-    Args:
-        grammar: the structures' grammar.
-        holds: who holds them, shape (people,).
-        held: the structures.
-    """
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
+    """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])
         for structure in sorted(held)

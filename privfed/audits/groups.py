@@ -146,14 +146,7 @@ def narrowed(bounded: BoundedPart) -> BoundedPart:
 
 @dataclass(frozen=True)
 class GroupCase:
-    """A mechanism on trial with one group; its answers are laid out as one row of cells.
-
-    Args:
-        build: gives a mechanism anew.
-        group: the parts with their bounds.
-        spend: what one release spends.
-        noise: where noise comes from.
-    """
+    """A mechanism on trial with one group; its answers are laid out as one row of cells."""
 
     build: Callable[[], Mechanism]
     group: Group

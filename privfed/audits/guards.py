@@ -1,4 +1,4 @@
-"""Audits of the mechanisms that a policy relies on, at the spends it gives them; no data are read."""
+"""Audits of the mechanisms that a policy relies on, at its spends; no data are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DELTA = Fraction(1, 10**5)
 
 @dataclass(frozen=True)
 class GuardUse:
-    """A guard at work on one planned query of a kind: its parts with their bounds, and its spend."""
+    """A guard at work on a planned query of a kind: its parts with their bounds, its spend."""
 
     kind: str
     guard: Guard
@@ -60,7 +60,7 @@ def audit_guards(
 
     Returns:
         one finding for each mechanism, spend and group of bounds: the epsilon that the outputs
-            prove at least, out of the claimed one; ``"breach"`` where they refute it.
+        prove at least, out of the claimed one; ``"breach"`` where they refute it.
     """
     uses: dict[tuple[object, ...], GuardUse] = {}
     for use in _uses(plan, schema, policy):

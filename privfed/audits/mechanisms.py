@@ -24,8 +24,7 @@ from privfed.questions.part import Bound, Part, PartType
 #: is for continuous noise: at standard deviation s, discrete noise overstates mu by about
 #: 1 / (12 s^2) of it, which would convict honest noise on counts.
 WIDE = 256
-#: Most bits of one unit that are audited, and most of those that are looked at one by one; the claim
-#: holds for fewer bits than the bound allows, too.
+#: Most bits of one unit that are audited (the claim holds for fewer, too), and most tried one by one.
 MOST_BITS, SEEN_BITS = 256, 31
 
 #: Parts that one guard protects, with their bounds.
@@ -65,8 +64,8 @@ def outputs(
 
     Returns:
         shape (runs,), a number or a bit each; of several bits (runs, columns): the number of
-            yes-answers, which is the likelihood ratio's own order if all are flipped alike, then
-            the first few answers.
+        yes-answers, which is the likelihood ratio's own order if all are flipped alike, then
+        the first few answers.
     """
     bits = is_for_bits(mechanism, steps)
     group = of_bits(steps, runs) if bits else bounded(PartType.COUNTS, steps, runs)

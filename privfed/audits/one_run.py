@@ -22,11 +22,11 @@ from privfed.attacks.roc import check_fraction
 from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu, verdict
 from privfed.errors import InputError
 
-#: Fractions of the canaries, the surest first, that one run guesses about under a claim of a Gaussian
-#: trade-off curve, which says most of its tails; alpha is split among them.
+#: Fractions of the canaries, the surest first, guessed about under a claim of a Gaussian trade-off
+#: curve, which is tightest in its tails; alpha is split among them.
 GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
-#: Under other claims: the fraction guessed about of those who would be surest under Laplace noise of
-#: the claimed scale, and the fraction of alpha for it; the rest is for guessing about all canaries.
+#: Under other claims: the fraction guessed about of those surest under Laplace noise of the claimed
+#: scale, and the fraction of alpha for it; the rest is for guessing about all canaries.
 SURE, SURE_ALPHA = 0.98, 0.9
 #: What is claimed of a canary's trade-off curve.
 TradeOff = Literal["any", "gaussian", "independent gaussian"]

@@ -27,12 +27,8 @@ SELECTION = 0.2
 
 @dataclass(frozen=True)
 class Move:
-    """Two neighbouring inputs of a mechanism.
-
-    Args:
-        name: says what one record moves.
-        present, absent: give outputs on the input with and without the record.
-        truths: what the two inputs hold, or None.
+    """Two neighbouring inputs of a mechanism: what one record moves, samplers of outputs with and
+    without it, and what the two inputs hold, if known.
     """
 
     name: str

@@ -24,12 +24,9 @@ DECIMALS = 12
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of each output.
+    """One number of each output: maps shape (runs, cells) to (runs,).
 
-    Args:
-        name: ``"value 3"`` for the value of cell 3.
-        family: statistics of one family find faults of one kind.
-        of: maps outputs of shape (runs, cells) to numbers, shape (runs,).
+    Statistics of one family find faults of one kind.
     """
 
     name: str
@@ -73,12 +70,8 @@ def statistics(
 
 @dataclass(frozen=True)
 class TwoSamples:
-    """Outputs of both inputs, and what they have in common.
-
-    Args:
-        present, absent: outputs with and without the record, shape (runs, cells).
-        shift: difference of the cells' means, or of their truths where known.
-        std: each cell's standard deviation; 1 where there is none.
+    """Outputs of both inputs, shape (runs, cells), the shift of each cell (its truth's if known)
+    and its std, 1 if 0.
     """
 
     present: np.ndarray
@@ -95,7 +88,7 @@ class TwoSamples:
         return cls(present, absent, shift, np.where(std > 0, std, 1.0))
 
     def telling(self, truths: Truths | None) -> np.ndarray:
-        """Indices of cells to try one by one: those that move, and those whose means differ most."""
+        """Indices of cells to try: those that move, and those whose means differ most."""
         measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.std
         order = np.argsort(-measured, kind="stable")
         if truths is None:
@@ -115,7 +108,7 @@ def _values(cells: np.ndarray) -> Iterator[Statistic]:
 
 
 def _bits(samples: TwoSamples, cells: np.ndarray) -> Iterator[Statistic]:
-    """Lowest bits and decimals of fractions, where naive floating-point noise shows (Mironov 2012)."""
+    """Lowest bits and decimals of fractions, where naive float noise shows (Mironov 2012)."""
     for cell in cells:
         if any(
             (arm[:, cell] != np.rint(arm[:, cell])).any()

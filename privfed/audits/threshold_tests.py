@@ -31,40 +31,38 @@ SUREST, OTHERS = 0.7, 0.1
 
 @dataclass(frozen=True)
 class ConfusionCounts:
-    """A rule's guesses about outputs of both inputs; counts may be arrays, for many rules at once.
+    """A rule's guesses about outputs of both inputs; counts may be arrays, one entry a rule.
 
-    Args:
-        found, missed: outputs with the record that it names present, and absent.
-        accused, cleared: outputs without the record that it names present, and absent.
-        present, absent: numbers of outputs of either kind.
+    The record's presence is the positive class; ``present`` and ``absent`` are numbers of outputs
+    of either input, of which a rule may leave some aside.
     """
 
-    found: np.ndarray
-    accused: np.ndarray
-    missed: np.ndarray
-    cleared: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+    fn: np.ndarray
+    tn: np.ndarray
     present: int
     absent: int
 
     @property
     def right(self) -> np.ndarray:
         """Right guesses."""
-        return np.asarray(self.found + self.cleared)
+        return np.asarray(self.tp + self.tn)
 
     @property
     def made(self) -> np.ndarray:
         """All guesses."""
-        return np.asarray(self.right + self.accused + self.missed)
+        return np.asarray(self.right + self.fp + self.fn)
 
     @property
     def mirrored(self) -> ConfusionCounts:
         """The same counts with the two inputs exchanged."""
-        told = (self.cleared, self.missed, self.accused, self.found)
-        return ConfusionCounts(*told, self.absent, self.present)
+        swapped = (self.tn, self.fn, self.fp, self.tp)
+        return ConfusionCounts(*swapped, self.absent, self.present)
 
     def one_sided(self) -> ConfusionCounts:
         """Those of a rule that names one of the inputs only, as the record's presence."""
-        return self if np.any(self.found + self.accused) else self.mirrored
+        return self if np.any(self.tp + self.fp) else self.mirrored
 
 
 @dataclass(frozen=True)
@@ -96,24 +94,24 @@ class PrivacyClaim:
         """Whether rules that name either input, and leave some outputs aside, can be judged."""
         return not self.delta
 
-    def strength(self, hits: ConfusionCounts, alpha: float) -> np.ndarray:
+    def strength(self, counts: ConfusionCounts, alpha: float) -> np.ndarray:
         """Epsilon that guesses prove at level ``alpha``, or mu where Gaussian noise is claimed."""
         if not self.delta:
-            return right_guesses(hits.right, hits.made, alpha)
-        if self.gaussian and np.all(hits.made == hits.present + hits.absent):
-            return right_guesses_mu(hits.right, hits.made, alpha)
-        event = hits.one_sided()
+            return right_guesses(counts.right, counts.made, alpha)
+        if self.gaussian and np.all(counts.made == counts.present + counts.absent):
+            return right_guesses_mu(counts.right, counts.made, alpha)
+        event = counts.one_sided()
         if self.gaussian:
             return mu_from_event(
-                event.accused,
-                event.present - event.found,
+                event.fp,
+                event.present - event.tp,
                 trials_without=event.absent,
                 trials_with=event.present,
                 alpha=alpha,
             )
         return epsilon_from_event(
-            event.found,
-            event.accused,
+            event.tp,
+            event.fp,
             trials=event.present,
             trials_outside=event.absent,
             delta=self.delta,
@@ -129,13 +127,9 @@ class PrivacyClaim:
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """Names one input at or above a threshold of a statistic, the other at or below one.
+    """Names one input where a statistic is ``above`` a threshold, the other where ``below`` one.
 
-    Args:
-        statistic: the test statistic.
-        above: from where it names the first input, or None.
-        below: up to where it names the second, or None.
-        swapped: whether the first is that without the record.
+    The first is that with the record unless ``swapped``; None for no threshold.
     """
 
     statistic: Statistic
@@ -148,17 +142,17 @@ class DecisionRule:
         """One of its thresholds, for reports."""
         return float(self.above if self.above is not None else self.below or 0.0)
 
-    def hits(self, present: np.ndarray, absent: np.ndarray) -> ConfusionCounts:
+    def counts(self, present: np.ndarray, absent: np.ndarray) -> ConfusionCounts:
         """Count its guesses about outputs, shape (runs, cells) each."""
         values = [self.statistic.of(outputs) for outputs in (present, absent)]
         upper, lower = (
             [np.asarray(0 if edge is None else np.sum(side(v, edge))) for v in values]
             for side, edge in ((np.greater_equal, self.above), (np.less_equal, self.below))
         )
-        return _hits(upper, lower, (len(present), len(absent)), self.swapped)
+        return _counts(upper, lower, (len(present), len(absent)), self.swapped)
 
 
-def _hits(
+def _counts(
     upper: Sequence[np.ndarray], lower: Sequence[np.ndarray], sizes: tuple[int, int], swapped: bool
 ) -> ConfusionCounts:
     named, other = (lower, upper) if swapped else (upper, lower)
@@ -166,12 +160,7 @@ def _hits(
 
 
 class ScoredOutputs:
-    """Outputs of both inputs by one statistic, counted on either side of many thresholds.
-
-    Args:
-        statistic: the test statistic.
-        present, absent: outputs with and without the record, shape (runs, cells).
-    """
+    """Outputs of both inputs by one statistic, counted on either side of many thresholds."""
 
     def __init__(self, statistic: Statistic, present: np.ndarray, absent: np.ndarray) -> None:
         self.statistic, self.sizes = statistic, (len(present), len(absent))
@@ -191,7 +180,7 @@ class ScoredOutputs:
         """The best rule that names the upper side, the lower side, and both."""
 
         def strongest(upper: list[np.ndarray], lower: list[np.ndarray]) -> tuple[int, float]:
-            strengths = claim.strength(_hits(upper, lower, self.sizes, swapped), alpha)
+            strengths = claim.strength(_counts(upper, lower, self.sizes, swapped), alpha)
             top = int(np.argmax(strengths))
             return top, float(np.ravel(strengths)[top])
 
@@ -267,7 +256,7 @@ def judge(
     first = (SUREST if len(rules) > 1 else SUREST + OTHERS) * alpha
     rest = OTHERS * alpha / max(len(rules) - 1, 1)
     strengths = [
-        float(claim.strength(rule.hits(present, absent), level))
+        float(claim.strength(rule.counts(present, absent), level))
         for rule, level in zip(rules, [first] + [rest] * (len(rules) - 1), strict=True)
     ]
     best = int(np.argmax(strengths))

@@ -41,13 +41,7 @@ TOGETHER = 0.5
 
 @dataclass(frozen=True)
 class Planted:
-    """The records of an audit.
-
-    Args:
-        canaries: all canaries, in or not.
-        coins: which of them are in, shape (canaries,).
-        others: records that are certainly there.
-    """
+    """All canaries, which are in, shape (canaries,), and records that are certainly there."""
 
     canaries: Records
     coins: np.ndarray
@@ -90,7 +84,7 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
 
     Returns:
         a finding whose value is the epsilon that the releases prove at least, out of the ledger's:
-            of all answers together, or of the first answer that breaks its own charge.
+        of all answers together, or of the first answer that breaks its own charge.
     """
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
@@ -115,15 +109,11 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
 
 @dataclass(frozen=True)
 class CanaryScores:
-    """How an answer, or several together, score each canary.
+    """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all
+    together.
 
-    Args:
-        kind: of the query.
-        scores: log-likelihood ratios under the published noise, shape (canaries,); above 0 for
-            "in".
-        charged: the ledger's charge.
-        gaussian: whether all its noise is Gaussian.
-        farthest: the most that a canary moves it, in standard deviations of the published noise.
+    Beside them the ledger's charge, whether all noise is Gaussian, and the farthest that a canary
+    moves the answer, in standard deviations of the published noise.
     """
 
     kind: str
@@ -274,14 +264,7 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
 
 
 def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> CanaryScores:
-    """Score every canary by one answer.
-
-    Args:
-        entry: what left.
-        kind: the query's class.
-        planted: the records.
-        charged: the ledger's charge.
-    """
+    """Score every canary by one answer to a query of some kind, charged so by the ledger."""
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
     )
@@ -296,7 +279,7 @@ def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss)
         rows.append(own / part.noise.std)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
     moves = np.concatenate(rows, axis=1)
-    laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
+    laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
     return CanaryScores(
         entry.kind,
         scores_of(moves, np.concatenate(excess), planted.coins),

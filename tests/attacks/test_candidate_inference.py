@@ -18,7 +18,7 @@ from privfed.attacks.candidate_inference import (
     CandidateSystem,
 )
 from privfed.attacks.clock import Clock
-from privfed.attacks.linear import told_of
+from privfed.attacks.linear import linear_equations
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
@@ -124,7 +124,7 @@ def test_equations_hold_for_the_members() -> None:
     for query in (WIDE, TREE):
         for entry in released([query], OWNERS, "open", None):
             view = View(OWNERS[entry.client], SCHEMA)
-            for told in told_of(entry, view):
+            for told in linear_equations(entry, view):
                 assert told.exact and np.allclose(told.added.sum(axis=0), told.told)
 
 

@@ -138,7 +138,7 @@ def test_single_bits_of_one_template_meet_the_mechanism_s_own_curve() -> None:
     bits = held ^ (rng.random(held.shape) < 0.25)
     curve = SingleBits.of(BitResponses(np.arange(held.size), bits, 0.25), held).curve()
     assert curve.at(0.01) == pytest.approx(0.03, rel=0.03)
-    assert curve.area == pytest.approx(0.75, abs=0.01)
+    assert curve.auc == pytest.approx(0.75, abs=0.01)
 
 
 def test_standing_leaves_a_person_s_own_book_out() -> None:

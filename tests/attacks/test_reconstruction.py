@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.attacks import base, reading
+from privfed.attacks import base, ledger_rows
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.ledger_rows import LinearSystem, rows_of, several_studies
@@ -144,7 +144,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
         own = OWN.get(entry.kind)
         return known(entry) if own is None else own.from_fields(entry.fields)
 
-    monkeypatch.setattr(reading, "question_of", asked)
+    monkeypatch.setattr(ledger_rows, "question_of", asked)
 
 
 def released(

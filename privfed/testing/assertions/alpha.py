@@ -22,12 +22,7 @@ SUITE = 0.05
 
 @dataclass
 class AlphaBudget:
-    """What one test may spend.
-
-    Args:
-        alpha: in all.
-        spent: how many assertions have taken their share.
-    """
+    """The alpha that one test may spend, and how many assertions have taken their part."""
 
     alpha: float
     spent: int = 0
@@ -53,7 +48,7 @@ def spending(alpha: float) -> Iterator[AlphaBudget]:
 
 
 def share(alpha: float | None) -> float:
-    """The rate for one assertion: what was passed, the running test's next share, or ``ALONE``."""
+    """The alpha of one assertion: what was passed, the running test's next part, or ``ALONE``."""
     if alpha is not None:
         return checked(alpha)
     budget = _budget.get()
@@ -61,11 +56,7 @@ def share(alpha: float | None) -> float:
 
 
 def checked(alpha: float) -> float:
-    """The rate, if it is one.
-
-    Raises:
-        InputError: it does not lie between 0 and 1.
-    """
+    """The rate, if in (0, 1), else an InputError."""
     if not 0 < alpha < 1:
         raise InputError(
             f"alpha must lie between 0 and 1, and is {alpha!r}; write for example 1e-3"

@@ -82,7 +82,7 @@ def test_hits_of_a_rule_are_those_counted_over_all_thresholds() -> None:
         PrivacyClaim(1.0, 1e-3, gaussian=True),
     ):
         rule, strength = ScoredOutputs(VALUE, present, absent).best(claim, 0.05)
-        assert float(claim.strength(rule.hits(present, absent), 0.05)) == pytest.approx(strength)
+        assert float(claim.strength(rule.counts(present, absent), 0.05)) == pytest.approx(strength)
 
 
 def test_hits_are_mirrored_by_a_rule_that_says_the_opposite() -> None:
@@ -90,7 +90,7 @@ def test_hits_are_mirrored_by_a_rule_that_says_the_opposite() -> None:
     rng = np.random.default_rng(3)
     present, absent = laplace(1, 300, rng), laplace(0, 200, rng)
     one, other = (
-        DecisionRule(VALUE, 1.0, 0.0, swapped).hits(present, absent) for swapped in (False, True)
+        DecisionRule(VALUE, 1.0, 0.0, swapped).counts(present, absent) for swapped in (False, True)
     )
     assert one.right == other.made - other.right
     assert (one.present, one.absent) == (300, 200)
