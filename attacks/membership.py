@@ -314,7 +314,7 @@ def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, V
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
     """ln f(noise with) - ln f(noise without), summed over the visible cells, f of one cell."""
-    law, scale = (part.noise.law, part.noise.parameter) if part.noise else ("laplace", 1.0)
+    law = DiscreteLaplace(1.0) if part.noise is None else part.noise  # exact: in grid units
     present = noise[None] - (0.0 if member else moved)
     absent = noise[None] + (moved if member else 0.0)
     change = law.log_ratio(present, absent)

@@ -286,7 +286,7 @@ class WorstRecord(Attack):
         return [expected]
 
     def _told(
-        self, law: Law, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+        self, law: Family, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
     ) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most

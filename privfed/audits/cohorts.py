@@ -26,7 +26,7 @@ from privfed.privacy.policy import Guard, Policy
 HOLDERS = 0xC0175
 
 
-def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleIndex:
     """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])

@@ -279,7 +279,7 @@ def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss)
         rows.append(own / part.noise.std)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
     moves = np.concatenate(rows, axis=1)
-    laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
+    laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
     return CanaryScores(
         entry.kind,
         scores_of(moves, np.concatenate(excess), planted.coins),

@@ -26,7 +26,6 @@ from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.model_reading import read_models
 from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import Left, Price
 from privfed.study.simulation import AnyPrepared
 
 if TYPE_CHECKING:
