@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import QueryError
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned
 from privfed.learners.baselines.base import Baseline
 from privfed.learners.fuzzy_tree.fuzzy import to_unit

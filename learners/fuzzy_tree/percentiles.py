@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 
 #: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
 ENDS = (0.025, 0.975)

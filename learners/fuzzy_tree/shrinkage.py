@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 
 #: Prior variances of departures, as shares of the target's variance that they would explain.
 SHARES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)

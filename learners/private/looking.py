@@ -11,8 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import NobodyAnswered, Note
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.private.grid import Grid, one_bin_each
 from privfed.learners.private.intervals import shared
 from privfed.learners.private.marginals import Marginal, Marginals, Shares, signal_of, total_of

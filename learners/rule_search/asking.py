@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from privfed.errors import NobodyAnswered
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.rule_search.estimate import Counts, counts
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.rule_search.estimate import AnswerError, Counts, flip_of
 from privfed.learners.rule_search.queries import HashedRule
 
