@@ -26,8 +26,7 @@ from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import Carry, RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
-from privfed.exchange.channel import ChannelError, Patience
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import ChannelError, HeadBook, Patience
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget

@@ -37,7 +37,7 @@ ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BES
 #: Of these rooms only the named modules, for the rest of them is not for that room.
 ONLY = {
     ("learners", "privacy"): {"policy", "accountant", "conversion"},
-    ("learners", "exchange"): {"answers", "disclosure", "messages", "transcript"},
+    ("learners", "exchange"): {"disclosure", "messages", "transcript"},
     ("attacks", "privacy"): {"laws"},
     ("attacks", "exchange"): {"messages", "transcript"},
     ("attacks", "questions"): {"query", "part"},

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BaselineRegressor, Rows
 from privfed.learners.fuzzy_tree.fuzzy import to_unit

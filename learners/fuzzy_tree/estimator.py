@@ -16,8 +16,7 @@ import pandas as pd
 
 from privfed.errors import InputError
 from privfed.exact import Number
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.leaves import shrunken_mean
 from privfed.learners.fuzzy_tree.queries import Level
 from privfed.learners.fuzzy_tree.settings import SETTINGS

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (

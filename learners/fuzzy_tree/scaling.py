@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.percentiles import (
     Histograms,
     most_rounds,

@@ -11,8 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import NobodyAnswered, Note
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.private.grid import BinEdges, one_bin_each
 from privfed.learners.private.marginals import (
     ColumnEstimate,

@@ -10,8 +10,7 @@ from typing import Self
 import numpy as np
 
 from privfed.errors import NobodyAnswered
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.rule_search.estimate import SupportEstimate, counts, percentile
 from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols

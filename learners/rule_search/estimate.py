@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError, PrivfedError
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import ReleasedPart
 from privfed.learners.rule_search.intervals import exact_limits
 from privfed.learners.rule_search.queries import HashedRule

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.errors import NobodyAnswered
-from privfed.exchange.answers import Answers
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Answers, Disclosure
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges
 from privfed.learners.rulefit.queries import CovariateHistogram
 from privfed.learners.rulefit.synthetic import SyntheticRecords

@@ -12,8 +12,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from privfed.errors import BudgetError, NobodyAnswered
-from privfed.exchange.answers import Place, places
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Disclosure, Place, places
 from privfed.exchange.messages import Release, Reply
 from privfed.questions.query import Query
 

@@ -15,10 +15,7 @@ from privfed.errors import InputError, WireError
 from privfed.privacy.laws import Law
 from privfed.questions import wire
 from privfed.questions.part import PartType
-from privfed.questions.query import Query
-
-#: Largest question that is remembered, in bytes.
-REMEMBERED = 2**24
+from privfed.questions.query import REMEMBERED, Query
 
 
 class Reason(StrEnum):
@@ -102,13 +99,11 @@ class Request:
     def digest(self) -> str:
         """SHA-256 of the kind and the query's values; equal to the query's own digest."""
         small = len(self.fields) <= REMEMBERED
-        return (_digest if small else _digest.__wrapped__)(self.kind, self.fields)
+        return (_digest if small else wire.query_digest)(self.kind, self.fields)
 
 
-@lru_cache(maxsize=2)
-def _digest(kind: str, fields: bytes) -> str:
-    """Remembered, for in one process the same question reaches every client."""
-    return wire.digest(wire.encode({"kind": kind, "fields": fields}))
+#: The last two are remembered: in one process the same query reaches every client.
+_digest = lru_cache(maxsize=2)(wire.query_digest)
 
 
 @dataclass(frozen=True, eq=False)

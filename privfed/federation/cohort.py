@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import HeadBook
 from privfed.federation.local import LocalDisclosure, proved
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate

@@ -17,8 +17,7 @@ import pandas as pd
 
 from privfed import plugins
 from privfed.errors import InputError, Note, PolicyError
-from privfed.exchange.channel import ChannelDisclosure
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import ChannelDisclosure, HeadBook
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate

@@ -11,9 +11,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields as fields_of
-from dataclasses import is_dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +28,6 @@ from privfed.errors import (
     WireError,
 )
 from privfed.exchange.messages import (
-    REMEMBERED,
     Envelope,
     Failure,
     Head,
@@ -46,10 +44,10 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
-from privfed.owner.repeats import Repeats
 from privfed.owner.secret import new_secret
 from privfed.owner.shelf import Shelf
-from privfed.privacy.mechanism import Protection
+from privfed.privacy.loss import Loss
+from privfed.privacy.mechanism import Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of
@@ -133,9 +131,8 @@ class Gate:
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
             record_inferred(ledger, self.accountant, owner, self.schema, study)
-        self._repeats = Repeats(
-            ledger, chain(*self._guards.mechanisms.values()), self._noise.secure
-        )
+        mechanisms = chain(*self._guards.mechanisms.values())
+        self._cache = ReleaseCache(ledger, mechanisms, self._noise.secure)
 
     @property
     def secure(self) -> bool:
@@ -232,7 +229,7 @@ class Gate:
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
             raise Refused(Reason.FAULTY)
         quote = self._guards.quote(query.kind, self._parts(query), request.spend)
-        return query, quote, self._repeats.spare(self._charge(request, quote))
+        return query, quote, self._cache.spare(self._charge(request, quote))
 
     def _answer(self, request: Request) -> Envelope:
         query, quote, charge = self._prepare(request)
@@ -247,11 +244,11 @@ class Gate:
         if reserved.refused is not None:
             refusal = Refusal(self.owner, request.id, reserved.refused)
             return Envelope.seal(refusal, self.ledger.sign(reserved.head))
-        again = self._repeats.again(charge, self.owner)
+        again = self._cache.again(charge, self.owner)
         sealed = self._evaluate(request, query, quote) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
         head = record(charge, sealed.body)
-        self._repeats.keep(charge, sealed)
+        self._cache.keep(charge, sealed)
         return Envelope(sealed.status, sealed.body, head)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
@@ -264,8 +261,7 @@ class Gate:
         if kind is None:
             raise Refused(Reason.UNKNOWN_KIND)
         try:
-            small = len(request.fields) <= REMEMBERED
-            return (_decoded if small else _decoded.__wrapped__)(kind, request.fields)
+            return kind.from_canonical(request.fields)
         except Exception:
             raise Refused(Reason.MALFORMED) from None
 
@@ -418,6 +414,81 @@ class Gate:
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
 
 
+@dataclass(frozen=True)
+class MemoizedRelease:
+    """An earlier release: what was spent on it, and where it stands in the ledger."""
+
+    epsilon: Fraction
+    principal: str
+    request: str
+
+
+class ReleaseCache:
+    """All releases of one ledger that may be repeated: randomized responses.
+
+    Fresh noise on the same query could be averaged away. So the same query, asked again at no
+    greater epsilon, gets the very bits that left before: a function of an earlier release, which
+    costs nothing. A greater epsilon, or a query that is merely related, is another charge.
+
+    Args:
+        ledger: where they are.
+        mechanisms: the gate's mechanisms; releases of those that memoise are kept.
+        secure: whether the gate's noise is secure; test noise is never repeated as secure.
+    """
+
+    def __init__(self, ledger: Ledger, mechanisms: Iterable[Mechanism], secure: bool) -> None:
+        self._ledger, self._secure = ledger, secure
+        self._names = {mechanism.name for mechanism in mechanisms if mechanism.memoises}
+        self._known: dict[str, MemoizedRelease] = {}
+        if self._names:
+            self._read()
+
+    def _read(self) -> None:
+        charged: dict[tuple[str, str], dict[str, Any]] = {}
+        for entry in self._ledger.entries():
+            if entry.event in ("reserved", "drawn"):
+                charged[entry.principal, entry.request] = entry.body
+            elif entry.event == "released":
+                body = charged.get((entry.principal, entry.request), {})
+                if body.get("secure") is self._secure:
+                    loss = Loss.from_dict(body["loss"])
+                    self._add(body, body["query"], loss, entry.principal, entry.request)
+
+    def _add(
+        self, facts: dict[str, Any], query: str, loss: Loss, principal: str, request: str
+    ) -> None:
+        names = set(facts.get("mechanisms", {}).values())
+        if not names or not names <= self._names or "remembers" in facts or loss.epsilon is None:
+            return
+        known = self._known.get(query)
+        if known is None or known.epsilon < loss.epsilon:
+            self._known[query] = MemoizedRelease(loss.epsilon, principal, request)
+
+    def spare(self, charge: Charge) -> Charge:
+        """The charge, or a free one if its question was answered at no smaller epsilon."""
+        known = self._known.get(charge.query)
+        asked = charge.loss.epsilon
+        if known is None or asked is None or asked > known.epsilon:
+            return charge
+        facts = {**charge.facts, "remembers": [known.principal, known.request]}
+        return replace(charge, loss=Loss.free(), facts=facts)
+
+    def again(self, charge: Charge, owner: str) -> Envelope | None:
+        """The earlier release under a spared charge's request, or none for any other charge."""
+        if "remembers" not in charge.facts:
+            return None
+        entry = self._ledger.find(*charge.facts["remembers"])
+        reply = None if entry is None else Envelope("release", entry.payload).open()
+        if not isinstance(reply, Release):
+            return Envelope.seal(Failure(owner, charge.request))
+        return Envelope.seal(replace(reply, request=charge.request))
+
+    def keep(self, charge: Charge, sealed: Envelope) -> None:
+        """Keep a release, if its mechanisms memoise."""
+        if sealed.status == "release":
+            self._add(charge.facts, charge.query, charge.loss, charge.principal, charge.request)
+
+
 def _schema_of(records: Any, given: Schema | None) -> Schema:
     """The schema that records are clipped to, which no other may take the place of.
 
@@ -445,23 +516,6 @@ def _read(data: bytes) -> Request | Inquiry | None:
     return None
 
 
-@lru_cache(maxsize=2)
-def _decoded(kind: type[Query], fields: bytes) -> Query:
-    """A question from its one canonical form.
-
-    The last two are remembered: an inquiry comes before its question, and in one process the same
-    question reaches every client's gate. It is a frozen value of public fields alone.
-
-    Raises:
-        WireError: the bytes are no such question, or another form of one.
-    """
-    query = kind.from_fields(fields)
-    if wire.encode(query) != fields:
-        raise WireError("not the canonical form of a question")
-    _freeze(query)
-    return query
-
-
 #: What questions that are still held declare: under which schema, and what.
 _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] = WeakKeyDictionary()
 
@@ -483,22 +537,6 @@ def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
         told = MappingProxyType(dict(query.parts(schema)))
         _DECLARED[query] = ref(query), ref(schema), told
     return told
-
-
-def _freeze(value: object) -> None:
-    """Make a question's arrays read-only, so that no evaluation can change it for the next."""
-    if isinstance(value, float | int | str):  # most of what a question holds
-        return
-    if isinstance(value, np.ndarray):
-        value.setflags(write=False)
-        _freeze(value.base)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _freeze(inner)
-    elif isinstance(value, Mapping):
-        _freeze(tuple(value.values()))
-    elif is_dataclass(value):
-        _freeze([getattr(value, known.name) for known in fields_of(value)])
 
 
 def _known_to_come_from(

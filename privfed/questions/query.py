@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import fields as fields_of
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -15,6 +16,9 @@ from privfed.questions import coins, wire
 from privfed.questions.part import Part
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
+
+#: Largest query that is remembered, in bytes.
+REMEMBERED = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,17 +225,53 @@ class Query(ABC):
     @cached_property
     def fields(self) -> bytes:
         """The query's public values as deterministic bytes, in the types that it declares."""
-        return wire.encode(self.from_fields(wire.encode(self)))
+        return wire.canonical(self)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the kind and the public values."""
-        return wire.digest(wire.encode({"kind": self.kind, "fields": self.fields}))
+        return wire.query_digest(self.kind, self.fields)
 
     @classmethod
     def from_fields(cls, fields: bytes) -> Self:
         """Read the query's public values; unknown, missing or ill-typed ones are a WireError."""
         return wire.decode(fields, cls)
+
+    @classmethod
+    def from_canonical(cls, fields: bytes) -> Self:
+        """Read the canonical form of a query, its arrays read-only: no evaluation can change it.
+
+        The last two are remembered: a dry run comes before its query, and in one process the same
+        query reaches every client's gate.
+
+        Raises:
+            WireError: the bytes are no such query, or another form of one.
+        """
+        small = len(fields) <= REMEMBERED
+        query: Self = (_frozen if small else _frozen.__wrapped__)(cls, fields)
+        return query
+
+
+@lru_cache(maxsize=2)
+def _frozen(kind: type[Any], fields: bytes) -> Any:
+    query = wire.decode_canonical(fields, kind)
+    _freeze(query)
+    return query
+
+
+def _freeze(value: object) -> None:
+    if isinstance(value, float | int | str):  # most of what a query holds
+        return
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+        _freeze(value.base)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _freeze(inner)
+    elif isinstance(value, Mapping):
+        _freeze(tuple(value.values()))
+    elif is_dataclass(value):
+        _freeze([getattr(value, known.name) for known in fields_of(value)])
 
 
 class LocalEffect(Query):

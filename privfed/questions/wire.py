@@ -25,6 +25,9 @@ _WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
 _KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}
 
+#: Fractions that most messages hold: grids of one unit.
+_COMMON = {"0": Fraction(0), "1": Fraction(1)}
+
 
 def encode(value: object) -> bytes:
     """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
@@ -48,6 +51,23 @@ def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
         return msgspec.msgpack.decode(data, type=type_, dec_hook=_decode_hook)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise WireError(f"not a {type_.__name__}: {type(error).__name__}") from None
+
+
+def canonical(value: T) -> bytes:
+    """The bytes of a value in the types that its class declares."""
+    return _ENCODER.encode(decode(_ENCODER.encode(value), type(value)))
+
+
+def decode_canonical(data: bytes, type_: type[T]) -> T:
+    """Read bytes that are the one canonical form of a value.
+
+    Raises:
+        WireError: they are not of that type, or are another form of a value.
+    """
+    value = decode(data, type_)
+    if _ENCODER.encode(value) != data:
+        raise WireError(f"not the canonical form of a {type_.__name__}")
+    return value
 
 
 def convert(plain: object, type_: type[T]) -> T:
@@ -82,6 +102,11 @@ def _with_arrays(value: Any) -> Any:
     if set(value) == {"kind", "shape", "data"}:
         return convert(value, np.ndarray)
     return {name: _with_arrays(inner) for name, inner in value.items()}
+
+
+def query_digest(kind: str, fields: bytes) -> str:
+    """SHA-256 of a query's kind and public values."""
+    return digest(_ENCODER.encode({"kind": kind, "fields": fields}))
 
 
 def digest(data: bytes) -> str:
@@ -141,6 +166,8 @@ def _decode_hook(type_: type, plain: Any) -> Any:
     if type_ is Fraction:
         if not isinstance(plain, str) or len(plain) > 4096:
             raise ValueError("a fraction is written as text")
+        if plain in _COMMON:
+            return _COMMON[plain]
         try:
             return exact(plain, zero=True)
         except InputError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import HeadBook
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords

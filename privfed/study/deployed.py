@@ -28,8 +28,8 @@ from privfed.engines.journal import Journal
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.exchange.channel import HeadBook
 from privfed.exchange.disclosure import ReplayDisclosure
-from privfed.exchange.heads import HeadBook
 from privfed.exchange.signing import Identity, Signer
 from privfed.exchange.transcript import Transcript
 from privfed.learners.saved import save

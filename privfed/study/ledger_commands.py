@@ -9,7 +9,7 @@ from pathlib import Path
 
 from privfed.errors import InputError, unknown
 from privfed.exact import shown, shown_down, text
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import HeadBook
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
 from privfed.exact import shown
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import HeadBook
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.statement import Line

@@ -26,10 +26,8 @@ from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
 from privfed.engines.named import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
-from privfed.exchange.answers import distinct
-from privfed.exchange.channel import ChannelDisclosure
-from privfed.exchange.disclosure import Disclosure
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import ChannelDisclosure, HeadBook
+from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
 from privfed.federation.cohort import CohortDisclosure

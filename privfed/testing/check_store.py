@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -210,8 +211,7 @@ def check_killed_processes_lose_nothing(case: StoreCase) -> None:
     told = Head(0, GENESIS)
     for life in range(KILLS):
         ours, theirs = os.pipe()
-        child = in_child(lambda life=life, theirs=theirs: _write_on(case, path, life, theirs))  # type: ignore[misc]
-        os.close(theirs)
+        child = in_child(partial(_write_on, case, path, life, theirs))
         with os.fdopen(ours) as lines:
             lines.readline()  # it lives
             timer = threading.Timer(draw.uniform(0, LIFE), os.kill, (child, signal.SIGKILL))
@@ -243,8 +243,8 @@ def check_reserving_is_exclusive(case: StoreCase) -> None:
         write(store, 0)
     gate, opened = os.pipe()
     children = [
-        in_child(lambda n=n: _reserve(case, path, n, (gate, opened))) for n in range(PROCESSES)
-    ]  # type: ignore[misc]
+        in_child(partial(_reserve, case, path, n, (gate, opened))) for n in range(PROCESSES)
+    ]
     os.close(gate)
     os.close(opened)
     ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]

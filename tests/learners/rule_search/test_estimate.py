@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privfed.exchange.answers import Answer
-from privfed.exchange.disclosure import ScriptedDisclosure
+from privfed.exchange.disclosure import Answer, ScriptedDisclosure
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.learners.rule_search.estimate import (
     STEPS,

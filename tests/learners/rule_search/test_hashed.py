@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch

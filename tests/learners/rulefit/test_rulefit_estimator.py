@@ -18,8 +18,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import SchemaError
-from privfed.exchange.answers import Answers
-from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.exchange.disclosure import Answers, ReplayDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.rulefit.averaging import Centred, losses, residuals

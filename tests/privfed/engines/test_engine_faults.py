@@ -26,9 +26,8 @@ from privfed.engines.batches import Replies
 from privfed.engines.journal import Journal
 from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
 from privfed.errors import LedgerError, NobodyAnswered, SchemaError
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import HeadBook, Patience
 from privfed.exchange.disclosure import ReplayDisclosure
-from privfed.exchange.heads import HeadBook
 from privfed.exchange.messages import Absent, Envelope, Reason, Refusal, Release, Request
 from privfed.exchange.signing import Identity, Signer
 from privfed.ledger import Ledger

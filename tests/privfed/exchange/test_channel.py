@@ -17,8 +17,7 @@ from ledger_trials import QUERY, SMALL, SPEND, small_gate
 from privfed import Budget, Gate, Guard, Policy, Records
 from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError, LedgerError, NobodyAnswered, WireError
-from privfed.exchange.channel import ChannelDisclosure, ChannelError, Patience
-from privfed.exchange.heads import HeadBook
+from privfed.exchange.channel import ChannelDisclosure, ChannelError, HeadBook, Patience
 from privfed.exchange.messages import (
     Absent,
     Envelope,

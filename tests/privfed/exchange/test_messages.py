@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import WireError
-from privfed.exchange.answers import Answer, Answers
+from privfed.exchange.disclosure import Answer, Answers
 from privfed.exchange.messages import (
     EXPLANATIONS,
     Absent,
