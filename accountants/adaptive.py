@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from privfed.errors import BudgetError, InputError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 from privfed.exchange.messages import Release
 
 

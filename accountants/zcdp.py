@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.exact import round_up
+from privfed.questions.exact import round_up
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss

@@ -24,7 +24,7 @@ from privfed.attacks.linear import LinearEquations, known_schema, linear_equatio
 from privfed.attacks.membership import between_draws
 from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import TranscriptEntry, Transcript
 from privfed.questions.query import Query, View
 
 #: Most candidates of one list; most unknowns where each comes with every value of a column.
@@ -125,7 +125,7 @@ class CandidateSystems:
     kinds: set[str] = field(default_factory=set)
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
-    def read(self, entry: Disclosed, view: View) -> None:
+    def read(self, entry: TranscriptEntry, view: View) -> None:
         """Add the equations of a release; of samples the first few."""
         for told in linear_equations(entry, view):
             self._add("", told, entry.kind)
@@ -210,7 +210,7 @@ class CandidateInference(Attack):
             raise InputError("attack 'pool': a list needs candidates = 2 or more")
         self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether the query says how an answer depends on who is a member."""
         asked = question_of(entry)
         if asked is None:
@@ -279,7 +279,7 @@ class CandidateInference(Attack):
 
     def _at(
         self,
-        entries: Sequence[Disclosed],
+        entries: Sequence[TranscriptEntry],
         column: Unknown,
         listed: CandidateRecords,
         values: np.ndarray,

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from privfed.attacks.base import question_of
 from privfed.attacks.roc import RocCurve
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed
+from privfed.exchange.transcript import TranscriptEntry
 from privfed.privacy.laws import BitFlips
 from privfed.questions.query import CohortQuery, View
 
@@ -227,7 +227,7 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def read_responses(entry: Disclosed, records: Any) -> CohortResponses | None:
+def read_responses(entry: TranscriptEntry, records: Any) -> CohortResponses | None:
     """Read one entry about a cohort whose records are known; None if it holds no readable bits."""
     question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):

@@ -33,7 +33,7 @@ from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import TranscriptEntry, Transcript
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
@@ -64,7 +64,7 @@ class LeaveOneOut(Attack):
     def __init__(self, *, seconds: float = SECONDS) -> None:
         super().__init__(seconds=seconds)
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
 
@@ -125,7 +125,7 @@ class LeaveOneOut(Attack):
         ]
 
 
-def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
+def _compared(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     """Parts that left exactly and that no equation reads."""
     asked = question_of(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):

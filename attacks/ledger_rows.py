@@ -18,7 +18,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import TranscriptEntry, Transcript
 from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
@@ -94,7 +94,7 @@ def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
     )
 
 
-def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
+def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)

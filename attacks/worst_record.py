@@ -34,7 +34,7 @@ from privfed.attacks.membership import readable
 from privfed.attacks.roc import gaussian_area, gaussian_found
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import TranscriptEntry, Transcript
 from privfed.privacy.laws import Law
 from privfed.questions.part import Relation
 from privfed.questions.query import Query, View
@@ -112,11 +112,11 @@ class NoisyReleases:
     """What one client released with noise of one law, and what one step between neighbours is."""
 
     law: Family
-    entries: tuple[Disclosed, ...]
+    entries: tuple[TranscriptEntry, ...]
     schema: Any
     relation: Relation = "add-or-remove"
 
-    def parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+    def parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts of a release whose noise is of the law."""
         sound = sound_parts(entry)
         return {
@@ -224,7 +224,7 @@ class WorstRecord(Attack):
     name: ClassVar[str] = "worst_record"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part of it adds up over records and has known noise."""
         return bool(readable(entry, exact=False))
 

@@ -35,8 +35,8 @@ from privfed.attacks.verbatim import Verbatim
 from privfed.attacks.worst_record import WorstRecord
 from privfed.audits.mechanisms import audit as audit_mechanism
 from privfed.audits.one_run import audit_one_run
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,

@@ -32,7 +32,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.exact import exact
+from privfed.questions.exact import exact
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 
 T = TypeVar("T")
 #: A parameter's value in a message is cut to this many characters.

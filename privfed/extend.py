@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from privfed.errors import InputError as InputError
     from privfed.errors import QueryError as QueryError
     from privfed.errors import UnsupportedLoss as UnsupportedLoss
-    from privfed.exact import Number as Number
-    from privfed.exact import exact as exact
+    from privfed.questions.exact import Number as Number
+    from privfed.questions.exact import exact as exact
     from privfed.exchange.disclosure import Disclosure as Disclosure
     from privfed.exchange.messages import ReleasedPart as ReleasedPart
-    from privfed.exchange.transcript import Disclosed as Disclosed
+    from privfed.exchange.transcript import TranscriptEntry as TranscriptEntry
     from privfed.exchange.transcript import Transcript as Transcript
     from privfed.learners.base import FederatedClassifier as FederatedClassifier
     from privfed.learners.base import FederatedRegressor as FederatedRegressor

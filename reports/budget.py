@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
-from privfed.exact import text
+from privfed.questions.exact import text
 from privfed.privacy.loss import told_basis
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from privfed.exact import shown
+from privfed.questions.exact import shown
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss

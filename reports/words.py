@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import PluginError
-from privfed.exact import shown
+from privfed.questions.exact import shown
 from privfed.privacy.loss import Loss, told_basis
 
 _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")

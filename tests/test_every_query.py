@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import PolicyError, QueryError, WireError
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines.bayesian import LocalPosterior

@@ -122,10 +122,10 @@ def test_every_room_has_its_rule() -> None:
         ("audits", "from privfed.study import Study"),
         ("attacks", "from privfed.audits.bounds import epsilon_from_event"),
         ("questions", "from privfed.privacy.policy import Policy"),
-        ("owner", "from privfed.federation.local import LocalDisclosure"),
+        ("owner", "from privfed.engines.local import LocalDisclosure"),
         ("federation", "from privfed.engines.sockets import Socket"),
         ("learners", "from privfed.engines.remote import RemoteDisclosure"),
-        ("exchange", "from privfed.plugins import load"),
+        ("exchange", "from privfed.questions.plugins import load"),
     ],
 )
 def test_a_breach_is_found(tmp_path: Path, room: str, line: str) -> None:
@@ -198,7 +198,7 @@ def test_the_package_is_lazy() -> None:
 
 def test_a_data_owners_side_needs_no_scikit_learn() -> None:
     """Gates, ledgers, noise and tables load without it: it takes longer than all of them."""
-    owner = "import privfed.engines.owner_file, privfed.federation.local"
+    owner = "import privfed.engines.owner_file, privfed.engines.local"
     assert not loaded_by(owner, "sklearn")
     assert loaded_by("import privfed.learners.fuzzy_tree", "sklearn")
 

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import PolicyError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor, Planned
 from privfed.learners.forest.columns import class_count
 from privfed.privacy.policy import Guard, Policy

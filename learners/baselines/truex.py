@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BaselineClassifier, Rows

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.coordinates import Coordinates

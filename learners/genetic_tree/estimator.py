@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.below import Shared

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import Note
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree.counts import (

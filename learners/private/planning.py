@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import BinEdges, first_cuts

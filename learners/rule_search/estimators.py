@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst

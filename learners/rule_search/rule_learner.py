@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError, Note
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.boosting import Boosting

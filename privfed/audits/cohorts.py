@@ -13,8 +13,8 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import audit_outputs
 from privfed.audits.threshold_tests import PrivacyClaim
-from privfed.exact import Number
-from privfed.federation.cohort import CohortDisclosure
+from privfed.questions.exact import Number
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols

@@ -210,7 +210,7 @@ def schema(
 @click.command()
 def plugins() -> int:
     """List installed plugins: mechanisms, accountants, queries, learners, attacks."""
-    from privfed import plugins as installed
+    from privfed.questions import plugins as installed
 
     for group in installed.GROUPS:
         names = sorted(installed.available(group))

@@ -27,7 +27,7 @@ from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import MAX_CONNECTIONS, call_socket
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

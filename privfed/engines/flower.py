@@ -25,7 +25,7 @@ from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import call_socket
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

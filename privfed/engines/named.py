@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 
 T = TypeVar("T")
 #: Module and name of each engine's simulation, and the extra that installs it.

@@ -16,7 +16,7 @@ from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
 from privfed.owner.gate import Gate
 from privfed.questions import wire
-from privfed.threads import one_thread
+from privfed.questions.threads import one_thread
 
 log = logging.getLogger("privfed.owner")
 #: What a round is: the server's own name of it, or a period of the owner's clock.

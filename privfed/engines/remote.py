@@ -15,7 +15,7 @@ from privfed.exchange.channel import (
     ChannelDisclosure,
     ChannelError,
     Opened,
-    Patience,
+    RetryLimits,
     check_follows,
 )
 from privfed.exchange.messages import Envelope, Head
@@ -27,7 +27,7 @@ Carry = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
 #: Checks a client's reply against the last head of its ledger, and returns the next head.
 Trusted = Callable[[str, Head | None, Opened], Head | None]
 #: Default retry limits: engines notice late that a client is gone.
-PATIENCE = Patience(deadline=120.0, first=0.05, longest=5.0)
+PATIENCE = RetryLimits(deadline=120.0, first=0.05, longest=5.0)
 #: Maximum seconds to wait in a round for a client that missed an earlier deadline.
 SECOND_CHANCE = 30.0
 
@@ -55,7 +55,7 @@ class RemoteDisclosure(ChannelDisclosure):
         clients: Sequence[str],
         carry: Carry,
         *,
-        patience: Patience = PATIENCE,
+        patience: RetryLimits = PATIENCE,
         journal: Journal | None = None,
         together: int = TOGETHER,
         **rest: Any,

@@ -14,7 +14,7 @@ from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier, SocketServer
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)

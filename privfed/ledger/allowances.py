@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import PluginError, QueryError, WireError
 from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount

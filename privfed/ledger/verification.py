@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.charge import Total, tracked

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from privfed.errors import InputError, PolicyError
-from privfed.exact import Number, readable, text
+from privfed.questions.exact import Number, readable, text
 from privfed.privacy.loss import Loss
 
 Amount = tuple[Fraction, ...]

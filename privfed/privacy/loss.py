@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact, round_up, text
+from privfed.questions.exact import Number, exact, round_up, text
 from privfed.privacy.laws import Charged, Unknown
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's

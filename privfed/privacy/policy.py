@@ -17,9 +17,9 @@ from typing import Any, get_args
 
 import tomli_w
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import Faults, InputError, PolicyError, did_you_mean
-from privfed.exact import Number, exact, readable, text
+from privfed.questions.exact import Number, exact, readable, text
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.mechanism import Mechanism

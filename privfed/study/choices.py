@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 from privfed.errors import Faults, StudyError, did_you_mean
-from privfed.exact import readable
+from privfed.questions.exact import readable
 from privfed.privacy.accountant import Budget, written_epsilon
 from privfed.questions.part import Unit
 from privfed.study.reading import check_keys, section
 from privfed.tables.csv_text import PLAIN, Text
-from privfed.tables.division import check_alpha, named
+from privfed.tables.partition import check_alpha, named
 from privfed.tables.toml_file import naming
 
 Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
@@ -25,7 +25,7 @@ from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
 from privfed.study.reading import unquoted
 from privfed.study.schema_of_study import public_schema
-from privfed.tables.division import named
+from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 

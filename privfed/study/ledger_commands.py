@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from privfed.errors import InputError, unknown
-from privfed.exact import shown, shown_down, text
-from privfed.exchange.channel import HeadBook
+from privfed.questions.exact import shown, shown_down, text
+from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
@@ -66,7 +66,7 @@ def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
         not (folder / STUDY).is_file() and PersistentLedgers(folder).book.is_file()
     ):
         lasting = PersistentLedgers(folder.resolve())
-        files, heads = lasting.files(), HeadBook(lasting.book)
+        files, heads = lasting.files(), HeadStore(lasting.book)
         for owner in dict.fromkeys([*files, *heads]):
             yield owner, files.get(owner), heads.get(owner)
         return

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
-from privfed.exact import shown
-from privfed.exchange.channel import HeadBook
+from privfed.questions.exact import shown
+from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.statement import Line
@@ -68,7 +68,7 @@ class PersistentLedgers:
         """Where the asking side keeps the heads: not inside, so that no copy put back takes them along."""
         return self.folder.with_name(self.folder.name + HEADS)
 
-    def heads(self) -> HeadBook:
+    def heads(self) -> HeadStore:
         """The heads of all earlier runs; the folder is made where there is none.
 
         Raises:
@@ -79,7 +79,7 @@ class PersistentLedgers:
         except OSError as error:
             why = (error.strerror or type(error).__name__).lower()
             raise StudyError(f"{self}: cannot be written ({why}); name another folder") from None
-        return HeadBook(self.book)
+        return HeadStore(self.book)
 
     def check_outside(self, out: Path) -> None:
         """Hold the folder apart from an output, which may be replaced.
@@ -205,7 +205,7 @@ class PersistentLedgers:
         Raises:
             LedgerError: one does not verify, does not pass through its head, or is gone.
         """
-        book, files = HeadBook(self.book), self.files()
+        book, files = HeadStore(self.book), self.files()
         for owner in owners:
             head = book.get(owner)
             if owner not in files:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss
-from privfed.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_down
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.owner.opendp_maps import checked

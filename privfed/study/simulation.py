@@ -26,12 +26,12 @@ from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
 from privfed.engines.named import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
-from privfed.exchange.channel import ChannelDisclosure, HeadBook
+from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
@@ -47,12 +47,12 @@ from privfed.study.output import SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.several_runs import spread
-from privfed.tables import division as clients
+from privfed.tables import partition as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
-from privfed.threads import one_thread
+from privfed.questions.threads import one_thread
 
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.
@@ -93,7 +93,7 @@ class Prepared:
         return tuple(str(name) for name in self.train[self.owner].unique())
 
     def federate(
-        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadBook | None = None
+        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadStore | None = None
     ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(

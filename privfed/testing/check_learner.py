@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError
 from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy

@@ -16,7 +16,7 @@ import numpy as np
 from privfed.attacks.roc import clopper_pearson
 from privfed.audits.groups import audit_group
 from privfed.errors import PluginError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.loss import Loss

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleSearch
 from privfed.learners.baselines import CentralTreeClassifier
 from privfed.learners.rule_search.generator import Profile, generate

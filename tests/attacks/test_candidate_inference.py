@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
@@ -22,7 +22,7 @@ from privfed.attacks.linear import linear_equations
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree.queries import Level, Scaling
 from privfed.privacy.policy import Guard, Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.attacks.coverage import coverage
 from privfed.exchange.transcript import Transcript
 

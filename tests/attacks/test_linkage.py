@@ -15,8 +15,8 @@ from privfed.attacks.individuals import BitResponses, HashedResponses, SingleBit
 from privfed.attacks.linkage import BITS, LINKED, Linkage
 from privfed.attacks.roc import RocCurve
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.federation.cohort import CohortDisclosure
+from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.rule_index import RuleIndex
@@ -183,7 +183,7 @@ def test_nothing_to_read() -> None:
     assert Linkage().run(told) == []
     assert Linkage(seconds=1e-9).run(told, {"cohort": MEMBERS}) == []  # type: ignore[dict-item]
     first = next(iter(told))
-    foreign = Disclosed(first.client, first.kind, b"nonsense", first.release)
+    foreign = TranscriptEntry(first.client, first.kind, b"nonsense", first.release)
     assert not Linkage().attackable(Transcript((foreign,)))
     assert attack(Transcript((foreign,))) == {}
 

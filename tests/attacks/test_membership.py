@@ -26,7 +26,7 @@ from privfed.attacks.membership import (
 from privfed.attacks.roc import discrete
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.privacy.laws import DiscreteGaussian, Unknown
 from privfed.privacy.policy import Guard, Policy

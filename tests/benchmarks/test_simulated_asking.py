@@ -10,7 +10,7 @@ from scipy import stats
 from simulated_asking import SimulatedAsking, Truths
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import CohortSession
 from privfed.learners.rule_search.generator import Profile, generate

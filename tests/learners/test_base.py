@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privfed import Budget, Column, Guard, Policy, Schema, plugins
 from privfed.errors import InputError, PolicyError, SchemaError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor

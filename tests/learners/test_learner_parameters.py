@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner

@@ -17,7 +17,7 @@ import pytest
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema, plugins
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError, NobodyAnswered, QueryError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import save

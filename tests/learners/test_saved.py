@@ -16,7 +16,7 @@ from sklearn.base import is_regressor
 from sklearn.exceptions import NotFittedError
 
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import (
     FuzzyTreeRegressor,
     RuleFitClassifier,

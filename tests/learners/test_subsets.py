@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import FederatedRegressor, Planned

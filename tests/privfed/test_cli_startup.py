@@ -44,7 +44,7 @@ def test_help_loads_no_library_of_tables_or_statistics(arguments: list[str]) -> 
 
 def test_a_price_loads_no_attack_and_no_picture() -> None:
     """A price needs the learner, its policy and the accountant alone."""
-    assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.federation"}
+    assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.engines"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, PolicyError
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.federation.local import published
+from privfed.engines.local import published
 from privfed.learners import FedForestClassifier, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import (

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import (
     LevelRuleSearch,
     PartRuleSearch,

@@ -12,7 +12,7 @@ import pytest
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.estimate import (
     AnswerError,

@@ -10,7 +10,7 @@ import pytest
 from simulated_asking import SimulatedAsking, Truths
 
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst

@@ -14,7 +14,7 @@ from privfed.accountants.adaptive import ByRule, Geometric, Scheduled, Uniform
 from privfed.errors import NobodyAnswered
 from privfed.exchange.allocated import AllocatedDisclosure
 from privfed.exchange.messages import Release
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy

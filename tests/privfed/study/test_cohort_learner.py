@@ -16,7 +16,7 @@ import pytest
 from privfed import Budget, Column, Guard, Policy, Schema, plugins
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import load
 from privfed.learners.base import FederatedRegressor, Planned

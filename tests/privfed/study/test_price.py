@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed.errors import PolicyError
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.base import Planned
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit

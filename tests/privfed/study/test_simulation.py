@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.errors import StudyError
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor

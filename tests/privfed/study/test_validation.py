@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleSearch
 from privfed.learners.baselines import BayesianInference
 from privfed.study.validation import Folds, cross_validate, grid_search

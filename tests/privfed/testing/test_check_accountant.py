@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from privfed import plugins
+from privfed.questions import plugins
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.audits.bounds import gaussian_delta

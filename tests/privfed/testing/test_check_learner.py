@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.errors import NobodyAnswered
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedLearner, FederatedRegressor, Planned

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed.exact import Number
+from privfed.questions.exact import Number
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse

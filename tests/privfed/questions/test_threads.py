@@ -12,7 +12,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.testing.hospitals import BINARY, patients
-from privfed.threads import one_thread
+from privfed.questions.threads import one_thread
 
 
 def threads() -> set[int]:

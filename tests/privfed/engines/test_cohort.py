@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privfed.errors import InputError, LedgerError, NobodyAnswered, PolicyError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
 from privfed.learners.rule_search.rule_index import RuleIndex
