@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from privfed.questions import plugins
 from privfed.attacks.clock import SECONDS
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import Unknown
+from privfed.questions import plugins
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
 

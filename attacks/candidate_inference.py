@@ -24,7 +24,7 @@ from privfed.attacks.linear import LinearEquations, known_schema, linear_equatio
 from privfed.attacks.membership import between_draws
 from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import Query, View
 
 #: Most candidates of one list; most unknowns where each comes with every value of a column.

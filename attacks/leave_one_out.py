@@ -33,7 +33,7 @@ from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 

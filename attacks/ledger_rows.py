@@ -18,7 +18,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.

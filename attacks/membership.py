@@ -31,7 +31,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.questions.query import View
 

@@ -12,7 +12,7 @@ import numpy as np
 from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 
 def finite_numbers(part: ReleasedPart) -> np.ndarray | None:

@@ -32,7 +32,7 @@ from privfed.attacks.fuzzy import (
     renamed,
 )
 from privfed.attacks.reading import formed, well_formed
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: Most vectors of a domain that are enumerated.
 DOMAIN = 300_000
@@ -75,7 +75,11 @@ class Recovery(Attack):
         return [self._scored(claims, truth, schema, partial)]
 
     def claims(
-        self, entry: TranscriptEntry, schema: PublicSchema | None = None, *, clock: Clock | None = None
+        self,
+        entry: TranscriptEntry,
+        schema: PublicSchema | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> list[ReconstructedRecord]:
         """The records that one client's leaf equations give away."""
         clock = clock or Clock(self.seconds)

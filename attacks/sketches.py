@@ -20,7 +20,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 SKETCHES, BINS = "forest.sketches", "forest.bins"
 #: Two numbers are one value when they differ by less than this share of the column's range.

@@ -20,7 +20,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: Groups of fewer records than this are small, unless told otherwise.
 SMALLEST = 5

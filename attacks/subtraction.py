@@ -29,7 +29,7 @@ from privfed.attacks.fuzzy import (
 from privfed.attacks.identities import Equation, SumIdentities, groups_of
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
 SUMS = ("weights", "squares", "linear")

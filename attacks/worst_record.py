@@ -34,7 +34,7 @@ from privfed.attacks.membership import readable
 from privfed.attacks.roc import gaussian_area, gaussian_found
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import Law
 from privfed.questions.part import Relation
 from privfed.questions.query import Query, View

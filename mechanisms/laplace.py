@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from privfed.questions.exact import float_up
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.privacy.laws import DiscreteLaplace, Law
 from privfed.privacy.mechanism import within_range
+from privfed.questions.exact import float_up
 from privfed.questions.part import Bound
 
 

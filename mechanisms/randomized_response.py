@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.questions.exact import round_up
 from privfed.privacy.laws import BitFlips, Law
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
+from privfed.questions.exact import round_up
 from privfed.questions.part import PartType
 
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privfed.exchange.disclosure import Disclosure as Disclosure
     from privfed.engines.local import LocalDisclosure as LocalDisclosure
+    from privfed.exchange.disclosure import Disclosure as Disclosure
     from privfed.ledger import Ledger as Ledger
     from privfed.owner.gate import Gate as Gate
     from privfed.privacy.accountant import Budget as Budget

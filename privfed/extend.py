@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from privfed.errors import InputError as InputError
     from privfed.errors import QueryError as QueryError
     from privfed.errors import UnsupportedLoss as UnsupportedLoss
-    from privfed.questions.exact import Number as Number
-    from privfed.questions.exact import exact as exact
     from privfed.exchange.disclosure import Disclosure as Disclosure
     from privfed.exchange.messages import ReleasedPart as ReleasedPart
-    from privfed.exchange.transcript import TranscriptEntry as TranscriptEntry
     from privfed.exchange.transcript import Transcript as Transcript
+    from privfed.exchange.transcript import TranscriptEntry as TranscriptEntry
     from privfed.learners.base import FederatedClassifier as FederatedClassifier
     from privfed.learners.base import FederatedRegressor as FederatedRegressor
     from privfed.learners.base import PersonalLearner as PersonalLearner
@@ -65,6 +63,8 @@ if TYPE_CHECKING:
     from privfed.privacy.noise import Noise as Noise
     from privfed.privacy.policy import Guard as Guard
     from privfed.privacy.policy import Policy as Policy
+    from privfed.questions.exact import Number as Number
+    from privfed.questions.exact import exact as exact
     from privfed.questions.part import GRID as GRID
     from privfed.questions.part import Bound as Bound
     from privfed.questions.part import Part as Part

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import text
 from privfed.privacy.loss import told_basis
+from privfed.questions.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
 from privfed.reports.metrics import MetricValue, scores

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from privfed.questions import plugins
 from privfed.errors import PluginError
-from privfed.questions.exact import shown
 from privfed.privacy.loss import Loss, told_basis
+from privfed.questions import plugins
+from privfed.questions.exact import shown
 
 _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 

@@ -11,10 +11,10 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import PolicyError
-from privfed.questions.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor, Planned
 from privfed.learners.forest.columns import class_count
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError
-from privfed.questions.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BaselineClassifier, Rows
@@ -25,6 +24,7 @@ from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.genetic_tree.top import Growth, Rule, full_tree, padded
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number, exact
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

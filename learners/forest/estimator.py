@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
@@ -30,6 +29,7 @@ from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.questions.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.below import Shared
@@ -35,6 +34,7 @@ from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, len
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 _SHARE = Real(at_least=0, at_most=1)

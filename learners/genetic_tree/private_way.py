@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.errors import Note
-from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree.counts import (
@@ -29,6 +28,7 @@ from privfed.learners.ways import Way
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema

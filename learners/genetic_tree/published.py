@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import local
@@ -27,6 +26,7 @@ from privfed.learners.genetic_tree.queries import (
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.ways import Way
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

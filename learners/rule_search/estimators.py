@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 from privfed.errors import InputError
-from privfed.questions.exact import Number, exact
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst
@@ -29,6 +28,7 @@ from privfed.learners.rule_search.rule_learner import ATOM, SHARED, RuleLearner
 from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
 from privfed.learners.stl.grammar import Grammar
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema

@@ -12,7 +12,6 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError, Note
-from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
@@ -32,6 +31,7 @@ from privfed.learners.rulefit.published import (
 from privfed.learners.rulefit.rules import Rule
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 #: Fitted values that are saved as they are, beside the model.

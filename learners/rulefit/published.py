@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.questions.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.boosting import Boosting
@@ -29,6 +28,7 @@ from privfed.learners.rulefit.rules import Terms, union
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.ways import Way
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 

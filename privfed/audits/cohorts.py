@@ -13,7 +13,6 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import audit_outputs
 from privfed.audits.threshold_tests import PrivacyClaim
-from privfed.questions.exact import Number
 from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.learners.rule_search.rule_index import RuleIndex
@@ -21,6 +20,7 @@ from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 
 #: Seeds who holds all; it needs no secret, but must not be the noise's own stream.
 HOLDERS = 0xC0175

@@ -14,10 +14,10 @@ from privfed.audits.paired_trials import Move, audit_moves
 from privfed.audits.test_statistics import Truths
 from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
-from privfed.questions.exact import Number, exact
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import Bound, Part, PartType
 
 #: Least sensitivity, in grid units, at which Gaussian noise is audited. The Gaussian-DP inversion

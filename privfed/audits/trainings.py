@@ -18,9 +18,9 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.bounds import gaussian_epsilon, verdict
 from privfed.audits.one_run import audit_one_run
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.transcript import TranscriptEntry
-from privfed.engines.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -263,7 +263,9 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(whole, counted, inside))
 
 
-def scored(entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss) -> CanaryScores:
+def scored(
+    entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss
+) -> CanaryScores:
     """Score every canary by one answer to a query of some kind, charged so by the ledger."""
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.exchange.channel import HeadStore
 from privfed.engines.local import LocalDisclosure, proved
+from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
 from privfed.owner.secret import secret_beside

@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 from nvflare.collab import CollabRecipe, collab
 
 from privfed.engines.directory import Directory
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.relay import Relay, relay
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import MAX_CONNECTIONS, call_socket
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.engines.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

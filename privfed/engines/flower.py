@@ -21,11 +21,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from privfed.engines.directory import Directory
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import call_socket
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.engines.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from privfed.errors import InputError, WireError
 from privfed.exchange.messages import Envelope, Release, Request
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions import wire
 
 _SIZE = 8

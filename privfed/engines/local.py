@@ -15,18 +15,18 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from privfed.questions import plugins
 from privfed.errors import InputError, Note, PolicyError
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
-from privfed.owner.secret import secret_beside
 from privfed.owner.local_store import LocalStore
+from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import Amount
 from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, TypeVar
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.engines.local import LocalDisclosure
 
 T = TypeVar("T")
 #: Module and name of each engine's simulation, and the extra that installs it.

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from privfed.engines.journal import Journal
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier, SocketServer
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.engines.local import LocalDisclosure
 
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)

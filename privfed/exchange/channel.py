@@ -23,10 +23,10 @@ from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import (
     Absent,
-    Envelope,
-    Head,
     DryRun,
     DryRunReply,
+    Envelope,
+    Head,
     Refusal,
     Reply,
     Request,

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from privfed.questions import plugins
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.charge import Total, tracked
@@ -33,7 +32,7 @@ from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, covers
 from privfed.privacy.policy import terms_of
-from privfed.questions import wire
+from privfed.questions import plugins, wire
 
 _CHARGES = ("reserved", "block")
 #: A charge as far as totals go: its aspects in order, its amount, and its loss.

@@ -28,11 +28,11 @@ from privfed.errors import (
     WireError,
 )
 from privfed.exchange.messages import (
+    DryRun,
+    DryRunReply,
     Envelope,
     Failure,
     Head,
-    DryRun,
-    DryRunReply,
     Reason,
     Refusal,
     Release,
@@ -44,8 +44,8 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
-from privfed.owner.secret import new_secret
 from privfed.owner.local_store import LocalStore
+from privfed.owner.secret import new_secret
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise

@@ -21,10 +21,10 @@ from opendp.measurements import make_gaussian, make_laplace, make_randomized_res
 from opendp.metrics import l1_distance, l2_distance
 from opendp.mod import OpenDPException, enable_features
 
-from privfed.questions import plugins
 from privfed.errors import InputError, PluginError, UnsupportedLoss
 from privfed.privacy.noise import Noise
 from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
+from privfed.questions import plugins
 from privfed.questions.part import Bound
 
 enable_features("contrib")

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import InputError
-from privfed.questions.exact import Number, exact, round_up, text
 from privfed.privacy.laws import Charged, Unknown
+from privfed.questions.exact import Number, exact, round_up, text
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
 #: measurement that it wraps.

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 from privfed.errors import Faults, StudyError, did_you_mean
-from privfed.questions.exact import readable
 from privfed.privacy.accountant import Budget, written_epsilon
+from privfed.questions.exact import readable
 from privfed.questions.part import Unit
 from privfed.study.reading import check_keys, section
 from privfed.tables.csv_text import PLAIN, Text

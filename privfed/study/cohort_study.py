@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privfed.exchange.channel import HeadStore
 from privfed.engines.cohort import CohortDisclosure
+from privfed.exchange.channel import HeadStore
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
 from privfed.privacy.policy import Policy

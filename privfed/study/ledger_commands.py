@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from privfed.errors import InputError, unknown
-from privfed.questions.exact import shown, shown_down, text
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown, shown_down, text
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 

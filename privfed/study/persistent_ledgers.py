@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
-from privfed.questions.exact import shown
 from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
@@ -25,6 +24,7 @@ from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown
 from privfed.study.choices import PolicyChoice
 from privfed.study.price import Left, Price, lacking, left_of
 from privfed.study.study import Study

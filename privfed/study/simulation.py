@@ -24,14 +24,14 @@ from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
-from privfed.engines.cohort import CohortDisclosure
-from privfed.engines.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
@@ -39,6 +39,7 @@ from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
+from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
@@ -52,7 +53,6 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
-from privfed.questions.threads import one_thread
 
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.

@@ -13,9 +13,9 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.finding import Finding
-from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
 from privfed.engines.local import LocalDisclosure
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema

@@ -16,12 +16,12 @@ import numpy as np
 from privfed.attacks.roc import clopper_pearson
 from privfed.audits.groups import audit_group
 from privfed.errors import PluginError
-from privfed.questions.exact import Number, exact
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
 from privfed.privacy.noise import Noise, TestNoise
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.conformance import Check, run_checks
 

@@ -14,7 +14,7 @@ from privfed.attacks.base import question_of
 from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records

@@ -24,9 +24,9 @@ from privfed.attacks.membership import (
     judged,
 )
 from privfed.attacks.roc import discrete
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.engines.local import LocalDisclosure
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.privacy.laws import DiscreteGaussian, Unknown
 from privfed.privacy.policy import Guard, Policy

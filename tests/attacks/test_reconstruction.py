@@ -26,7 +26,7 @@ from privfed.attacks.reconstruction import (
     differences,
     guessed,
 )
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records

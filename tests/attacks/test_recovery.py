@@ -17,7 +17,7 @@ from privfed.attacks.equations import (
 from privfed.attacks.fuzzy import Geometry, cells, weight
 from privfed.attacks.recovery import Recovery, read
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree.queries import Leaves
 from privfed.privacy.laws import DiscreteGaussian, Law
 from privfed.questions import wire

@@ -11,7 +11,7 @@ import pytest
 
 from privfed.attacks.verbatim import Verbatim, numbers_inside
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law
 from privfed.questions import wire
 from privfed.questions.part import GRID, PartType

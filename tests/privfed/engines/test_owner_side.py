@@ -13,7 +13,7 @@ from ledger_trials import SMALL, SPEND
 from privfed import Budget, Gate, Guard, Ledger, Policy, Records
 from privfed.engines.batches import Replies
 from privfed.engines.owner_side import OwnerSide, Rounds
-from privfed.exchange.messages import Envelope, DryRun, DryRunReply, Reason, Request
+from privfed.exchange.messages import DryRun, DryRunReply, Envelope, Reason, Request
 from privfed.privacy.limit import Limit
 from privfed.questions import wire
 from privfed.testing.queries import Histogram

@@ -20,10 +20,10 @@ from privfed.errors import InputError, LedgerError, NobodyAnswered, WireError
 from privfed.exchange.channel import ChannelDisclosure, ChannelError, HeadStore, RetryLimits
 from privfed.exchange.messages import (
     Absent,
+    DryRun,
     Envelope,
     Failure,
     Head,
-    DryRun,
     Refusal,
     Release,
     Request,

@@ -19,7 +19,7 @@ from privfed.exchange.messages import (
     Release,
     ReleasedPart,
 )
-from privfed.exchange.transcript import TranscriptEntry, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteGaussian, Law
 from privfed.questions import wire
 from privfed.questions.part import PartType

@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from privfed.questions import plugins
 from privfed.errors import PluginError
+from privfed.questions import plugins
 
 #: The attribute by which each group's classes call themselves.
 CALLED = {"mechanisms": "name", "accountants": "name", "queries": "kind"}
