@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from privfed.errors import BudgetError, InputError
-from privfed.exact import Number, exact
 from privfed.exchange.messages import Release
+from privfed.questions.exact import Number, exact
 
 
 class Allocator(ABC):

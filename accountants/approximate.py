@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from privfed.accountants.zcdp import odometer
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.exact import round_up
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss, pure_to_zcdp
+from privfed.questions.exact import round_up
 
 #: The share of a budget's delta that pays for converting rho; the rest is for the losses' own.
 CONVERSION = Fraction(1, 2)

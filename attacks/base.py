@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from privfed import plugins
 from privfed.attacks.clock import SECONDS
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.questions import plugins
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
 
@@ -96,7 +96,7 @@ class Attack(ABC):
             raise InputError(f"attack {self.name!r}: seconds must be above 0")
         self.seconds = seconds
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether it knows what the numbers of this release mean, and works on them.
 
         An attack without :attr:`kinds` that does not say otherwise scans numbers of any meaning.
@@ -136,7 +136,7 @@ class Attack(ABC):
         return Finding(self.name, self.question, metric, value, **figures)
 
 
-def question_of(entry: Disclosed) -> Query | None:
+def question_of(entry: TranscriptEntry) -> Query | None:
     """The question behind an entry, by its public values; none where nobody knows its kind or form."""
     return _question(entry.kind, entry.fields)
 
@@ -152,12 +152,12 @@ def _question(kind: str, fields: bytes) -> Query | None:
     return asked
 
 
-def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
+def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     """The parts of a release that left without noise, by name."""
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
 
 
-def sound_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
+def sound_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     """The parts of a release that are finite numbers, by name; a foreign one may hold anything."""
     return {
         name: part

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from privfed.attacks.base import Attack, exact_parts
 from privfed.attacks.finding import Finding, Severity
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 NAME = "coverage"
 QUESTION = "Is every kind of release read by an attack that knows what its numbers mean?"
@@ -55,6 +55,6 @@ def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]
     ]
 
 
-def left_exactly(entry: Disclosed) -> bool:
+def left_exactly(entry: TranscriptEntry) -> bool:
     """Whether something of a release left without noise."""
     return bool(exact_parts(entry))

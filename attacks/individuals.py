@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from privfed.attacks.expected import Curve
 from privfed.attacks.reading import known_question
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed
+from privfed.exchange.transcript import TranscriptEntry
 from privfed.questions.query import CohortQuery, View
 
 #: A bit that left without noise counts as one that is flipped this rarely.
@@ -252,7 +252,7 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def hear(entry: Disclosed, records: Any) -> Heard | None:
+def hear(entry: TranscriptEntry, records: Any) -> Heard | None:
     """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
     question, part = known_question(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):

@@ -26,7 +26,7 @@ from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits, known_question
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
@@ -60,7 +60,7 @@ class LeaveOneOut(Attack):
     def __init__(self, *, seconds: float = SECONDS) -> None:
         super().__init__(seconds=seconds)
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether something left exactly that is no sum, of a question that can be put again."""
         return bool(_compared(entry))
 
@@ -121,7 +121,7 @@ class LeaveOneOut(Attack):
         ]
 
 
-def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
+def _compared(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     """Parts that left exactly and that no equation reads."""
     asked = known_question(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):

@@ -19,7 +19,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.reading import finite_numbers, known_question
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
@@ -106,7 +106,7 @@ def joined(several: Sequence[Rows], points: int) -> Rows:
     )
 
 
-def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
+def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; nothing where that is not known."""
     asked = known_question(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)

@@ -16,7 +16,7 @@ from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
 from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed
+from privfed.exchange.transcript import TranscriptEntry
 from privfed.questions.query import Equations, Query, View
 
 #: How far exact numbers are trusted, as a share of the most that a record adds to a cell.
@@ -45,7 +45,7 @@ def known_schema(schema: PublicSchema | None, table: Table) -> Any:
     return table.schema if schema is None else schema
 
 
-def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
+def told_of(entry: TranscriptEntry, view: View) -> Iterator[Told]:
     """What a release says of records that may have been there; nothing where nobody knows how."""
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
@@ -55,7 +55,7 @@ def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
-def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
+def drawn_of(entry: TranscriptEntry, view: View) -> Iterator[tuple[str, Told]]:
     """What a release says of samples of the records, by the name of the draw, one draw after another."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or type(asked).drawn is Query.drawn:
@@ -88,7 +88,7 @@ def _told(
         yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
 
 
-def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:
+def equations_of(entry: TranscriptEntry, view: View) -> dict[str, Equations]:
     """A release's equations by part, where the question is known and the answer has its form."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or not parts:

@@ -31,7 +31,7 @@ from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import View
 
 #: The interval's confidence.
@@ -81,7 +81,7 @@ class Membership(Attack):
         found = [self._read(transcript, truth, schema, exact, clock) for exact in (False, True)]
         return [finding for finding in found if finding is not None]
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part adds up over records, and left exactly or with noise of a known law."""
         return any(readable(entry, exact) for exact in (False, True))
 
@@ -218,7 +218,7 @@ def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float
     return quantile * float(np.std(areas + accused, ddof=1)) * (number - 1) / (number - 2)
 
 
-def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
+def readable(entry: TranscriptEntry, exact: bool) -> dict[str, ReleasedPart]:
     """Parts that add up over records: exact ones, or those with noise of a known law."""
     asked = question_of(entry)
     if asked is None or not asked.linear:
@@ -266,7 +266,7 @@ class Scores:
         Returns:
             how many releases were read before the time was up.
         """
-        groups: dict[tuple[str, bytes], list[Disclosed]] = {}
+        groups: dict[tuple[str, bytes], list[TranscriptEntry]] = {}
         for entry in transcript:
             groups.setdefault((entry.kind, entry.fields), []).append(entry)
         read = 0
@@ -277,7 +277,7 @@ class Scores:
             read += len(entries)
         return read
 
-    def _question(self, entries: Sequence[Disclosed]) -> None:
+    def _question(self, entries: Sequence[TranscriptEntry]) -> None:
         """Add up the answers of all clients to one question."""
         heard = [(e, parts) for e in entries if (parts := self._parts(e)) and self._open(e)]
         asked = question_of(heard[0][0]) if heard else None
@@ -298,7 +298,7 @@ class Scores:
                         member = owner == entry.client
                         score[at] += _ratio(parts[name], drawn[name], moved, member)
 
-    def _parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+    def _parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts to read; none where the question does not fit the schema or the answer it."""
         parts, asked = readable(entry, self._exact), question_of(entry)
         if asked is None or not parts:
@@ -314,7 +314,7 @@ class Scores:
             if name in sound and name in declared and declared[name].shape == part.units.shape
         }
 
-    def _open(self, entry: Disclosed) -> bool:
+    def _open(self, entry: TranscriptEntry) -> bool:
         """Whether there is still somebody to be told apart."""
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 

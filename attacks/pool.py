@@ -26,7 +26,7 @@ from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
 from privfed.attacks.membership import between_draws
 from privfed.errors import InputError
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import Query, View
 
 #: Most candidates of one list; most unknowns where each comes with every value of a column.
@@ -146,7 +146,7 @@ class Systems:
     often: np.ndarray
     _all: dict[str, System] = field(default_factory=dict)
 
-    def read(self, entry: Disclosed, view: View) -> None:
+    def read(self, entry: TranscriptEntry, view: View) -> None:
         """Add what a release says; of samples the first few."""
         for told in told_of(entry, view):
             self._all.setdefault("", System(self.often)).add(told, entry.kind)
@@ -248,7 +248,7 @@ class Pool(Attack):
             raise InputError("attack 'pool': a list needs candidates = 2 or more")
         self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether the question says what an answer tells of who was there."""
         asked = question_of(entry)
         if asked is None:
@@ -316,7 +316,7 @@ class Pool(Attack):
 
     def _at(
         self,
-        entries: Sequence[Disclosed],
+        entries: Sequence[TranscriptEntry],
         column: Unknown,
         listed: Candidates,
         values: np.ndarray,

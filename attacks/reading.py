@@ -16,11 +16,11 @@ import numpy as np
 from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import Query
 
 
-def known_question(entry: Disclosed) -> Query | None:
+def known_question(entry: TranscriptEntry) -> Query | None:
     """The question behind an entry; none where its kind or its values are unknown or unreadable."""
     try:
         return question_of(entry)
@@ -55,7 +55,7 @@ def well_formed(
     return Transcript(tuple(entry for entry in kept if entry is not None))
 
 
-def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
+def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
     asked, parts = known_question(entry), sound_parts(entry)
     if asked is None:
         return None

@@ -32,7 +32,7 @@ from privfed.attacks.fuzzy import (
     renamed,
 )
 from privfed.attacks.reading import formed, well_formed
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: Most vectors of a domain that are enumerated.
 DOMAIN = 300_000
@@ -75,7 +75,11 @@ class Recovery(Attack):
         return [self._scored(claims, truth, schema, partial)]
 
     def claims(
-        self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
+        self,
+        entry: TranscriptEntry,
+        schema: PublicSchema | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> list[Claim]:
         """The records that one client's leaf equations give away, in the attack's time or a clock's."""
         clock = clock or Clock(self.seconds)
@@ -93,7 +97,7 @@ class Recovery(Attack):
                     equations = equations.without(claim)
         return claims
 
-    def _unscored(self, claims: dict[Disclosed, list[Claim]], partial: str) -> Finding:
+    def _unscored(self, claims: dict[TranscriptEntry, list[Claim]], partial: str) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
             "records claimed",
@@ -107,7 +111,7 @@ class Recovery(Attack):
 
     def _scored(
         self,
-        claims: dict[Disclosed, list[Claim]],
+        claims: dict[TranscriptEntry, list[Claim]],
         truth: Truth,
         schema: PublicSchema | None,
         partial: str,
@@ -134,7 +138,7 @@ class Recovery(Attack):
         )
 
 
-def read(entry: Disclosed) -> NormalEquations | None:
+def read(entry: TranscriptEntry) -> NormalEquations | None:
     """A release's equations; none where they are noisy or withheld.
 
     Left out are silent leaves, and those whose path uses a feature that the equations lack, for
@@ -157,17 +161,17 @@ def read(entry: Disclosed) -> NormalEquations | None:
     )
 
 
-def _geometry(entry: Disclosed) -> Geometry:
+def _geometry(entry: TranscriptEntry) -> Geometry:
     """The geometry of the features that the equations are about."""
     return Geometry.of(entry.query).only(entry.query["features"])
 
 
-def _leaves(entry: Disclosed) -> list[Cell | None]:
+def _leaves(entry: TranscriptEntry) -> list[Cell | None]:
     """The leaves by those features; none for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
-def _heard(entry: Disclosed) -> list[int]:
+def _heard(entry: TranscriptEntry) -> list[int]:
     """Positions of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
     silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
@@ -213,7 +217,11 @@ def _domain(
 
 
 def _hits(
-    entry: Disclosed, claims: list[Claim], truth: Truth, schema: PublicSchema | None, client: str
+    entry: TranscriptEntry,
+    claims: list[Claim],
+    truth: Truth,
+    schema: PublicSchema | None,
+    client: str,
 ) -> int:
     """How many of a client's records the claims hit."""
     if client not in truth or not claims:
@@ -227,6 +235,6 @@ def _hits(
     return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
 
 
-def _methods(claims: dict[Disclosed, list[Claim]]) -> dict[str, int]:
+def _methods(claims: dict[TranscriptEntry, list[Claim]]) -> dict[str, int]:
     named = [claim.method for of in claims.values() for claim in of]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

@@ -21,7 +21,7 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 SKETCHES, BINS = "forest.sketches", "forest.bins"
 #: Two numbers are one value when they differ by less than this share of the column's range.
@@ -66,7 +66,7 @@ def listen(transcript: Transcript, clock: Clock) -> Heard:
     )
 
 
-def in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
+def in_turn(transcript: Transcript) -> Iterator[tuple[TranscriptEntry, TranscriptEntry | None]]:
     """Each sketch with the bins that were told of the same nodes next, or none."""
     entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
     for entry, following in zip(entries, [*entries[1:], None], strict=False):
@@ -75,7 +75,7 @@ def in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | Non
             yield entry, following if same else None
 
 
-def _same(sketch: Disclosed, bins: Disclosed) -> bool:
+def _same(sketch: TranscriptEntry, bins: TranscriptEntry) -> bool:
     one, other = sketch.query["level"], bins.query["level"]
     return bool(
         np.array_equal(one["nodes"], other["nodes"])
@@ -84,7 +84,7 @@ def _same(sketch: Disclosed, bins: Disclosed) -> bool:
     )
 
 
-def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pairs_of(sketch: TranscriptEntry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The feature of each pair, its knots, and which of them are shown."""
     knots = sketch.release["knots"]
     shown: np.ndarray = ~np.ma.getmaskarray(knots)
@@ -92,7 +92,7 @@ def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return features, np.asarray(knots.data), shown
 
 
-def counts_of(bins: Disclosed) -> np.ndarray:
+def counts_of(bins: TranscriptEntry) -> np.ndarray:
     """Records of each pair's node, -1 where some bin is withheld."""
     told = bins.release["bins"]
     hidden = np.ma.getmaskarray(told).any(axis=(1, 2))

@@ -20,7 +20,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: Groups of fewer records than this are small, unless told otherwise.
 SMALLEST = 5
@@ -173,7 +173,7 @@ class SmallGroups(Attack):
         ]
 
 
-def _counts(entry: Disclosed) -> Iterator[ReleasedPart]:
+def _counts(entry: TranscriptEntry) -> Iterator[ReleasedPart]:
     """Exact counts of more than the client's own size."""
     for part in exact_parts(entry).values():
         if part.type == "counts" and part.axes not in (("client",), ("all",)):

@@ -29,7 +29,7 @@ from privfed.attacks.fuzzy import (
 from privfed.attacks.identities import Equation, System, groups_of
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
 SUMS = ("weights", "squares", "linear")
@@ -211,7 +211,7 @@ def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | Non
     return Worked(heard, found)
 
 
-def _read_level(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_level(heard: Heard, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
     sets = heard.geometry.sets
     for name in SUMS:
@@ -234,13 +234,13 @@ def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
 
 
-def _read_activation(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_activation(heard: Heard, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     parts = exact_parts(entry)
     if "weights" in parts:
         heard.learn("weights", cells(query["nodes"]), parts["weights"])
 
 
-def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_leaves(heard: Heard, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     """Leaf equations hold sums of w and y w, and of both times each feature."""
     parts = exact_parts(entry)
     for name, part in (("weights", "gram"), ("linear", "moment")):

@@ -34,7 +34,7 @@ from privfed.attacks.linear import equations_of
 from privfed.attacks.membership import readable
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import Relation
 from privfed.questions.query import Query, View
 
@@ -116,11 +116,11 @@ class Heard:
     """
 
     law: Law
-    entries: tuple[Disclosed, ...]
+    entries: tuple[TranscriptEntry, ...]
     schema: Any
     relation: Relation = "add-or-remove"
 
-    def parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+    def parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts of a release whose noise is of the law."""
         sound = sound_parts(entry)
         return {
@@ -234,7 +234,7 @@ class WorstRecord(Attack):
     name: ClassVar[str] = "worst_record"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part of it adds up over records and has noise of a known law."""
         return bool(readable(entry, exact=False))
 

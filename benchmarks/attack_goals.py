@@ -35,8 +35,8 @@ from privfed.attacks.shadow_models import Train, shadows
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.attacks.verbatim import Verbatim
 from privfed.attacks.worst_record import WorstRecord
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,

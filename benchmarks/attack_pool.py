@@ -15,8 +15,8 @@ from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import Truth
 from privfed.attacks.pool import TARGET, Pool
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.tables.records import Records

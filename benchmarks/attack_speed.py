@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from privfed import plugins
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 

@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_diabetes
 
-from privfed import plugins
 from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.base import Attack, Truth
 from privfed.attacks.membership import Membership, ratios
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import load

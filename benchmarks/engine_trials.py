@@ -26,7 +26,7 @@ from privfed.engines.carried import CarriedDisclosure, Carry
 from privfed.engines.doors import Door, Doors, knock
 from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
-from privfed.exchange.channel import ChannelError, HeadBook, Patience
+from privfed.exchange.channel import ChannelError, HeadStore, RetryLimits
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
@@ -38,7 +38,7 @@ from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
 
 FORK = get_context("fork")
-QUICK = Patience(deadline=8.0, first=0.01, longest=0.1)
+QUICK = RetryLimits(deadline=8.0, first=0.01, longest=0.1)
 
 
 class Deadly(Histogram):
@@ -219,7 +219,7 @@ class Study:
     def run(self) -> None:
         """Ask and write the model."""
         journal = Journal(self.folder / "journal")
-        heads = HeadBook(self.folder / "heads.json")
+        heads = HeadStore(self.folder / "heads.json")
         asking = federation(*self.hospitals, journal=journal, heads=heads)
         told = [asking.ask(question(number)).total("counts") for number in range(self.asked)]
         self.model.write_bytes(wire.encode(told))

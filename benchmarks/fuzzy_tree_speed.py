@@ -135,7 +135,7 @@ def memory(path: Path) -> str:
         "sys.path.insert(0, sys.argv[1])\n"
         "import fuzzy_tree_speed as own\n"
         "from privfed.learners.fuzzy_tree import queries\n"
-        "import privfed.owner.gate, privfed.plugins as plugins\n"
+        "import privfed.owner.gate, privfed.questions.plugins as plugins\n"
         "[plugins.load(g, n) for g in ('mechanisms', 'accountants', 'queries') for n in plugins.available(g)]\n"
         "status = lambda: Path('/proc/self/status').read_text().split('VmHWM:')[1]\n"
         "peak = lambda: int(status().split()[0]) / 1024\n"

@@ -35,7 +35,7 @@ from ledger_trials import (
 from scipy.special import expit
 
 from privfed.accountants import pld
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.ledger import Ledger
 from privfed.ledger.sqlite_store import SqliteStore

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from privfed.attacks.linkage import Linkage
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.rule_book import RuleBook

@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeRegressor
 from privfed.attacks.expected import Curve
 from privfed.attacks.shadow_models import WAYS, Shadows, Train, Way, accused, shadows
 from privfed.attacks.small_groups import read_leaves
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners.baselines import CentralRuleFitRegressor
 from privfed.tables.schema import Schema
 

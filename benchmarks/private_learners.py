@@ -33,7 +33,6 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.exact import exact
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,
@@ -42,6 +41,7 @@ from privfed.learners import (
 )
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import exact
 
 DATA = Path(os.environ.get("PRIVFED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 DELTA = "1e-5"

@@ -25,7 +25,7 @@ from privfed.attacks.power_sums import values
 from privfed.attacks.reconstruction import Reconstruction
 from privfed.attacks.sketches import SketchedValues
 from privfed.attacks.subset_sums import rebuilt_bits
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import FedForestRegressor, FuzzyTreeRegressor, RuleFitClassifier
 from privfed.privacy.policy import Policy
 from privfed.tables.records import Records

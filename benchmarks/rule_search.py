@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 from simulated_asking import SimulatedAsking, Truths
 
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.best_first import BestFirst, Spending
 from privfed.learners.rule_search.generator import PROFILES, generate

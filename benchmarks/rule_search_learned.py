@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 from rule_search_real import Task, tasks
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.local_rules import write_cohort
 from privfed.learners.rule_search.population_rules import (

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sktime import datasets
 
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.local_rules import learn_rules
 from privfed.learners.rule_search.population_rules import (

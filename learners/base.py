@@ -18,15 +18,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, r2_score
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
+from privfed.questions.threads import one_thread
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Schema
-from privfed.threads import one_thread
 
 #: What a saved model calls its own form.
 FORMAT = "privfed model 1"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact
+from privfed.questions.exact import Number, exact
 
 #: A parameter's value in a message is cut to this many characters.
 SHOWN = 60

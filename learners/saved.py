@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privfed import plugins
 from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner
+from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
 #: What messages say is a model.

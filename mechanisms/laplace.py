@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from privfed.exact import float_up
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import within_range
 from privfed.privacy.noise import Noise
+from privfed.questions.exact import float_up
 from privfed.questions.part import Bound
 
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.exact import round_up
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import (
     BoundedPart,
@@ -23,6 +22,7 @@ from privfed.privacy.mechanism import (
     unmasked,
 )
 from privfed.privacy.noise import Noise
+from privfed.questions.exact import round_up
 from privfed.questions.part import PartType
 
 

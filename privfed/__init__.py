@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from privfed.engines.local import LocalDisclosure as LocalDisclosure
     from privfed.exchange.disclosure import Disclosure as Disclosure
-    from privfed.federation.local import LocalDisclosure as LocalDisclosure
     from privfed.ledger import Ledger as Ledger
     from privfed.owner.gate import Gate as Gate
     from privfed.privacy.accountant import Budget as Budget
@@ -29,7 +29,7 @@ _HOMES = {
     "Gate": "owner.gate",
     "Guard": "privacy.policy",
     "Ledger": "ledger",
-    "LocalDisclosure": "federation.local",
+    "LocalDisclosure": "engines.local",
     "Policy": "privacy.policy",
     "Query": "questions.query",
     "Records": "tables.records",

@@ -227,7 +227,7 @@ def schema(
 @commands.command()
 def plugins() -> int:
     """List what is installed: mechanisms, accountants, queries, learners, attacks."""
-    from privfed import plugins as installed
+    from privfed.questions import plugins as installed
 
     for group in installed.GROUPS:
         names = sorted(installed.available(group))

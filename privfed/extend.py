@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from privfed.errors import InputError as InputError
     from privfed.errors import QueryError as QueryError
     from privfed.errors import UnsupportedLoss as UnsupportedLoss
-    from privfed.exact import Number as Number
-    from privfed.exact import exact as exact
     from privfed.exchange.disclosure import Disclosure as Disclosure
     from privfed.exchange.messages import ReleasedPart as ReleasedPart
-    from privfed.exchange.transcript import Disclosed as Disclosed
     from privfed.exchange.transcript import Transcript as Transcript
+    from privfed.exchange.transcript import TranscriptEntry as TranscriptEntry
     from privfed.learners.base import FederatedClassifier as FederatedClassifier
     from privfed.learners.base import FederatedRegressor as FederatedRegressor
     from privfed.learners.base import PersonalLearner as PersonalLearner
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from privfed.privacy.noise import Noise as Noise
     from privfed.privacy.policy import Guard as Guard
     from privfed.privacy.policy import Policy as Policy
+    from privfed.questions.exact import Number as Number
+    from privfed.questions.exact import exact as exact
     from privfed.questions.part import GRID as GRID
     from privfed.questions.part import Bound as Bound
     from privfed.questions.part import Part as Part
@@ -116,7 +116,7 @@ _HOMES = {
     "Guard": "privacy.policy",
     "InputError": "errors",
     "Names": "learners.parameters",
-    "Number": "exact",
+    "Number": "questions.exact",
     "OneOf": "learners.parameters",
     "PersonalLearner": "learners.base",
     "Planned": "learners.base",
@@ -124,11 +124,11 @@ _HOMES = {
     "Real": "learners.parameters",
     "Schema": "tables.schema",
     "Whole": "learners.parameters",
-    "exact": "exact",
+    "exact": "questions.exact",
     # an attack
     "Attack": "attacks.base",
     "Clock": "attacks.clock",
-    "Disclosed": "exchange.transcript",
+    "TranscriptEntry": "exchange.transcript",
     "Finding": "attacks.finding",
     "PublicSchema": "attacks.base",
     "ReleasedPart": "exchange.messages",

@@ -10,11 +10,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from privfed import plugins
 from privfed.accountants import pld
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.errors import LedgerError, PluginError
-from privfed.exact import shown
 from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
@@ -22,6 +20,8 @@ from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
+from privfed.questions import plugins
+from privfed.questions.exact import shown
 
 #: Events of a ledger that carry a charge: one, many ahead, or one drawn from those.
 CHARGING = ("reserved", "block", "drawn")

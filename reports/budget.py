@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
-from privfed.exact import text
+from privfed.questions.exact import text
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
 from privfed.reports.remarks import remarks

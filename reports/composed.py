@@ -10,11 +10,11 @@ from typing import Any
 from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.exact import float_up
 from privfed.privacy.accountant import STATED, Accountant, Amount
 from privfed.privacy.loss import Loss, pure_to_zcdp
 from privfed.privacy.neighbours import Neighbours, group
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import float_up
 from privfed.reports.account import ClientAccount, PolicyAccount
 
 

@@ -10,7 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.exact import shown
+from privfed.questions.exact import shown
 from privfed.questions.part import Unit
 from privfed.reports import remarks
 from privfed.reports.account import ClientAccount, KindLine

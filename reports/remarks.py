@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privfed.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_down
 
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from privfed.exact import shown
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
+from privfed.questions.exact import shown
 from privfed.reports.account import in_words
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed

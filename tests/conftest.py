@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg  # noqa: F401 - with it comes the second library whose threads are limited
 from hypothesis import HealthCheck, settings
 
-from privfed.threads import one_thread
+from privfed.questions.threads import one_thread
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from privfed import plugins
 from privfed.errors import PolicyError, QueryError, WireError
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines.bayesian import Posterior
@@ -45,6 +44,7 @@ from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.questions.query import LocalEffect, Query
 from privfed.tables.schema import Column, Schema
 from privfed.testing import queries as small

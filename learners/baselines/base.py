@@ -11,9 +11,9 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import PolicyError
-from privfed.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedLearner, Planned
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

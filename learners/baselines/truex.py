@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError
-from privfed.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedClassifier, Planned
 from privfed.learners.baselines.base import Baseline
@@ -27,6 +26,7 @@ from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.genetic_tree.top import Growth, Rule, padded
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number, exact
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import (
@@ -36,6 +35,7 @@ from privfed.learners.forest.samples import WAYS, Sampling, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES, Trees, category_sizes
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.exact import Number
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
@@ -42,6 +41,7 @@ from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.cells import Path
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, Note
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import (
     FederatedClassifier,
@@ -51,6 +50,7 @@ from privfed.learners.genetic_tree.queries import (
 from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, length
 from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privfed.errors import NobodyAnswered, PolicyError
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import operators, planning
@@ -28,6 +27,7 @@ from privfed.learners.genetic_tree.structures import NIL, random_structures
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.tree import Forest, Tree
 from privfed.tables.schema import Schema

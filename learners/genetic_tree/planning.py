@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.counts import (
@@ -33,6 +32,7 @@ from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.calibration import BINS
@@ -26,6 +25,7 @@ from privfed.learners.private.settings import MOST_ROUNDS
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import ClassVar, Literal, get_args
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending
@@ -34,6 +33,7 @@ from privfed.learners.rule_search.tree_search import (
     symbols_of,
 )
 from privfed.learners.stl.grammar import Grammar
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema

@@ -15,7 +15,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
@@ -37,6 +36,7 @@ from privfed.learners.stl.parser import parse
 from privfed.learners.stl.rule_file import read_rules, rule_files
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from privfed.exact import Number
 from privfed.learners.parameters import Constraints, OneOf
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.estimators import (
@@ -26,6 +25,7 @@ from privfed.learners.rule_search.queries import (
 )
 from privfed.learners.rule_search.rule_learner import RuleLearner
 from privfed.learners.stl.grammar import Grammar
+from privfed.questions.exact import Number
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema

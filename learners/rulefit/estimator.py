@@ -12,7 +12,6 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError, Note
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import (
@@ -45,6 +44,7 @@ from privfed.learners.rulefit.queries import (
 from privfed.learners.rulefit.rules import Rule, Terms, union
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privfed.exact import Number
 from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.averaging import Steps
@@ -23,6 +22,7 @@ from privfed.learners.rulefit.queries import (
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 

@@ -15,7 +15,7 @@ from privfed.exchange.channel import (
     ChannelDisclosure,
     ChannelError,
     Opened,
-    Patience,
+    RetryLimits,
     check_follows,
 )
 from privfed.exchange.messages import Envelope, Head
@@ -27,7 +27,7 @@ Carry = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
 #: Holds a client's reply against the last head of its ledger, and gives the head after it.
 Trusted = Callable[[str, Head | None, Opened], Head | None]
 #: How long to go on asking a client, by default: engines notice late that somebody is gone.
-PATIENCE = Patience(deadline=120.0, first=0.05, longest=5.0)
+PATIENCE = RetryLimits(deadline=120.0, first=0.05, longest=5.0)
 
 
 #: Most seconds to wait in a round for a client that was silent until a deadline.
@@ -57,7 +57,7 @@ class CarriedDisclosure(ChannelDisclosure):
         clients: Sequence[str],
         carry: Carry,
         *,
-        patience: Patience = PATIENCE,
+        patience: RetryLimits = PATIENCE,
         journal: Journal | None = None,
         together: int = TOGETHER,
         **rest: Any,

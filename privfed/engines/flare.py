@@ -24,11 +24,11 @@ from nvflare.collab import CollabRecipe, collab
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
 from privfed.engines.doors import CROWD, knock
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.relay import Relay, relay
 from privfed.engines.simulated import asked_over, behind_doors
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

@@ -23,9 +23,9 @@ from flwr.serverapp import Grid, ServerApp
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.directory import Directory
 from privfed.engines.doors import knock
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.simulated import asked_over, behind_doors
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from privfed.errors import InputError, WireError
 from privfed.exchange.messages import Envelope, Release, Request
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions import wire
 
 _SIZE = 8
@@ -168,9 +168,9 @@ def _entries(data: bytes) -> tuple[list[bytes], int]:
     return found, at
 
 
-def _disclosed(line: JournalLine) -> Disclosed | None:
+def _disclosed(line: JournalLine) -> TranscriptEntry | None:
     reply = wire.decode(line.envelope, Envelope).open()
     if not isinstance(reply, Release):
         return None
     asked = wire.decode(line.message, Request)
-    return Disclosed(line.client, asked.kind, asked.fields, reply)
+    return TranscriptEntry(line.client, asked.kind, asked.fields, reply)

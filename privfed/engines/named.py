@@ -6,9 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, TypeVar
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
 
 T = TypeVar("T")
 #: Where each engine's simulation is, and what installs it.

@@ -17,7 +17,7 @@ from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
 from privfed.owner.gate import Gate
 from privfed.questions import wire
-from privfed.threads import one_thread
+from privfed.questions.threads import one_thread
 
 log = logging.getLogger("privfed.owner")
 #: What a round is: what the asking side names so, or a stretch of the owner's own time.

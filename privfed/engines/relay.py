@@ -19,7 +19,7 @@ GRACE = 10.0
 
 
 @dataclass(frozen=True)
-class Errand:
+class RelayRequest:
     """What a relay is to carry; nothing to carry ends it."""
 
     batches: dict[str, bytes]
@@ -27,7 +27,7 @@ class Errand:
 
 
 @dataclass(frozen=True)
-class Brought:
+class RelayReply:
     """What it brought back."""
 
     replies: dict[str, bytes]
@@ -45,10 +45,10 @@ class Relay:
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
         """Bring the replies that come within some seconds."""
-        data = wire.encode(Errand(dict(batches), seconds))
+        data = wire.encode(RelayRequest(dict(batches), seconds))
         try:
             told = knock(self._path, data, seconds=seconds + GRACE)
-            return wire.decode(told, Brought, LIMIT).replies
+            return wire.decode(told, RelayReply, LIMIT).replies
         except (ChannelError, WireError):
             return {}
 
@@ -59,14 +59,14 @@ class Relay:
 
 def relay(path: str | Path, carry: Carry) -> None:
     """The engine's end: carry errands, in the thread that calls this, until there is an empty one."""
-    errands: SimpleQueue[Errand] = SimpleQueue()
+    errands: SimpleQueue[RelayRequest] = SimpleQueue()
     brought: SimpleQueue[bytes] = SimpleQueue()
 
     def pass_on(data: bytes) -> bytes:
-        errands.put(wire.decode(data, Errand, LIMIT))
+        errands.put(wire.decode(data, RelayRequest, LIMIT))
         return brought.get()
 
     with Door(path, pass_on):
         while (errand := errands.get()).batches:
-            brought.put(wire.encode(Brought(dict(carry(errand.batches, errand.seconds)))))
-        brought.put(wire.encode(Brought({})))
+            brought.put(wire.encode(RelayReply(dict(carry(errand.batches, errand.seconds)))))
+        brought.put(wire.encode(RelayReply({})))

@@ -12,9 +12,9 @@ from typing import TypeVar
 from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.doors import Door, Doors
 from privfed.engines.journal import Journal
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.owner_side import OwnerSide
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
 
 T = TypeVar("T")
 Asked = TypeVar("Asked", bound=CarriedDisclosure)

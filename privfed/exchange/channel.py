@@ -23,10 +23,10 @@ from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import (
     Absent,
+    DryRun,
+    DryRunReply,
     Envelope,
     Head,
-    Inquiry,
-    Offer,
     Refusal,
     Reply,
     Request,
@@ -41,7 +41,7 @@ Channel = Callable[[bytes], bytes]
 
 
 #: What a client's envelope held, and the envelope itself with head and signature.
-Opened = tuple[Reply | Offer, Envelope]
+Opened = tuple[Reply | DryRunReply, Envelope]
 
 
 class ChannelError(PrivfedError):
@@ -53,7 +53,7 @@ UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryLimits:
     """How long to go on asking a client that cannot be reached.
 
     Args:
@@ -99,7 +99,7 @@ def _exchange(channel: Channel, data: bytes) -> Opened:
     return envelope.open(), envelope
 
 
-class HeadBook(MutableMapping[str, Head]):
+class HeadStore(MutableMapping[str, Head]):
     """The last published head of each client's ledger.
 
     Two runs at once may keep one file: neither takes back what the other has seen.
@@ -196,20 +196,20 @@ class ChannelDisclosure(Disclosure):
         channels: Mapping[str, Channel],
         *,
         principal: str = "server",
-        patience: Patience | None = None,
+        patience: RetryLimits | None = None,
         keys: Mapping[str, Identity] | None = None,
         parallel: bool = False,
-        heads: HeadBook | None = None,
+        heads: HeadStore | None = None,
         session: str = "",
     ) -> None:
         self.schema = schema
         self.clients = tuple(channels)
         self.principal = principal
         #: The last published head of each client's ledger.
-        self.heads = HeadBook() if heads is None else heads
+        self.heads = HeadStore() if heads is None else heads
         self._earlier = {client: str(head) for client, head in self.heads.items()}
         self._channels = dict(channels)
-        self._patience = patience or Patience()
+        self._patience = patience or RetryLimits()
         #: What the ids of all its requests begin with.
         self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
@@ -242,7 +242,7 @@ class ChannelDisclosure(Disclosure):
     def _all_offers(
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Sequence[str]]:
-        inquiries = [wire.encode(Inquiry(self._request(query, spend))) for query in queries]
+        inquiries = [wire.encode(DryRun(self._request(query, spend))) for query in queries]
         said = self._reach(dict.fromkeys(clients, inquiries))
         return [
             [client for client in clients if _offered(said[client][number])]
@@ -288,7 +288,7 @@ class ChannelDisclosure(Disclosure):
         if opened is None:
             return Absent(client, request)
         reply, envelope = opened
-        if isinstance(reply, Offer) or reply.request not in (request, ""):
+        if isinstance(reply, DryRunReply) or reply.request not in (request, ""):
             return Absent(client, request)
         self._check_signed(client, opened)
         if envelope.head is not None:
@@ -298,7 +298,7 @@ class ChannelDisclosure(Disclosure):
     def _check_signed(self, client: str, opened: Opened) -> None:
         """Hold what a client released against its owner's key, where that is known."""
         reply, envelope = opened
-        if client in self._keys and not isinstance(reply, Refusal | Offer):
+        if client in self._keys and not isinstance(reply, Refusal | DryRunReply):
             self._keys[client].check(envelope)
 
     def _check(self, client: str, head: Head) -> None:
@@ -324,4 +324,4 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
 
 def _offered(opened: Opened | None) -> bool:
     reply = None if opened is None else opened[0]
-    return isinstance(reply, Offer) and reply.refused is None
+    return isinstance(reply, DryRunReply) and reply.refused is None

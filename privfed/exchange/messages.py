@@ -191,7 +191,7 @@ Reply = Release | Refusal | Failure | Absent
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class DryRun:
     """Would this be answered now? Nothing is read, charged or recorded.
 
     Args:
@@ -202,7 +202,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Offer:
+class DryRunReply:
     """What a client says to an inquiry: public state alone, as in every refusal.
 
     Args:
@@ -220,8 +220,9 @@ _SEALED: Mapping[str, type[Any]] = {
     "release": Release,
     "refusal": Refusal,
     "failure": Failure,
-    "offer": Offer,
+    "offer": DryRunReply,
 }
+_STATUS = {kind: status for status, kind in _SEALED.items()}
 
 
 @dataclass(frozen=True)
@@ -276,13 +277,13 @@ class Envelope:
     signature: str = ""
 
     @classmethod
-    def seal(cls, reply: Reply | Offer, head: Head | None = None) -> Envelope:
+    def seal(cls, reply: Reply | DryRunReply, head: Head | None = None) -> Envelope:
         """Wrap a reply."""
-        return cls(type(reply).__name__.lower(), wire.encode(reply), head)
+        return cls(_STATUS[type(reply)], wire.encode(reply), head)
 
-    def open(self) -> Reply | Offer:
+    def open(self) -> Reply | DryRunReply:
         """Read what is inside; an unknown status is a WireError."""
         if self.status not in _SEALED:
             raise WireError("not a reply: unknown status")
-        inside: Reply | Offer = wire.decode(self.body, _SEALED[self.status])
+        inside: Reply | DryRunReply = wire.decode(self.body, _SEALED[self.status])
         return inside

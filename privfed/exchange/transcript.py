@@ -28,7 +28,7 @@ def several(names: Sequence[str], what: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Disclosed:
+class TranscriptEntry:
     """One line of a transcript: the question's public values and what was released."""
 
     client: str
@@ -38,7 +38,7 @@ class Disclosed:
 
     def __repr__(self) -> str:
         parts = ", ".join(self.release.parts) or "nothing"
-        return in_one_line(f"Disclosed({self.client} to {self.kind}: {parts})")
+        return in_one_line(f"TranscriptEntry({self.client} to {self.kind}: {parts})")
 
     @property
     def query(self) -> Mapping[str, Any]:
@@ -51,14 +51,14 @@ class Disclosed:
 class Transcript:
     """What left, in order: all that an attack may read."""
 
-    entries: tuple[Disclosed, ...] = field(default=())
+    entries: tuple[TranscriptEntry, ...] = field(default=())
 
     def __repr__(self) -> str:
         kinds = Counter(entry.kind for entry in self.entries)
         asked = ", ".join(f"{times} {kind}" for kind, times in kinds.items()) or "nothing"
         return in_one_line(f"Transcript({several(self.clients, 'client')}; {asked})")
 
-    def __iter__(self) -> Iterator[Disclosed]:
+    def __iter__(self) -> Iterator[TranscriptEntry]:
         return iter(self.entries)
 
     def __len__(self) -> int:

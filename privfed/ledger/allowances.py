@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed import plugins
 from privfed.errors import PluginError, QueryError, WireError
 from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.loss import Loss
+from privfed.questions import plugins
 from privfed.questions.query import CohortQuery, Query
 
 #: What one individual spends is counted in this many units per one: all proposals to spend are

@@ -18,7 +18,7 @@ from typing import Any
 from privfed.errors import LedgerError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
-from privfed.exchange.transcript import Disclosed
+from privfed.exchange.transcript import TranscriptEntry
 from privfed.ledger.charge import (
     COUNTED,
     Charge,
@@ -388,7 +388,7 @@ class Ledger:
         self._store.check_process()
         return map(Entry.of, self._store.select(after=after, events=events))
 
-    def disclosed(self, session: str = "") -> Iterator[tuple[str, Disclosed]]:
+    def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
         """What left, in order, with its time: the transcript of this data owner.
 
         Args:
@@ -404,7 +404,7 @@ class Ledger:
                 fields = asked.pop((entry.principal, entry.request))
                 reply = Envelope("release", entry.payload).open()
                 assert isinstance(reply, Release)
-                yield entry.time, Disclosed(reply.client, reply.kind, fields, reply)
+                yield entry.time, TranscriptEntry(reply.client, reply.kind, fields, reply)
 
     @property
     def head(self) -> Head:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from privfed import plugins
 from privfed.errors import InputError
-from privfed.exact import text
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
 from privfed.ledger.charge import Total
 from privfed.ledger.store import Entry
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.limit import ASPECTS, Limit
+from privfed.questions import plugins
+from privfed.questions.exact import text
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from privfed import plugins
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.charge import Total, tracked
@@ -32,7 +31,7 @@ from privfed.privacy.accountant import Accountant
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, covers
 from privfed.privacy.policy import terms_of
-from privfed.questions import wire
+from privfed.questions import plugins, wire
 
 _CHARGES = ("reserved", "block")
 #: A charge as far as totals go: its aspects in order, its amount, and its loss.

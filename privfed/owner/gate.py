@@ -28,11 +28,11 @@ from privfed.errors import (
     WireError,
 )
 from privfed.exchange.messages import (
+    DryRun,
+    DryRunReply,
     Envelope,
     Failure,
     Head,
-    Inquiry,
-    Offer,
     Reason,
     Refusal,
     Release,
@@ -44,8 +44,8 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
+from privfed.owner.local_store import LocalStore
 from privfed.owner.secret import new_secret
-from privfed.owner.shelf import Shelf
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
@@ -121,7 +121,7 @@ class Gate:
         self._terms = terms_digest(policy)
         self._view = View(capped(records, policy), self.schema, secret or new_secret())
         #: What local effects keep for the owner; no question with an answer is given it.
-        self.shelf = Shelf.beside(ledger.path, ledger.dataset)
+        self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
         self._kept: dict[Any, Any] = {}
@@ -150,14 +150,14 @@ class Gate:
         message = _known_to_come_from(_read(data), principal, round)
         if message is None:
             return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
-        if isinstance(message, Inquiry):
+        if isinstance(message, DryRun):
             return wire.encode(self.offer(message))
         return wire.encode(self.answer(message))
 
-    def offer(self, inquiry: Inquiry) -> Envelope:
+    def offer(self, inquiry: DryRun) -> Envelope:
         """Say whether a question would be answered now; nothing is read, charged or recorded."""
         about = inquiry.about
-        return Envelope.seal(Offer(self.owner, about.id[:NAME_LIMIT], self.dry_run(about)))
+        return Envelope.seal(DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about)))
 
     def answer(self, request: Request) -> Envelope:
         """Answer one request; refusals and failures are values."""
@@ -506,9 +506,9 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
     return known
 
 
-def _read(data: bytes) -> Request | Inquiry | None:
+def _read(data: bytes) -> Request | DryRun | None:
     """A message of the asking side; none where the bytes are neither."""
-    kinds: tuple[type[Request | Inquiry], ...] = (Request, Inquiry)
+    kinds: tuple[type[Request | DryRun], ...] = (Request, DryRun)
     for kind in kinds:
         try:
             return wire.decode(data, kind, REQUEST_LIMIT)
@@ -541,11 +541,11 @@ def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
 
 
 def _known_to_come_from(
-    message: Request | Inquiry | None, principal: str, round: str
-) -> Request | Inquiry | None:
+    message: Request | DryRun | None, principal: str, round: str
+) -> Request | DryRun | None:
     """The message with what the owner knows of its asker in the place of the asker's own word."""
-    if isinstance(message, Inquiry):
-        return Inquiry(_from(message.about, principal, round))
+    if isinstance(message, DryRun):
+        return DryRun(_from(message.about, principal, round))
     return None if message is None else _from(message, principal, round)
 
 
@@ -562,6 +562,6 @@ def _check_names(request: Request) -> None:
 def open_reply(data: bytes) -> Reply:
     """Read an encoded envelope's reply."""
     reply = wire.decode(data, Envelope).open()
-    if isinstance(reply, Offer):
+    if isinstance(reply, DryRunReply):
         raise WireError("not a reply: an offer")
     return reply

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from privfed.errors import InputError, PolicyError
-from privfed.exact import Number, readable, text
 from privfed.privacy.loss import Loss
+from privfed.questions.exact import Number, readable, text
 
 Amount = tuple[Fraction, ...]
 #: The delta at which a total is stated where no budget names one.

@@ -9,7 +9,7 @@ from functools import lru_cache
 from scipy.optimize import brentq, minimize_scalar
 
 from privfed.errors import PolicyError
-from privfed.exact import RESOLUTION, round_up
+from privfed.questions.exact import RESOLUTION, round_up
 
 
 @lru_cache(maxsize=1024)  # a hundred owners of one policy spend alike

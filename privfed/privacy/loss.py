@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import InputError
-from privfed.exact import Number, exact, round_up, text
+from privfed.questions.exact import Number, exact, round_up, text
 
 #: Name and parameters of a noise's law: ``("laplace", L1, scale)``, ``("gaussian", squared L2,
 #: sigma)`` or ``("randomized-response", flip probability, bits)``; numbers as text.

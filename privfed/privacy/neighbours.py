@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from privfed.errors import UnsupportedLoss
-from privfed.exact import round_up
 from privfed.privacy.loss import Law, Loss
+from privfed.questions.exact import round_up
 from privfed.questions.part import Relation, Unit
 
 

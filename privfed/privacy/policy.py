@@ -17,13 +17,12 @@ from typing import Any, get_args
 
 import tomli_w
 
-from privfed import plugins
 from privfed.errors import Faults, InputError, PolicyError, did_you_mean
-from privfed.exact import Number, exact, readable, text
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.mechanism import Mechanism
-from privfed.questions import wire
+from privfed.questions import plugins, wire
+from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
 from privfed.tables.toml_file import naming, read_toml
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from privfed import plugins
 from privfed.errors import Faults, PluginError, PolicyError
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.questions.query import LocalEffect, Query
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from privfed.errors import InputError, WireError
-from privfed.exact import exact, text
+from privfed.questions.exact import exact, text
 
 T = TypeVar("T")
 #: Largest message that is decoded, in bytes.

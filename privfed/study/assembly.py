@@ -29,7 +29,7 @@ from privfed.study.output import Output, finite, write_text, written_whole
 from privfed.study.price import Left, Price
 from privfed.study.rehearsal import attacks_of, rehearse
 from privfed.study.simulation import AnyPrepared
-from privfed.tables.division import named
+from privfed.tables.partition import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

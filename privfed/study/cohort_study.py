@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privfed.exchange.channel import HeadBook
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
+from privfed.exchange.channel import HeadStore
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
 from privfed.privacy.policy import Policy
@@ -56,7 +56,7 @@ class PreparedCohort:
         return {NAME: self.records}
 
     def federate(
-        self, adopted: Policy, ledgers: Path, block: int, heads: HeadBook | None = None
+        self, adopted: Policy, ledgers: Path, block: int, heads: HeadStore | None = None
     ) -> CohortDisclosure:
         """Put the cohort's gate before the rules, with one ledger.
 

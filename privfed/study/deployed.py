@@ -28,7 +28,7 @@ from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
-from privfed.exchange.channel import HeadBook
+from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer
 from privfed.exchange.transcript import Transcript
@@ -148,7 +148,7 @@ class Deployment:
         folder = self._folder()
         journal = Journal(folder / JOURNAL)
         try:
-            heads = HeadBook(self.study.folder / HEADS)
+            heads = HeadStore(self.study.folder / HEADS)
             asking = connect(
                 self.schema, self.clients, journal=journal, keys=self.keys, heads=heads, **rest
             )

@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
-from privfed.exact import shown
-from privfed.exchange.channel import HeadBook
+from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.statement import Line
@@ -25,6 +24,7 @@ from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown
 from privfed.study.price import Left, Price, lacking, left_of
 from privfed.study.study import PolicyChoice, Study
 from privfed.tables.schema import Schema
@@ -67,7 +67,7 @@ class Lasting:
         """Where the asking side keeps the heads: not inside, so that no copy put back takes them along."""
         return self.folder.with_name(self.folder.name + HEADS)
 
-    def heads(self) -> HeadBook:
+    def heads(self) -> HeadStore:
         """The heads of all earlier runs; the folder is made where there is none.
 
         Raises:
@@ -78,7 +78,7 @@ class Lasting:
         except OSError as error:
             why = (error.strerror or type(error).__name__).lower()
             raise StudyError(f"{self}: cannot be written ({why}); name another folder") from None
-        return HeadBook(self.book)
+        return HeadStore(self.book)
 
     def check_outside(self, out: Path) -> None:
         """Hold the folder apart from an output, which may be replaced.
@@ -204,7 +204,7 @@ class Lasting:
         Raises:
             LedgerError: one does not verify, does not pass through its head, or is gone.
         """
-        book, files = HeadBook(self.book), self.files()
+        book, files = HeadStore(self.book), self.files()
         for owner in owners:
             head = book.get(owner)
             if owner not in files:

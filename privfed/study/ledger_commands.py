@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from privfed.errors import InputError, unknown
-from privfed.exact import shown, shown_down, text
-from privfed.exchange.channel import HeadBook
+from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown, shown_down, text
 from privfed.study.lasting import Lasting, files_in, spent_of
 from privfed.study.output import STUDY, Output
 
@@ -64,7 +64,7 @@ def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
     """
     if is_plain(folder) or (not (folder / STUDY).is_file() and Lasting(folder).book.is_file()):
         lasting = Lasting(folder.resolve())
-        files, heads = lasting.files(), HeadBook(lasting.book)
+        files, heads = lasting.files(), HeadStore(lasting.book)
         for owner in dict.fromkeys([*files, *heads]):
             yield owner, files.get(owner), heads.get(owner)
         return

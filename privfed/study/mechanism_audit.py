@@ -14,10 +14,10 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.guessing import Claim
 from privfed.attacks.scores import Truths
 from privfed.errors import InputError
-from privfed.exact import Number, exact
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import Bound, Part, PartType
 
 #: Least sensitivity, in grid units, at which Gaussian noise is audited. The Gaussian-DP inversion

@@ -9,7 +9,7 @@ from nvflare.collab import collab
 
 from privfed.engines import flare
 from privfed.errors import InputError
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
 
@@ -31,7 +31,7 @@ class Studying:
     def run(self) -> None:
         """Learn from the job's sites."""
         chosen = Deployment.of(Study.from_toml(self.study), self.out, self.policy)
-        chosen.run(flare.FlareDisclosure, patience=Patience(deadline=self.deadline))
+        chosen.run(flare.FlareDisclosure, patience=RetryLimits(deadline=self.deadline))
 
 
 def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:

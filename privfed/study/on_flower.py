@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privfed.errors import InputError
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
 
@@ -33,7 +33,7 @@ def server_app() -> ServerApp:
         config = context.run_config
         study = Study.from_toml(str(config["study"]))
         chosen = Deployment.of(study, str(config["out"]), str(config["policy"]))
-        patience = Patience(deadline=float(config["deadline"]))
+        patience = RetryLimits(deadline=float(config["deadline"]))
         chosen.run(partial(FlowerDisclosure, grid), patience=patience)
 
     app.main()(main)

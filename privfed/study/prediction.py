@@ -11,7 +11,7 @@ import pandas as pd
 from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
-from privfed.owner.shelf import Shelf
+from privfed.owner.local_store import LocalStore
 from privfed.study.output import write_text
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
@@ -56,7 +56,7 @@ def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None
         )
     if not shelf.is_file():
         raise InputError(f"--shelf {shelf}: there is no such file; it lies beside the ledger")
-    with closing(Shelf(shelf, client)) as own:
+    with closing(LocalStore(shelf, client)) as own:
         model.take_home(client, own)
 
 

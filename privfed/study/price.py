@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.exact import shown, shown_down
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.privacy.accountant import Accountant, Amount, plus
@@ -20,6 +19,7 @@ from privfed.privacy.limit import Limit
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
+from privfed.questions.exact import shown, shown_down
 from privfed.questions.part import Part
 from privfed.questions.query import LocalEffect
 from privfed.reports.account import in_words

@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from privfed import plugins
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import kinds_of, mechanism_of
+from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.lasting import Lasting
 from privfed.study.price import Price, price

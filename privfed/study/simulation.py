@@ -23,14 +23,14 @@ from privfed.attacks.clock import Clock
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
 from privfed.errors import Faults, InputError, NobodyAnswered, Note, StudyError, did_you_mean
-from privfed.exchange.channel import ChannelDisclosure, HeadBook
+from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
@@ -38,6 +38,7 @@ from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
+from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.guard_audit import audit_guards
@@ -47,13 +48,12 @@ from privfed.study.output import SESSION, Output
 from privfed.study.rehearsal import adopt, attacks_of, learner
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.several_runs import spread
-from privfed.tables import division as clients
+from privfed.tables import partition as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load, no_source
 from privfed.tables.sources import public_schema as schema_of
 from privfed.tables.table_faults import check_table
-from privfed.threads import one_thread
 
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.
@@ -94,7 +94,7 @@ class Prepared:
         return tuple(str(name) for name in self.train[self.owner].unique())
 
     def federate(
-        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadBook | None = None
+        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadStore | None = None
     ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(

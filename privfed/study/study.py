@@ -16,12 +16,12 @@ import msgspec
 import tomli_w
 
 from privfed.errors import Faults, StudyError, did_you_mean
-from privfed.exact import readable
 from privfed.privacy.accountant import Budget, written_epsilon
+from privfed.questions.exact import readable
 from privfed.questions.part import Unit
 from privfed.study.shadow_choice import ShadowChoice, check_shadows
 from privfed.tables.csv_text import PLAIN, Text
-from privfed.tables.division import check_alpha, named
+from privfed.tables.partition import check_alpha, named
 from privfed.tables.toml_file import naming, read_toml
 
 T = TypeVar("T")

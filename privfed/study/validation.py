@@ -18,12 +18,12 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError, NobodyAnswered
-from privfed.exact import Number
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
+from privfed.questions.exact import Number
 from privfed.study.metrics import measure
-from privfed.tables.division import FEWEST, by_column
+from privfed.tables.partition import FEWEST, by_column
 from privfed.tables.schema import Schema
 
 NOTE = (

@@ -18,9 +18,9 @@ from privfed.attacks.bounds import gaussian_epsilon
 from privfed.attacks.finding import Finding
 from privfed.attacks.one_run import audit_one_run
 from privfed.attacks.verdict import verdict
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
-from privfed.exchange.transcript import Disclosed
-from privfed.federation.local import LocalDisclosure
+from privfed.exchange.transcript import TranscriptEntry
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -288,7 +288,7 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(whole, counted, inside))
 
 
-def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> Scored:
+def scored(entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss) -> Scored:
     """What one answer tells of every canary.
 
     Args:

@@ -13,9 +13,9 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.finding import Finding
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.federation.local import LocalDisclosure
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -91,7 +91,7 @@ def small_transcript() -> tuple[Transcript, Truth, Schema]:
     frame = pd.DataFrame(rng.uniform(size=(60, 2)), columns=["x", "y"])
     owned = frame.assign(owner=np.repeat(["one", "two", "three"], 20))
     queries = (Histogram(0, edges), LevelSums((((0, 0),), ((0, 1),))))
-    heard: list[Disclosed] = []
+    heard: list[TranscriptEntry] = []
     for guard in (Guard.of("open"), Guard.of("laplace", spend=1)):
         policy = Policy({Histogram.kind: (guard,), LevelSums.kind: (guard,)})
         federation = LocalDisclosure.from_frame(
@@ -198,7 +198,7 @@ def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
         yield what, Transcript(tuple(change(entry) for entry in transcript))
 
 
-def _damaged(entry: Disclosed, damage: Damage) -> Disclosed:
+def _damaged(entry: TranscriptEntry, damage: Damage) -> TranscriptEntry:
     parts = {name: damage(part) for name, part in entry.release.parts.items()}
     return replace(entry, release=replace(entry.release, parts=parts))
 
@@ -224,7 +224,7 @@ _DAMAGES: Mapping[str, Damage] = {
     "another shape": _flat,
     "all hidden": _hidden,
 }
-_CHANGES: Mapping[str, Callable[[Disclosed], Disclosed]] = {
+_CHANGES: Mapping[str, Callable[[TranscriptEntry], TranscriptEntry]] = {
     "an unknown kind": lambda entry: replace(entry, kind="strange.kind"),
     "fields that are none": lambda entry: replace(entry, fields=b"\xc1"),
     "no fields": lambda entry: replace(entry, fields=b"\x80"),

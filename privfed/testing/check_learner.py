@@ -17,9 +17,9 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError, NobodyAnswered, PolicyError
 from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy

@@ -14,11 +14,11 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.attacks.bounds import clopper_pearson
-from privfed.exact import Number, exact
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint
 from privfed.privacy.noise import Noise, TestNoise
+from privfed.questions.exact import Number, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.study.group_audit import audit_group
 from privfed.testing.conformance import Check, run_checks

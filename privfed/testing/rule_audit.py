@@ -13,14 +13,14 @@ import numpy as np
 from privfed.attacks.audit import audit_outputs
 from privfed.attacks.finding import Finding
 from privfed.attacks.guessing import Claim
-from privfed.exact import Number
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import Number
 
 #: Seeds who holds all; it needs no secret, but must not be the noise's own stream.
 HOLDERS = 0xC0175

@@ -112,4 +112,4 @@ def test_the_module_cannot_reach_data() -> None:
     modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     ours = {module for module in modules if str(module).startswith("privfed")}
-    assert ours == {"privfed.errors", "privfed.exact", "privfed.exchange.messages"}
+    assert ours == {"privfed.errors", "privfed.questions.exact", "privfed.exchange.messages"}

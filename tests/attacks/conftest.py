@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
-from privfed import plugins
 from privfed.attacks.finding import Finding
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
+from privfed.engines.cohort import CohortDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
-from privfed.federation.cohort import CohortDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleSearch
 from privfed.learners.baselines import CentralTreeClassifier
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.check_attack import CHECKS, check_attack

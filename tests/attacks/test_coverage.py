@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from privfed import plugins
 from privfed.attacks.coverage import coverage
 from privfed.exchange.transcript import Transcript
+from privfed.questions import plugins
 
 
 def everybody() -> list:  # type: ignore[type-arg]

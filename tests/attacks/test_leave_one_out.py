@@ -14,7 +14,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
 from privfed.attacks.reading import known_question
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -97,7 +97,7 @@ def asked(query: Query, clients: int, records: int) -> tuple[Transcript, dict[st
             for part, units in answer.items()
         }
         entries.append(
-            Disclosed(
+            TranscriptEntry(
                 name, query.kind, query.fields, Release(name, name, query.kind, query.digest, parts)
             )
         )

@@ -14,9 +14,9 @@ from privfed.attacks.expected import Curve
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import Answers, HashedAnswers, SingleBits, standardised
 from privfed.attacks.linkage import BITS, LINKED, Linkage
+from privfed.engines.cohort import CohortDisclosure
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.federation.cohort import CohortDisclosure
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.rule_book import RuleBook
@@ -183,7 +183,7 @@ def test_nothing_to_read() -> None:
     assert Linkage().run(told) == []
     assert Linkage(seconds=1e-9).run(told, {"cohort": MEMBERS}) == []  # type: ignore[dict-item]
     first = next(iter(told))
-    foreign = Disclosed(first.client, first.kind, b"nonsense", first.release)
+    foreign = TranscriptEntry(first.client, first.kind, b"nonsense", first.release)
     assert not Linkage().attackable(Transcript((foreign,)))
     assert attack(Transcript((foreign,))) == {}
 

@@ -24,9 +24,9 @@ from privfed.attacks.membership import (
     judged,
     ratios,
 )
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query, View

@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
 from privfed.attacks.clock import Clock
 from privfed.attacks.linear import told_of
 from privfed.attacks.pool import TARGET, Candidates, Pool, System, interval
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree.queries import Level, Scaling
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Equations, Query, View
 from privfed.tables.records import Records

@@ -26,7 +26,7 @@ from privfed.attacks.reconstruction import (
     differences,
     guessed,
 )
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -140,7 +140,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The two questions above are known to attacks."""
     known = base.question_of
 
-    def asked(entry: Disclosed) -> Query | None:
+    def asked(entry: TranscriptEntry) -> Query | None:
         own = OWN.get(entry.kind)
         return known(entry) if own is None else own.from_fields(entry.fields)
 

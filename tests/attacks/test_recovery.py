@@ -17,7 +17,7 @@ from privfed.attacks.equations import (
 from privfed.attacks.fuzzy import Geometry, cells, weight
 from privfed.attacks.recovery import Recovery, read
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree.queries import Leaves
 from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
@@ -47,7 +47,7 @@ def released(records: Records, noise: Noised | None = None) -> Transcript:
         for name, declared in query.parts(schema).items()
     }
     release = Release("one", "r", query.kind, query.digest, parts)
-    return Transcript((Disclosed("one", query.kind, query.fields, release),))
+    return Transcript((TranscriptEntry("one", query.kind, query.fields, release),))
 
 
 def drawn(count: int, seed: int, schema: Schema = SCHEMA) -> Records:
@@ -112,7 +112,7 @@ def test_suppressed_leaves_are_left_out() -> None:
         for name, part in entry.release.parts.items()
     }
     release = Release("one", "r", entry.kind, "", parts)
-    equations = read(Disclosed("one", entry.kind, entry.fields, release))
+    equations = read(TranscriptEntry("one", entry.kind, entry.fields, release))
     assert equations is not None and len(equations) == 4
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from privfed.attacks.fuzzy import ACTIVATION, LEAVES, LEVEL, Cell, Geometry, cells, weight
 from privfed.attacks.subtraction import Subtraction, work_out
-from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
 from privfed.learners.fuzzy_tree.silence import silence
@@ -85,7 +85,7 @@ def span_of(transcript: Transcript, seed: int = 0, points: int = 700) -> Span:
     return span
 
 
-def _level(span: Span, entry: Disclosed) -> None:
+def _level(span: Span, entry: TranscriptEntry) -> None:
     release, query = entry.release, entry.query
     for n, node in enumerate(cells(query["nodes"])):
         for name in ("weights", "linear"):
@@ -97,7 +97,7 @@ def _level(span: Span, entry: Disclosed) -> None:
                         span.take(name, node | {(feature, j)}, value)
 
 
-def _leaves(span: Span, entry: Disclosed) -> None:
+def _leaves(span: Span, entry: TranscriptEntry) -> None:
     design = np.column_stack([np.ones(len(span.unit)), span.unit - 0.5])
     gram, moment = entry.release["gram"], entry.release["moment"]
     for n, leaf in enumerate(cells(entry.query["nodes"])):
@@ -113,7 +113,7 @@ def _leaves(span: Span, entry: Disclosed) -> None:
     )
 
 
-def _activation(span: Span, entry: Disclosed) -> None:
+def _activation(span: Span, entry: TranscriptEntry) -> None:
     for n, leaf in enumerate(cells(entry.query["nodes"])):
         span.take("weights", leaf, entry.release["weights"][n])
 

@@ -11,7 +11,7 @@ import pytest
 
 from privfed.attacks.verbatim import Verbatim, numbers_inside
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
 from privfed.questions.part import GRID, PartType
@@ -27,7 +27,7 @@ def released(
     """One release of one part by one client."""
     part = ReleasedPart(type_, tuple("xyz"[: units.ndim]), units, grid=grid, noise=noise)
     release = Release("one", "r", "planted", "", {"part": part})
-    return Transcript((Disclosed("one", "planted", wire.encode({}), release),))
+    return Transcript((TranscriptEntry("one", "planted", wire.encode({}), release),))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_suppressed_cells_are_not_read(truth: dict[str, Records]) -> None:
     """A masked number did not leave."""
     part = ReleasedPart(PartType.VALUES, ("x",), truth["one"].x[:, 0], mask=np.arange(30) > 1)
     release = Release("one", "r", "planted", "", {"part": part})
-    transcript = Transcript((Disclosed("one", "planted", wire.encode({}), release),))
+    transcript = Transcript((TranscriptEntry("one", "planted", wire.encode({}), release),))
     assert Verbatim().run(transcript, truth, SCHEMA)[0].value == 2
 
 

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from privfed import plugins
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.clock import Clock
 from privfed.attacks.worst_record import WorstRecord, search
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.questions.part import Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from simulated_asking import SimulatedAsking, Truths
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError, NobodyAnswered
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking
 from privfed.learners.rule_search.generator import Profile, generate

@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from privfed import Budget, Column, Guard, Policy, Schema, plugins
 from privfed.errors import InputError, PolicyError, SchemaError
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
 from privfed.learners.baselines import BayesianInference, FedAvgLogistic, LocalForests
+from privfed.questions.exact import Number
 from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, patients
 from privfed.testing.queries import Histogram
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed import plugins
 from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import FedAvgLogistic, LocalRuleFitClassifier
 from privfed.learners.parameters import Allowed, Exact, Flag, Learner, Names, OneOf, Real, Whole
+from privfed.questions import plugins
 from privfed.testing.hospitals import BINARY, NUMERIC
 
 LEARNERS = sorted(plugins.available("learners"))

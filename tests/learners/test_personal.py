@@ -17,12 +17,12 @@ import pytest
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema, plugins
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError, NobodyAnswered, QueryError
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import save
 from privfed.learners.base import FederatedRegressor, PersonalLearner, Planned
 from privfed.learners.parameters import Constraints, Whole
+from privfed.questions.exact import Number
 from privfed.questions.query import LocalEffect, LocalView, Query
 from privfed.testing.check_learner import CHECKS, check_learner
 from privfed.testing.queries import LevelSums

@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as arrays
 from sklearn.base import is_regressor
 from sklearn.exceptions import NotFittedError
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import (
     FuzzyTreeRegressor,
     RuleFitClassifier,

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import FederatedRegressor, Planned
 from privfed.learners.parameters import Constraints, Whole
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
 from privfed.testing.queries import LevelSums

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.questions import plugins
 from privfed.questions.query import View
 from privfed.study import simulation
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
 from privfed.exchange.messages import EXPLANATIONS, Head, Reason
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss

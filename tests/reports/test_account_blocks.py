@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy

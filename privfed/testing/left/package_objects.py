@@ -195,7 +195,7 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "requests.PreparedRequest": _request,
     "httpx.Request": _request,
     "urllib.Request": _request,
-    "privfed.Disclosed": _transcript_entry,
+    "privfed.TranscriptEntry": _transcript_entry,
     "privfed.Release": _release,
     "privfed.ReleasedPart": _released_part,
     "numpy.Generator": _random_state,

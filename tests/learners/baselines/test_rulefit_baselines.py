@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
+from privfed.engines.local import published
 from privfed.errors import InputError, PolicyError
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.federation.local import published
 from privfed.learners import RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import (

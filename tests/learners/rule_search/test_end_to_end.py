@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.local_rules import learn_rules
 from privfed.learners.rule_search.population_rules import utility

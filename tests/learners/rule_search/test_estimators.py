@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import (
     LevelRuleSearch,
     PartRuleSearch,

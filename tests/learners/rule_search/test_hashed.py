@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import Release, ReleasedPart
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.estimate import AnswerError, Counts, counts
 from privfed.learners.rule_search.hashed import hashed_counts

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import QueryError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import LevelRuleSearch
 from privfed.learners.rule_search.patterns import PatternBit, ask_pattern
 from privfed.learners.rule_search.queries import Asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.asking import Asking
 from privfed.learners.rule_search.population_rules import PopulationRules, WeightedRule
 from privfed.learners.rule_search.rule_book import RuleBook

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from simulated_asking import SimulatedAsking, Truths
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import Asking, Found
 from privfed.learners.rule_search.best_first import BestFirst, Spending

@@ -16,7 +16,7 @@ from privfed.engines.directory import Directory
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.relay import Relay, relay
 from privfed.errors import InputError, NobodyAnswered
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import RetryLimits
 from privfed.questions import wire
 
 
@@ -52,7 +52,7 @@ def asking(nodes: Nodes, *clients: str, deadline: float = 2.0) -> CarriedDisclos
     """A federation of some clients on those nodes."""
     found = Directory(clients, nodes=nodes.nodes, send=nodes.send)
     hospitals = [Hospital(Path(), client) for client in clients]
-    return federation(*hospitals, carry=found, patience=Patience(deadline, 0.01, 0.05))
+    return federation(*hospitals, carry=found, patience=RetryLimits(deadline, 0.01, 0.05))
 
 
 def test_each_client_is_asked_at_its_own_node_and_nobody_else_is(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_nodes_that_say_nothing_sensible_are_nobody(folder: Path) -> None:
     nodes = Nodes(folder, x="north")
     found = Directory(["north"], nodes=lambda: ["x"], send=lambda b, s: {"x": b"\xff"})
     federated = federation(
-        Hospital(Path(), "north"), carry=found, patience=Patience(0.2, 0.01, 0.05)
+        Hospital(Path(), "north"), carry=found, patience=RetryLimits(0.2, 0.01, 0.05)
     )
     with pytest.raises(NobodyAnswered, match="no reply in time"):
         federated.ask(QUERY)

@@ -26,7 +26,7 @@ from privfed.engines.batches import Replies
 from privfed.engines.doors import Door, Doors, knock
 from privfed.engines.journal import Journal
 from privfed.errors import LedgerError, NobodyAnswered, SchemaError
-from privfed.exchange.channel import HeadBook, Patience
+from privfed.exchange.channel import HeadStore, RetryLimits
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.messages import Absent, Envelope, Reason, Refusal, Release, Request
 from privfed.exchange.signing import Identity, Signer
@@ -162,7 +162,7 @@ def test_eight_copies_of_one_request_at_once_get_the_same_bytes(clinic: Hospital
 
 def test_an_owner_put_back_from_a_copy_answers_nothing(tmp_path: Path, clinic: Hospital) -> None:
     """The asking side kept a later head from another run; the copy's budget looks unspent."""
-    federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(QUERY)
+    federation(clinic, heads=HeadStore(tmp_path / "heads.json")).ask(QUERY)
     clinic.kill()
     files = [path for path in tmp_path.iterdir() if path.name.startswith(clinic.ledger.name)]
     copy = tmp_path / "copy"
@@ -170,13 +170,13 @@ def test_an_owner_put_back_from_a_copy_answers_nothing(tmp_path: Path, clinic: H
     for path in files:
         shutil.copy(path, copy)
     clinic.start()
-    federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(question(1))
+    federation(clinic, heads=HeadStore(tmp_path / "heads.json")).ask(question(1))
     clinic.kill()
     for path in files:
         shutil.copy(copy / path.name, path)
     clinic.start()
     with pytest.raises(LedgerError, match="its ledger was rewritten"):
-        federation(clinic, heads=HeadBook(tmp_path / "heads.json")).ask(question(2))
+        federation(clinic, heads=HeadStore(tmp_path / "heads.json")).ask(question(2))
     assert clinic.charges() == 1  # what the copy held
 
 
@@ -208,7 +208,7 @@ def test_what_is_not_believed_is_not_written_down_either(tmp_path: Path) -> None
     """Once the stranger, or the copy, is gone, the same study goes on: nothing of theirs is recalled."""
     key = bytes(range(32))
     north = {"north": Identity("north", Signer(key, "north").public)}
-    journal, heads = Journal(), HeadBook()
+    journal, heads = Journal(), HeadStore()
     folders = [tmp_path / "owner", tmp_path / "stranger", tmp_path / "anew"]
     for folder in folders:
         folder.mkdir()
@@ -268,7 +268,7 @@ def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
         return doors(batches, seconds)
 
     hospitals[1].kill()
-    asking = federation(*hospitals, carry=carry, patience=Patience(0.3, 0.01, 0.02))
+    asking = federation(*hospitals, carry=carry, patience=RetryLimits(0.3, 0.01, 0.02))
     for number in range(3):
         replies = asking.ask(question(number)).only.replies
         assert [type(reply) for reply in replies.values()] == [Release, Absent, Release]

@@ -9,7 +9,7 @@ from ledger_trials import QUERY, small_gate
 
 from privfed.engines.journal import Journal, JournalLine
 from privfed.errors import InputError
-from privfed.exchange.messages import Inquiry, Request
+from privfed.exchange.messages import DryRun, Request
 from privfed.ledger import Ledger
 from privfed.questions import wire
 
@@ -50,7 +50,7 @@ def test_a_journal_that_hardly_began_begins_anew(tmp_path: Path) -> None:
 def test_its_transcript_is_what_was_released(tmp_path: Path) -> None:
     """Offers and refusals are remembered, and are no part of it."""
     journal, gate = Journal(), small_gate(Ledger(), budget="0.05")
-    about = wire.encode(Inquiry(Request.of("r1", QUERY)))
+    about = wire.encode(DryRun(Request.of("r1", QUERY)))
     refused = wire.encode(Request.of("r2", QUERY))
     journal.keep([line(0), JournalLine("north", "r1", about, gate.serve(about))])
     journal.keep([JournalLine("north", "r2", refused, gate.serve(refused))])

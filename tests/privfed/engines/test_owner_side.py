@@ -13,7 +13,7 @@ from ledger_trials import SMALL, SPEND
 from privfed import Budget, Gate, Guard, Ledger, Policy, Records
 from privfed.engines.batches import Replies
 from privfed.engines.owner_side import OwnerSide, Rounds
-from privfed.exchange.messages import Envelope, Inquiry, Offer, Reason, Request
+from privfed.exchange.messages import DryRun, DryRunReply, Envelope, Reason, Request
 from privfed.privacy.limit import Limit
 from privfed.questions import wire
 from privfed.testing.queries import Histogram
@@ -84,11 +84,11 @@ def test_what_would_be_refused_is_told_for_the_door_s_asker() -> None:
     """An inquiry counts as the door's asker's too, and charges nothing."""
     owner = side(principal="0.1")
     assert ask(owner, 0, "university") == "release"
-    inquiry = wire.encode(Inquiry(Request.of("r1", question(1), "somebody else")))
+    inquiry = wire.encode(DryRun(Request.of("r1", question(1), "somebody else")))
     for door, refused in (("university", Reason.BUDGET), ("ministry", None)):
         told = wire.decode(owner.answer(batch_of(inquiry), door), Replies)
         offer = wire.decode(told.envelopes[0], Envelope).open()
-        assert isinstance(offer, Offer) and offer.refused == refused
+        assert isinstance(offer, DryRunReply) and offer.refused == refused
 
 
 def test_the_log_tells_counts_and_closed_words_only(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import ENGINES, Engine, engine
 from privfed.engines.simulated import asked_over, behind_doors
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor, GeneticTreeClassifier, RuleFitClassifier
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.questions import wire

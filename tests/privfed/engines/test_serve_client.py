@@ -18,7 +18,7 @@ from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.doors import Doors
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, PolicyError, SchemaError
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import RetryLimits
 from privfed.exchange.signing import Identity
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.base import FederatedLearner
@@ -90,7 +90,7 @@ def test_a_learner_learns_through_the_door_while_the_ledger_is_read_beside_it(
     keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
     doors = Doors({"north": folder / "north.sock"})
     asking = CarriedDisclosure(
-        schema, ["north"], doors, keys=keys, patience=Patience(deadline=20, first=0.01)
+        schema, ["north"], doors, keys=keys, patience=RetryLimits(deadline=20, first=0.01)
     )
     fitted = learner().fit(asking)
     assert "IF" in fitted.describe()

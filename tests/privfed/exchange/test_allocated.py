@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from privfed.accountants.adaptive import ByRule, Geometric, Scheduled, Uniform
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
 from privfed.exchange.allocated import AllocatedDisclosure
 from privfed.exchange.messages import Release
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy

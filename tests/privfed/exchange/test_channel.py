@@ -17,13 +17,13 @@ from ledger_trials import QUERY, SMALL, SPEND, small_gate
 from privfed import Budget, Gate, Guard, Policy, Records
 from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError, LedgerError, NobodyAnswered, WireError
-from privfed.exchange.channel import ChannelDisclosure, ChannelError, HeadBook, Patience
+from privfed.exchange.channel import ChannelDisclosure, ChannelError, HeadStore, RetryLimits
 from privfed.exchange.messages import (
     Absent,
+    DryRun,
     Envelope,
     Failure,
     Head,
-    Inquiry,
     Refusal,
     Release,
     Request,
@@ -33,7 +33,7 @@ from privfed.ledger import Ledger
 from privfed.questions import wire
 from privfed.testing.queries import Histogram
 
-QUICK = Patience(deadline=0.3, first=0.001, longest=0.01)
+QUICK = RetryLimits(deadline=0.3, first=0.001, longest=0.01)
 
 
 def federation(channels: dict[str, Any], **rest: Any) -> ChannelDisclosure:
@@ -154,9 +154,9 @@ def test_an_offer_is_no_reply_and_a_reply_no_offer() -> None:
 
     def swapped(data: bytes) -> bytes:
         try:
-            about = wire.decode(data, Inquiry).about
+            about = wire.decode(data, DryRun).about
         except WireError:
-            return gate.serve(wire.encode(Inquiry(other)))
+            return gate.serve(wire.encode(DryRun(other)))
         return gate.serve(wire.encode(about))
 
     disclosure = federation({"c": swapped})
@@ -272,7 +272,7 @@ def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
         shutil.copy(copy, path)
         ledger = Ledger(path, "d")
         gate = small_gate(ledger, budget="1")
-        disclosure = federation({"c": gate.serve}, heads=HeadBook(book))
+        disclosure = federation({"c": gate.serve}, heads=HeadStore(book))
         try:
             released += disclosure.ask(
                 *[Histogram(0, (0.0, float(n), 100.0)) for n in range(1, 11)]
@@ -281,14 +281,14 @@ def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
             assert "its ledger was rewritten" in str(noticed)
         ledger.close()
     assert len(released) == 10
-    assert HeadBook(book)["c"].seq > 10
+    assert HeadStore(book)["c"].seq > 10
 
 
 def test_the_next_run_goes_on_where_the_ledger_did(tmp_path: Path) -> None:
     """A ledger that grew since, by other studies too, passes through the head that was kept."""
     book, gate = tmp_path / "heads.json", small_gate(Ledger())
     for _ in range(3):
-        disclosure = federation({"c": gate.serve}, heads=HeadBook(book))
+        disclosure = federation({"c": gate.serve}, heads=HeadStore(book))
         assert disclosure.ask(QUERY).only.releases
         assert disclosure.ask(QUERY).only.releases
         gate.answer(Request.of(f"other {len(list(gate.ledger.entries()))}", QUERY, "other"))
@@ -297,13 +297,13 @@ def test_the_next_run_goes_on_where_the_ledger_did(tmp_path: Path) -> None:
 def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> None:
     """One file of heads, two books open on it: the later head of each ledger is kept."""
     path, digest = tmp_path / "heads.json", "ab" * 32
-    first, second = HeadBook(path), HeadBook(path)
+    first, second = HeadStore(path), HeadStore(path)
     first["north"], second["south"] = Head(7, digest), Head(3, digest)
     second["north"] = Head(5, digest)
-    assert dict(HeadBook(path)) == {"north": Head(7, digest), "south": Head(3, digest)}
+    assert dict(HeadStore(path)) == {"north": Head(7, digest), "south": Head(3, digest)}
     assert dict(first) == {"north": Head(7, digest)}  # what this run itself has seen
     del first["north"]
-    assert set(HeadBook(path)) == {"south"}
+    assert set(HeadStore(path)) == {"south"}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"c": ["7:x", ""]}', '{"c": 7}'])
@@ -311,7 +311,7 @@ def test_a_damaged_book_of_heads_is_one_clear_error(tmp_path: Path, text: str) -
     """It is never taken for an empty one."""
     (tmp_path / "heads.json").write_text(text)
     with pytest.raises(InputError, match="put it back from a copy"):
-        HeadBook(tmp_path / "heads.json")
+        HeadStore(tmp_path / "heads.json")
 
 
 def test_a_hostile_client_is_silent() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import ReplayDisclosure, ScriptedDisclosure
 from privfed.exchange.messages import Absent
-from privfed.federation.local import LocalDisclosure
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.noise import TestNoise

@@ -19,7 +19,7 @@ from privfed.exchange.messages import (
     Release,
     ReleasedPart,
 )
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.mechanism import Noised
 from privfed.questions import wire
 from privfed.questions.part import PartType
@@ -104,7 +104,7 @@ def test_every_reason_has_a_text() -> None:
 def test_transcripts_are_filtered() -> None:
     """By kind, by client, by both; the question comes back as plain values."""
     entries = [
-        Disclosed(client, kind, QUERY.fields, release(client, [1, 2]))
+        TranscriptEntry(client, kind, QUERY.fields, release(client, [1, 2]))
         for client in ("north", "south")
         for kind in ("a", "b")
     ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.transcript import WIDTH, Transcript
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.tables.schema import Column, Schema
 from privfed.testing.hospitals import NUMERIC, gates, patients

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from privfed import Gate, Guard, Ledger, Policy, Schema
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import PolicyError, QueryError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import Planned
 from privfed.questions.query import LocalEffect, LocalView, View
 from privfed.questions.wire import encode

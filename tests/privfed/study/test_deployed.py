@@ -18,7 +18,7 @@ from privfed.engines.carried import CarriedDisclosure
 from privfed.engines.doors import Doors
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError, LedgerError, Note, StudyError
-from privfed.exchange.channel import Patience
+from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
 from privfed.study import Study
@@ -64,7 +64,7 @@ def serving(study: Path) -> Iterator[Connect]:
 def _connect(
     carry: Any, schema: Schema, clients: Sequence[str], /, **rest: Any
 ) -> CarriedDisclosure:
-    patience = Patience(deadline=10, first=0.01)
+    patience = RetryLimits(deadline=10, first=0.01)
     return CarriedDisclosure(schema, clients, carry, **{"patience": patience, **rest})
 
 

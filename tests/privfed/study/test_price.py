@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import PolicyError
-from privfed.federation.local import LocalDisclosure
 from privfed.learners.base import Planned
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit

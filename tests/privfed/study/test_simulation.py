@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
 from privfed.errors import StudyError
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor
+from privfed.questions import plugins
 from privfed.study import Study, simulation
 from privfed.study.output import Output
 from privfed.study.simulation import divide, prepare

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
-from privfed.federation.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleSearch
 from privfed.learners.baselines import BayesianInference
 from privfed.study.validation import Folds, cross_validate, grid_search

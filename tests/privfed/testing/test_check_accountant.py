@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from privfed import plugins
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.loss import Loss
+from privfed.questions import plugins
 from privfed.testing.check_accountant import (
     CHECKS,
     check_accountant,

@@ -14,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.errors import NobodyAnswered
-from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedLearner, FederatedRegressor, Planned
@@ -24,6 +23,7 @@ from privfed.learners.baselines import (
     LocalRuleFitRegressor,
 )
 from privfed.learners.parameters import Constraints, Real
+from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
 from privfed.testing.queries import Histogram, LevelSums

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed.exact import Number
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
@@ -17,6 +16,7 @@ from privfed.mechanisms.unprotected import Nullify, Open
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.questions.exact import Number
 from privfed.questions.part import Bound
 from privfed.testing.check_mechanism import CHECKS, check_mechanism
 from privfed.testing.conformance import run_checks

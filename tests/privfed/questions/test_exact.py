@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.exact import exact, float_up, readable, round_up, shown, text
+from privfed.questions.exact import exact, float_up, readable, round_up, shown, text
 
 
 def test_three_tenths_fit() -> None:

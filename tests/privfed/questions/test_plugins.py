@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from privfed import plugins
 from privfed.errors import PluginError
+from privfed.questions import plugins
 
 #: The attribute by which each group's classes call themselves.
 CALLED = {"mechanisms": "name", "accountants": "name", "queries": "kind"}
@@ -78,7 +78,7 @@ def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
 def test_listing_imports_nothing() -> None:
     """Listing what is installed runs no plugin's code."""
     program = (
-        "import sys; from privfed import plugins; "
+        "import sys; from privfed.questions import plugins; "
         "[plugins.available(group) for group in plugins.GROUPS]; "
         "print(any(name.startswith('privfed.mechanisms.') for name in sys.modules))"
     )

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from privfed.errors import LedgerError
-from privfed.owner import shelf as module
-from privfed.owner.shelf import Shelf
+from privfed.owner import local_store as module
+from privfed.owner.local_store import LocalStore
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Pair:
 
 def test_values_are_read_back_as_plain_data(tmp_path: Path) -> None:
     """Arrays as arrays, wherever they stand; dataclasses as mappings; after closing, too."""
-    kept = Shelf(tmp_path / "a.shelf", "a")
+    kept = LocalStore(tmp_path / "a.shelf", "a")
     array = np.arange(6, dtype=float).reshape(2, 3)
     kept["tree"] = {"cuts": array, "deep": [{"bits": np.array([True, False])}], "name": "t"}
     kept["pair"] = Pair(1, (0.5, 2.0))
     kept.close()
-    found = Shelf(tmp_path / "a.shelf", "a")
+    found = LocalStore(tmp_path / "a.shelf", "a")
     assert list(found) == ["pair", "tree"] and len(found) == 2
     assert np.array_equal(found["tree"]["cuts"], array)
     assert found["tree"]["deep"][0]["bits"].tolist() == [True, False]
@@ -45,7 +45,7 @@ def test_values_are_read_back_as_plain_data(tmp_path: Path) -> None:
 
 def test_what_has_no_wire_form_is_not_kept() -> None:
     """No pickle: an object of any class is a mistake, and so is a name that is none."""
-    kept = Shelf()
+    kept = LocalStore()
     with pytest.raises(TypeError, match="no wire form"):
         kept["x"] = object()
     for name in ("", "x" * 201, 3):
@@ -56,7 +56,7 @@ def test_what_has_no_wire_form_is_not_kept() -> None:
 
 def test_an_effect_is_whole_or_nothing_and_once() -> None:
     """A failed one leaves the shelf as it was; a repeated one is passed over."""
-    kept, calls = Shelf(), []
+    kept, calls = LocalStore(), []
 
     def half() -> None:
         kept["half"] = 1
@@ -78,7 +78,7 @@ def test_a_shelf_holds_no_more_than_its_bounds(monkeypatch: pytest.MonkeyPatch) 
     """What would be too much fails as a whole, and the owner can see that it did."""
     monkeypatch.setattr(module, "MOST_THINGS", 2)
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
-    kept = Shelf()
+    kept = LocalStore()
 
     def put(name: str, size: int) -> None:
         kept.apply("server", f"{name}{size}", "k", lambda: kept.update({name: "x" * size}))
@@ -95,13 +95,13 @@ def test_a_file_that_is_no_shelf_is_told(tmp_path: Path) -> None:
     """One line: what, where, what to do."""
     (tmp_path / "a.shelf").write_text("no database " * 100)
     with pytest.raises(LedgerError, match=r"a\.shelf.*give a file that can be written"):
-        len(Shelf(tmp_path / "a.shelf", "a"))
+        len(LocalStore(tmp_path / "a.shelf", "a"))
     with pytest.raises(LedgerError, match=r"belongs to data set 'a', not 'b'"):
-        len(_of(tmp_path / "b.shelf", "a") or Shelf(tmp_path / "b.shelf", "b"))
+        len(_of(tmp_path / "b.shelf", "a") or LocalStore(tmp_path / "b.shelf", "b"))
 
 
-def _of(path: Path, dataset: str) -> Shelf | None:
-    owned = Shelf(path, dataset)
+def _of(path: Path, dataset: str) -> LocalStore | None:
+    owned = LocalStore(path, dataset)
     owned["x"] = 1
     owned.close()
     return None
@@ -140,7 +140,7 @@ def test_a_killed_process_loses_nothing_and_does_nothing_twice(moment: str, tmp_
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run(moment).returncode == -signal.SIGKILL
-    kept = dict(Shelf(tmp_path / "c.shelf", "c"))
+    kept = dict(LocalStore(tmp_path / "c.shelf", "c"))
     assert kept == ({"mean": 0.25, "times": 1} if moment == "kept" else {})
     finished = run("never")
     assert finished.returncode == os.EX_OK, finished.stderr

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError, LedgerError, NobodyAnswered, PolicyError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
-from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import Asked, Parameters, TemplateBits
 from privfed.learners.rule_search.rule_book import RuleBook

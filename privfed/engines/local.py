@@ -15,17 +15,17 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from privfed import plugins
 from privfed.errors import InputError, Note, PolicyError
-from privfed.exchange.channel import ChannelDisclosure, HeadBook
+from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
+from privfed.owner.local_store import LocalStore
 from privfed.owner.secret import secret_beside
-from privfed.owner.shelf import Shelf
 from privfed.privacy.accountant import Amount
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
+from privfed.questions import plugins
 from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -49,7 +49,7 @@ class LocalDisclosure(ChannelDisclosure):
         gates: Mapping[str, Gate],
         *,
         parallel: bool = False,
-        heads: HeadBook | None = None,
+        heads: HeadStore | None = None,
     ) -> None:
         if not gates:
             raise InputError(
@@ -76,7 +76,7 @@ class LocalDisclosure(ChannelDisclosure):
         study: str = "",
         amend: bool = False,
         block: int = 1,
-        heads: HeadBook | None = None,
+        heads: HeadStore | None = None,
     ) -> LocalDisclosure:
         """Split one table among its data owners.
 
@@ -128,7 +128,7 @@ class LocalDisclosure(ChannelDisclosure):
         return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
 
     @property
-    def shelves(self) -> dict[str, Shelf]:
+    def shelves(self) -> dict[str, LocalStore]:
         """What each client keeps, which is that client's alone; in one process anybody may look."""
         return {name: gate.shelf for name, gate in self.gates.items()}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.tables.division import (
+from privfed.tables.partition import (
     FEWEST,
     by_column,
     by_quantity,

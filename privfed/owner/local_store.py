@@ -35,7 +35,7 @@ _SCHEMA = (
 )
 
 
-class Shelf(MutableMapping[str, Any]):
+class LocalStore(MutableMapping[str, Any]):
     """Named plain values of one data owner, kept on disk.
 
     Values are what :mod:`privfed.questions.wire` writes: numbers, text, lists, mappings, arrays,
@@ -55,7 +55,7 @@ class Shelf(MutableMapping[str, Any]):
         self._opened: sqlite3.Connection | None = None
 
     @classmethod
-    def beside(cls, ledger: Path | None, dataset: str) -> Shelf:
+    def beside(cls, ledger: Path | None, dataset: str) -> LocalStore:
         """The shelf that belongs to a ledger's file."""
         return cls(None if ledger is None else ledger.with_suffix(ENDING), dataset)
 

@@ -11,8 +11,8 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
+from privfed.questions.threads import one_thread
 from privfed.testing.hospitals import BINARY, patients
-from privfed.threads import one_thread
 
 
 def threads() -> set[int]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.exchange.channel import HeadBook
-from privfed.federation.local import LocalDisclosure, proved
+from privfed.engines.local import LocalDisclosure, proved
+from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
 from privfed.owner.secret import secret_beside
@@ -27,7 +27,7 @@ class CohortDisclosure(LocalDisclosure):
         heads: see :class:`privfed.exchange.channel.ChannelDisclosure`.
     """
 
-    def __init__(self, gate: CohortGate, *, heads: HeadBook | None = None) -> None:
+    def __init__(self, gate: CohortGate, *, heads: HeadStore | None = None) -> None:
         super().__init__({gate.owner: gate}, heads=heads)
         self.people = gate.people
         self._gate = gate
@@ -44,7 +44,7 @@ class CohortDisclosure(LocalDisclosure):
         name: str = "cohort",
         study: str = "",
         block: int = 1,
-        heads: HeadBook | None = None,
+        heads: HeadStore | None = None,
     ) -> CohortDisclosure:
         """Put a gate before a cohort's records.
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from privfed import Guard, LocalDisclosure, Policy, Schema
-from privfed.federation.cohort import CohortDisclosure
+from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import Asked, TemplateBits
 from privfed.questions.part import Part, PartType
