@@ -29,7 +29,7 @@ _HOMES = {
     "Gate": "owner.gate",
     "Guard": "privacy.policy",
     "Ledger": "ledger",
-    "LocalDisclosure": "federation.local",
+    "LocalDisclosure": "engines.local",
     "Policy": "privacy.policy",
     "Query": "questions.query",
     "Records": "tables.records",

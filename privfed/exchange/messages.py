@@ -222,6 +222,7 @@ _SEALED: Mapping[str, type[Any]] = {
     "failure": Failure,
     "offer": DryRunReply,
 }
+_STATUS = {kind: status for status, kind in _SEALED.items()}
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ class Envelope:
     @classmethod
     def seal(cls, reply: Reply | DryRunReply, head: Head | None = None) -> Envelope:
         """Wrap a reply."""
-        return cls(type(reply).__name__.lower(), wire.encode(reply), head)
+        return cls(_STATUS[type(reply)], wire.encode(reply), head)
 
     def open(self) -> Reply | DryRunReply:
         """Read what is inside; an unknown status is a WireError."""
