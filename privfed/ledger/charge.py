@@ -1,4 +1,4 @@
-"""What a release is charged with in a ledger, and the running totals that budgets are held against."""
+"""What a release is charged with, and the running totals that budgets are held against."""
 
 from __future__ import annotations
 
@@ -90,13 +90,7 @@ class Charge:
 
 
 class Total(NamedTuple):
-    """The sum of some charges.
-
-    Args:
-        amount: exact, under the ledger's accountant.
-        unprotected: how many of them have no finite guarantee.
-        times: how many there are.
-    """
+    """The sum of some charges: exact amount, number without a finite guarantee, number."""
 
     amount: Amount
     unprotected: int = 0
@@ -127,11 +121,11 @@ class Spent:
     Args:
         total: the sum of all charges.
         unprotected: how many of them have no finite guarantee.
-        times: how often each kind was charged; of the charge at hand, in its own study.
+        times: how often each kind was charged; for a charge at hand, in its own study.
         within: the total of each scope that the charge at hand counts towards.
-        aspects: what the charge at hand is told apart by.
-        time: when it was looked up, and the charge at hand is made.
-        head: the end of the ledger's chain then.
+        aspects: of the charge at hand.
+        time: of the charge at hand.
+        head: the end of the ledger's chain at that time.
     """
 
     total: Amount
@@ -165,19 +159,14 @@ Refuse = Callable[[Spent], Reason | None]
 
 
 class Reserved(NamedTuple):
-    """What one transaction of :meth:`.Ledger.reserve` did.
-
-    Args:
-        head: the end of the chain when it ended.
-        refused: why nothing was charged, or ``None``.
-    """
+    """The head after :meth:`.Ledger.reserve`, and why nothing was charged, or ``None``."""
 
     head: Head
     refused: Reason | None = None
 
 
 def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
-    """The scopes that a charge counts towards: everything, its kind in its study, those of limits."""
+    """The scopes that a charge counts towards: the whole, its kind in its study, those of limits."""
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
     return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *named]))
 
@@ -194,16 +183,13 @@ def kind_of(name: str) -> str | None:
 
 
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may be drawn from one block: all but the query and its round.
-
-    Where a limit tells rounds apart, the scopes do.
-    """
+    """Equal for charges that may share a block: all but the query, and its round unless limited."""
     asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
     return encode_body({**charge.body(), **asked})
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:
-    """The most charges, halving from a block, that fit every budget at once; one is known to."""
+    """The most charges, halving from a block, that fit every budget; one is known to."""
     while block > 1 and refuse(spent.after(cost, kind, block - 1)) is not None:
         block //= 2
     return max(block, 1)

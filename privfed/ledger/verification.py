@@ -1,7 +1,6 @@
 """Checking a ledger from its rows alone: the chain, the totals, the policies in force.
 
-Everything wrong is a :class:`~privfed.errors.LedgerError`; whatever the file holds, checking it
-never fails otherwise.
+Whatever the file holds, checking it raises nothing but LedgerError.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def _says_no_law(loss: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def _laws(loss: bytes) -> frozenset[tuple[str, float]] | None:
-    """The noise that a release must tell of, by law and parameter; none where that is not known.
+    """The noise that a release must tell of, by law and parameter; ``None`` where that is not known.
 
     A repeated answer was charged for earlier, and an unprotected one has no law.
     """
@@ -136,11 +135,11 @@ def _laws(loss: bytes) -> frozenset[tuple[str, float]] | None:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a ledger's file.
+    """Recompute the chain, the totals and the state of a store.
 
     Args:
-        file: an open file.
-        published: heads that the chain must pass through.
+        file: an open store.
+        published: heads that the chain must contain.
 
     Returns:
         the end of the chain.
@@ -239,7 +238,7 @@ class _Walk:
         self.open[row[3], row[4]] = (drawn.kind, drawn.query, loss)
 
     def _answer(self, reply: _Replied, row: tuple[Any, ...]) -> None:
-        """A reply answers one charge of the same question, and its noise is what was charged for."""
+        """A reply answers one charge of the same query, and its noise is what was charged for."""
         kind, query, loss = self.open.pop((row[3], row[4]), ("", "", b""))
         if not query or query != reply.query:
             raise LedgerError(f"{self.file}: entry {self.seq} answers what was not charged")
@@ -249,7 +248,7 @@ class _Walk:
             self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], loss)
 
     def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
-        """Hold a release's own words on its question and noise against what was charged."""
+        """Hold a release's own words on its query and noise against what was charged."""
         laws, parts = _laws(loss), release.parts.values()
         noises = {(part.noise.law, part.noise.parameter) for part in parts if part.noise}
         lawful = any(part.noise and part.mechanism in _LAWFUL for part in parts)
@@ -304,8 +303,8 @@ def totals_of(
     """Add up all charges anew, by scope.
 
     Args:
-        file: an open file.
-        limits: which scopes to keep apart, beside everything and the kinds.
+        file: an open store.
+        limits: scopes to keep apart, besides the whole and the kinds.
         accountant: how losses add up, if not as they were added.
     """
     charges: Counter[_Key] = Counter()

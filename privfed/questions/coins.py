@@ -4,7 +4,7 @@ SipHash-2-4 (Aumasson and Bernstein 2012, "SipHash: a fast short-input PRF"), of
 better than search is known. It is evaluated in three layers, each keyed by the one before:
 
 1. a record's content is hashed to 128 bits under the client's secret;
-2. equal records, which no question can tell apart, are numbered 0, 1, 2, ... and each gets a key of
+2. equal records, which no query can tell apart, are numbered 0, 1, 2, ... and each gets a key of
    its own from content and number;
 3. a label is hashed under that key to 64 bits.
 

@@ -136,7 +136,7 @@ class Part:
         type: what the numbers are.
         axes: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...).
         shape: sizes of the axes; -1 marks a size that depends on data (unprotected parts only).
-        sensitivity: the derived bound, or none where no finite one exists.
+        sensitivity: the derived bound, or ``None`` where no finite one exists.
         grid: value of one unit; released integers times this are the part's values.
     """
 
@@ -169,7 +169,7 @@ def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
     towards zero, for the same reason.
 
     Returns:
-        float64 holding whole numbers; their sums are exact below 2^53.
+        float64 holding integers; their sums are exact below 2^53.
     """
     scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
     return scaled

@@ -81,7 +81,7 @@ class View:
         Args:
             schema: the public data dictionary.
             x: encoded features, shape (records, features); clipped to the schema.
-            y: targets, shape (records,), or none.
+            y: targets, shape (records,), or ``None``.
         """
         return cls(Records(schema, x, y), schema)
 
@@ -108,7 +108,7 @@ class Drawn:
 
     Args:
         draw: names the coins; all cells of one draw count a record equally often, whatever the
-            question (a tree's bootstrap).
+            query (a tree's bootstrap).
         part: the part.
         cells: places in the part, row by row, shape (cells,).
         added: what each record would add, were it counted once, shape (records, cells).
@@ -122,7 +122,7 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class LocalView(View):
-    """What a local effect sees at a client: its cache, too, is no other question's.
+    """What a local effect sees at a client: its cache, too, is no other query's.
 
     Args:
         shelf: what the client keeps, by name; plain data, durable, and shared by all local effects.
@@ -132,7 +132,7 @@ class LocalView(View):
 
 
 class Query(ABC):
-    """A question: a frozen dataclass of public values.
+    """A query: a frozen dataclass of public values.
 
     ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the state,
     so that it can be asked again, of another client, or after a restart.
@@ -305,7 +305,7 @@ class LocalEffect(Query):
 
 
 class CohortQuery(Query):
-    """A question to the individuals of a cohort: each asked one gives one column of the answer."""
+    """A query to the individuals of a cohort: each asked one gives one column of the answer."""
 
     linear: ClassVar[bool] = False
 
@@ -318,14 +318,14 @@ class CohortQuery(Query):
         """Who is asked: positions in a cohort of so many individuals, each once; public.
 
         Raises:
-            QueryError: the question is meant for a cohort of another size.
+            QueryError: the query is meant for a cohort of another size.
         """
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
-        """Say of which other question's bits the answers are public hashes; none where they are none.
+        """Say of which other query's bits the answers are public hashes; ``None`` where they are none.
 
         Returns:
-            the question, of which an individual sets at most one bit, and whether that bit would set
+            the query, of which an individual sets at most one bit, and whether that bit would set
             its answer to this one, shape (the other's bits, individuals asked).
         """
         return None

@@ -17,7 +17,7 @@ class Span:
         feature: its place in the schema.
         lower: the least value that meets it; minus infinity leaves the end open.
         upper: the least value above that does not.
-        among: codes of the only categories that meet it, or none.
+        among: codes of the only categories that meet it, or ``None``.
         besides: codes of categories that do not meet it.
     """
 

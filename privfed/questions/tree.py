@@ -1,7 +1,7 @@
 """Decision trees as public values: arrays, checked once, walked by all records at once.
 
 One convention: branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``, so a value on a cut goes
-to the higher branch, whole numbers and cut-offs are exact, and ``x < cut`` goes left in a binary
+to the higher branch, integers and cut-offs are exact, and ``x < cut`` goes left in a binary
 tree. A split by categories sends the listed ones left. Whatever is neither below a cut nor listed
 (a missing number, an unknown category) goes to the last branch. A record so reaches exactly one
 leaf, and on each level at most one node: cells are crisp and disjoint.

@@ -20,7 +20,7 @@ from privfed.questions.exact import exact, text
 T = TypeVar("T")
 #: Largest message that is decoded, in bytes.
 LIMIT = 256 * 2**20
-#: Element types by kind of array: whole numbers and floats in the fewest bytes that hold them all.
+#: Element types by kind of array: integers and floats in the fewest bytes that hold them all.
 _WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
 _KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}

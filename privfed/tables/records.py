@@ -26,9 +26,9 @@ class Records:
 
     Args:
         schema: the public data dictionary.
-        x: features, shape (records, features); category codes are whole numbers.
-        y: target, shape (records,), or none.
-        individual: code of the person behind each record, int64, shape (records,), or none; a name
+        x: features, shape (records, features); category codes are integers.
+        y: target, shape (records,), or ``None``.
+        individual: code of the person behind each record, int64, shape (records,), or ``None``; a name
             gives the same code in every table, whoever else is in it.
         clipped: how many cells lay outside the bounds (for the owner alone).
     """
@@ -207,7 +207,7 @@ def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple
 
 
 def no_numbers(series: pd.Series[Any], column: Column) -> str | None:
-    """What is wrong with a numeric column that holds dates, say; none where nothing is."""
+    """What is wrong with a numeric column that holds dates, say; ``None`` where nothing is."""
     kinds = series.dtype.kind, pd.to_numeric(series, errors="coerce").dtype.kind
     held = [NO_NUMBERS[kind] for kind in kinds if kind in NO_NUMBERS]
     if not held:
@@ -273,7 +273,7 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Whole numbers for persons: numbers stay, names are hashed; int64, of the same shape.
+    """integers for persons: numbers stay, names are hashed; int64, of the same shape.
 
     No code depends on who else is in the table, so that one person more or less changes nobody's.
     """

@@ -31,7 +31,7 @@ class Column:
 
     Args:
         name: the column's name in every client's table.
-        kind: ``number``, ``integer`` (whole numbers alone) or ``category``.
+        kind: ``number``, ``integer`` (integers alone) or ``category``.
         lower: smallest value a record can contribute (numeric kinds).
         upper: largest value a record can contribute (numeric kinds).
         categories: the public list of values (``category``), in order.
@@ -119,7 +119,7 @@ class Schema:
 
     Args:
         features: the inputs, in the order of the encoded matrix.
-        target: the column to predict, or none.
+        target: the column to predict, or ``None``.
         name: a name for reports.
         inferred: whether the bounds were read off data (an unprotected release); files say so too,
             until somebody puts public bounds in their place and removes that line.

@@ -34,7 +34,7 @@ class Dataset:
         name: for reports.
         frame: one row a record; features, target, and perhaps a client's and a person's column.
         target: the column to predict.
-        schema: the public data dictionary, or none where nobody wrote one.
+        schema: the public data dictionary, or ``None`` where nobody wrote one.
     """
 
     name: str

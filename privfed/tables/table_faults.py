@@ -44,8 +44,8 @@ def check_table(
         frame: one row a record, in the file's order.
         schema: the public data dictionary.
         where: what messages call the table.
-        owner: the column that names each record's data owner, or none.
-        individual: the column that names the person behind each record, or none.
+        owner: the column that names each record's data owner, or ``None``.
+        individual: the column that names the person behind each record, or ``None``.
 
     Raises:
         SchemaError: it tells every fault, by column and row.
