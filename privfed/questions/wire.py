@@ -32,9 +32,8 @@ _COMMON = {"0": Fraction(0), "1": Fraction(1)}
 def encode(value: object) -> bytes:
     """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
 
-    Arrays may hold signed integers, floats, uint8 or bool. Each is written in the fewest bytes that
-    lose nothing of any of its values (bools eight to the byte), and read as int64, float64, uint8 or
-    bool.
+    Arrays of signed integers, floats, uint8 or bool are written in the fewest bytes that lose nothing
+    (bools eight to the byte), and read as int64, float64, uint8 or bool.
     """
     return _ENCODER.encode(value)
 

@@ -1,7 +1,7 @@
 """A data owner's records, encoded and clipped to the public schema: what a query evaluates.
 
-Clipping happens here, once, per record and NaN included, so that no query can meet a value outside
-the bounds on which its sensitivity stands.
+Records are clipped here, NaN included, so that no query meets a value outside the bounds on which
+its sensitivity stands.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Records:
         schema: the public data dictionary.
         x: features, shape (records, features); category codes are integers.
         y: target, shape (records,), or ``None``.
-        individual: code of the person behind each record, int64, shape (records,), or ``None``; a name
-            gives the same code in every table, whoever else is in it.
+        individual: code of the person behind each record, int64, shape (records,), or ``None``; a
+            name has the same code in every table.
         clipped: how many cells lay outside the bounds (for the owner alone).
     """
 
@@ -90,15 +90,15 @@ class Records:
 
     @classmethod
     def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
-        """Encode features given as an array, held to what a table is.
+        """Encode features given as an array.
 
         Args:
-            array: shape (records, features), in the schema's order. Where all of it is numbers, a
-                category is told by its code, from 0; text is read as a table of the same cells.
+            array: shape (records, features), in the schema's order. In a numeric array a category is
+                its code, from 0; text is read as a table of the same cells.
             schema: the public data dictionary; its target is left out.
 
         Raises:
-            SchemaError: another shape, no whole code of a category, or see :meth:`from_frame`.
+            SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
         """
         features = Schema(schema.features)
         array = np.asarray(array)
@@ -241,8 +241,7 @@ def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
     """Class codes from 0: each record is in exactly one class, as sensitivities presume.
 
-    What lies between two classes, as a fraction or a missing value's stand-in may, belongs to the nearest,
-    and half-way to the even one.
+    Values between two classes go to the nearest, half-way to the even one.
 
     Args:
         values: of a target, shape (records,).
@@ -273,9 +272,9 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """integers for persons: numbers stay, names are hashed; int64, of the same shape.
+    """Integers for persons: numbers stay, names are hashed; int64, of the same shape.
 
-    No code depends on who else is in the table, so that one person more or less changes nobody's.
+    No code depends on the rest of the table: one person more or less changes no other's.
     """
     if people.dtype.kind in "iu":
         return people.astype(np.int64)

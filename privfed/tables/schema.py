@@ -30,12 +30,11 @@ class Column:
     """One public column: its kind and its bounds, or its categories.
 
     Args:
-        name: the column's name in every client's table.
-        kind: ``number``, ``integer`` (integers alone) or ``category``.
-        lower: smallest value a record can contribute (numeric kinds).
-        upper: largest value a record can contribute (numeric kinds).
+        name: in every client's table.
+        kind: ``number``, ``integer`` or ``category``.
+        lower, upper: the bounds of a record's contribution (numeric kinds).
         categories: the public list of values (``category``), in order.
-        fill: what stands for a missing value; without it a missing value is an error.
+        fill: replaces a missing value, otherwise an error.
         description: one line for reports.
     """
 
@@ -121,8 +120,7 @@ class Schema:
         features: the inputs, in the order of the encoded matrix.
         target: the column to predict, or ``None``.
         name: a name for reports.
-        inferred: whether the bounds were read off data (an unprotected release); files say so too,
-            until somebody puts public bounds in their place and removes that line.
+        inferred: whether the bounds were read off data (an unprotected release); written to files.
     """
 
     features: tuple[Column, ...]
@@ -221,7 +219,7 @@ class Schema:
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
         """Read bounds and categories off the data: convenient, and an unprotected release.
 
-        A feature that is one number for all gets a bound above it, so that it is a column like others.
+        A constant feature gets an upper bound above its value.
         """
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):

@@ -1,7 +1,4 @@
-"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name.
-
-Loading checks what a person can get wrong and says so in one line, without any raw value.
-"""
+"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Dataset:
         name: for reports.
         frame: one row a record; features, target, and perhaps a client's and a person's column.
         target: the column to predict.
-        schema: the public data dictionary, or ``None`` where nobody wrote one.
+        schema: the public data dictionary, if there is one.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""What is wrong with a table that people wrote, all of it at once: where, and never which value.
+"""What is wrong with a table that people wrote, all at once: where, and never which value.
 
-Rows are told as a spreadsheet numbers them: the header is row 1.
+Rows are numbered as in a spreadsheet: the header is row 1.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ NAMED = 5
 
 
 def rows(places: np.ndarray) -> str:
-    """Some rows of a file in words.
-
-    Args:
-        places: positions among the records, from 0, int, shape (rows,).
-    """
+    """Name some rows of a file by their positions among the records (from 0), shape (rows,)."""
     first = [str(place + 2) for place in places[:NAMED].tolist()]
     more = len(places) - len(first)
     told = f"row{'s' * (len(places) != 1)} {', '.join(first)}"
