@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, Note, PolicyError
+from privfed.errors import InputError, Note, PolicyError, no_column
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
@@ -172,8 +172,7 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     if client not in frame.columns:
-        known = ", ".join(str(column) for column in frame.columns)
-        raise InputError(f"no column {client!r} for the clients; the columns are {known}")
+        raise InputError(no_column(client, frame.columns, "for the clients; the"))
     if list(frame.columns).count(client) > 1:
         raise InputError(f"column {client!r} stands twice in the table; keep one")
     owners = frame[client]

@@ -13,13 +13,16 @@ import msgspec
 from privfed.exchange.messages import Head, Reason
 from privfed.ledger.store import GENESIS, encode_body
 from privfed.privacy.accountant import Amount, plus
-from privfed.privacy.limit import WHOLE, Limit, scope
+from privfed.privacy.limit import ASPECTS, WHOLE, Limit, scope
 from privfed.privacy.loss import Loss
 
 #: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
 COUNTED = ("study", "kind")
 #: The head of an empty ledger.
 NOTHING = Head(0, GENESIS)
+
+#: What of a charge its row says, beside its loss and facts.
+_IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,13 @@ class Charge:
 
     def body(self) -> dict[str, Any]:
         """The charge as the plain data of a ledger row."""
-        return {
-            "kind": self.kind,
-            "query": self.query,
-            "loss": self.loss.to_dict(),
-            "study": self.study,
-            "policy": self.policy,
-            "secure": self.secure,
-            "client": self.client,
-            "round": self.round,
-            "model": self.model,
-            **self.facts,
-        }
+        named = {name: getattr(self, name) for name in _IN_ROWS}
+        return {**named, "loss": self.loss.to_dict(), **self.facts}
 
     def aspects(self, time: str) -> dict[str, str]:
         """What limits tell charges apart by."""
-        return {
-            "study": self.study,
-            "round": self.round,
-            "kind": self.kind,
-            "client": self.client,
-            "principal": self.principal,
-            "month": time[:7],
-            "model": self.model,
-        }
+        own = {name: getattr(self, name) for name in ASPECTS if name != "month"}
+        return {**own, "month": time[:7]}
 
     def scopes(self, time: str, terms: Mapping[str, Any] | None) -> list[str]:
         """What it counts towards, under the terms in force."""

@@ -144,12 +144,14 @@ class Gate:
             principal: the server's name as the owner's channel knows it; overrides the request's.
             round: the round as the owner counts; overrides the request's.
         """
-        message = _known_to_come_from(_read(data), principal, round)
+        message = _read(data)
         if message is None:
             return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
+        asked = message.about if isinstance(message, DryRun) else message
+        asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
         if isinstance(message, DryRun):
-            return wire.encode(self.offer(message))
-        return wire.encode(self.answer(message))
+            return wire.encode(self.offer(DryRun(asked)))
+        return wire.encode(self.answer(asked))
 
     def offer(self, inquiry: DryRun) -> Envelope:
         """Say whether a query would be answered now; nothing is read, charged or recorded."""
@@ -523,19 +525,6 @@ def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
         told = MappingProxyType(dict(query.parts(schema)))
         _DECLARED[query] = ref(query), ref(schema), told
     return told
-
-
-def _known_to_come_from(
-    message: Request | DryRun | None, principal: str, round: str
-) -> Request | DryRun | None:
-    """The message with what the owner knows of its server in the place of the server's own word."""
-    if isinstance(message, DryRun):
-        return DryRun(_from(message.about, principal, round))
-    return None if message is None else _from(message, principal, round)
-
-
-def _from(request: Request, principal: str, round: str) -> Request:
-    return replace(request, principal=principal or request.principal, round=round or request.round)
 
 
 def _check_names(request: Request) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, no_column
 
 #: Fewest records that a client may own: one record has no held-out part and no spread.
 FEWEST = 2
@@ -51,11 +51,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
         InputError: no such column, records without an owner, or two names that differ by spaces.
     """
     if column not in frame.columns:
-        known = ", ".join(str(name) for name in frame.columns)
-        hint = did_you_mean(column, frame.columns)
-        raise InputError(
-            f"clients: no column {column!r} in the table; its columns are {known}{hint}"
-        )
+        raise InputError(f"clients: {no_column(column, frame.columns)}")
     owners = frame[column]
     missing = int(owners.isna().sum())
     if missing:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from privfed.errors import Faults, SchemaError, did_you_mean
+from privfed.errors import Faults, SchemaError, did_you_mean, no_column
 from privfed.tables.toml_file import naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
@@ -161,9 +161,8 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        known = ", ".join(column.name for column in self.columns)
-        hint = did_you_mean(name, [column.name for column in self.columns])
-        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}{hint}")
+        known = [column.name for column in self.columns]
+        raise SchemaError(no_column(name, known, "in the schema; the"))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the schema as plain data, the form of its TOML file."""
@@ -228,8 +227,7 @@ class Schema:
         features = tuple(column for column in columns if column.name != target)
         chosen = [column for column in columns if column.name == target]
         if target is not None and not chosen:
-            known = ", ".join(str(column) for column in frame.columns)
-            raise SchemaError(f"no column {target!r} for the target; the columns are {known}")
+            raise SchemaError(no_column(target, frame.columns, "for the target; the"))
         return cls(features, chosen[0] if chosen else None, name, inferred=True)
 
 

@@ -17,7 +17,7 @@ from urllib.error import URLError
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, did_you_mean, no_column
 from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
@@ -186,11 +186,7 @@ def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
 
 def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
     if target not in frame.columns:
-        known = ", ".join(str(name) for name in frame.columns)
-        hint = did_you_mean(target, frame.columns)
-        raise InputError(
-            f"{where}: no column {target!r} for the target; its columns are {known}{hint}"
-        )
+        raise InputError(f"{where}: {no_column(target, frame.columns, 'for the target; its')}")
     if frame.empty:
         raise InputError(f"{where}: holds no records; give at least two for each client")
     if frame[target].nunique() < 2:
