@@ -125,6 +125,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def no_column(name: str, columns: Iterable[object], of: str = "in the table; its") -> str:
+    """The message on a column that a table has not: which there are, and which may be meant."""
+    names = [str(column) for column in columns]
+    return f"no column {name!r} {of} columns are {', '.join(names)}{did_you_mean(name, names)}"
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message on a name that is none: which there are, and which may have been meant."""
     names = [str(one) for one in known]

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed import Policy, Schema, plugins
+from privfed import Policy, Schema
 from privfed.cli import FINE, commands, status
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
 from privfed.errors import InputError
+from privfed.questions import plugins
 from privfed.study import Study
 from privfed.study.deployed import Deployment
 from privfed.tables.sources import bundled

@@ -50,15 +50,11 @@ class CohortDisclosure(LocalDisclosure):
 
         Args:
             records: what the individuals hold; has a length and a schema.
-            policy: what everybody allows.
-            queries: query classes that are not installed as plugins.
-            seed: none for secure noise; an integer repeats everything, marked as test noise.
-            ledger: an SQLite file, with one beside it for the cohort's secret; none keeps both in
-                memory.
-            name: names the cohort.
-            study: a name for the ledger.
-            block: 1; see :class:`CohortGate`.
-            heads: what was seen of the ledger in earlier runs.
+            policy: what all of them allow.
+            seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
+            ledger: an SQLite file; the cohort's secret lies beside it. ``None``: both in memory.
+            name, study: names of the cohort and of the study, for the ledger.
+            queries, block, heads: see :class:`CohortGate` and :class:`ChannelDisclosure`.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         own = None if ledger is None else Path(ledger)
@@ -80,8 +76,7 @@ class CohortDisclosure(LocalDisclosure):
         """What the individuals have spent: see the base, for the one who spent most.
 
         Returns:
-            also columns people and least (what the one who spent least has spent, in the
-            accountant's own unit).
+            also columns people and least (of the one who spent least, in the accountant's unit).
         """
         frame, gate = super().budget(), self._gate
         if np.isfinite(frame["spent"]).all():

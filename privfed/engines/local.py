@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, Note, PolicyError
+from privfed.errors import InputError, Note, PolicyError, no_column
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
@@ -40,8 +40,7 @@ class LocalDisclosure(ChannelDisclosure):
 
     Args:
         gates: the clients' gates, by name.
-        parallel: whether to ask all clients at the same time, so that they wait for their disks
-            together; the order of their releases in the transcript is then chance.
+        parallel: whether to ask all clients at once; the transcript's order is then random.
         heads: see :class:`ChannelDisclosure`.
     """
 
@@ -86,18 +85,16 @@ class LocalDisclosure(ChannelDisclosure):
             target: the column to predict.
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.
-            schema: the public data dictionary; none infers it from the data, which is recorded in
-                every ledger as an unprotected release.
+            schema: the public data dictionary; ``None`` infers it from the data, which every ledger
+                records as an unprotected release.
             policy: a policy, a path to one, one for each client, the name ``"published"``, or what
                 makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
-            seed: none for secure noise; an integer makes everything repeatable, and the ledgers
-                mark the releases as test noise.
-            ledgers: a folder for one SQLite file a client, and one with its secret; none keeps both
-                in memory.
+            seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
+            ledgers: a folder for an SQLite file and a secret of each client; ``None``: in memory.
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
             amend, block: see :class:`Gate`.
-            heads: what was seen of the ledgers in earlier runs; see :class:`ChannelDisclosure`.
+            heads: see :class:`ChannelDisclosure`.
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
@@ -137,12 +134,11 @@ class LocalDisclosure(ChannelDisclosure):
         """What each client has spent.
 
         Returns:
-            columns client, unit, epsilon, delta (the budget), spent (what is proved of all that left
-            so far, epsilon at that delta), ceiling (what is proved whatever is still asked; none where
-            no budget was fixed in advance), remaining (what one more study may spend; none where
-            nothing bounds it), unprotected (number of releases without any guarantee), noise
-            (``"test"`` where it was seeded, which protects nobody), basis (what the figures rest on
-            beside what is derived, in words; empty where all of it is).
+            columns client, unit, epsilon, delta (the budget), spent (epsilon proved of all releases so
+            far, at that delta), ceiling (epsilon proved whatever is still asked; ``None`` without a
+            budget), remaining (for one more study; ``None`` if unbounded), unprotected (number of
+            releases without any guarantee), noise (``"test"`` if seeded: it protects no record), basis
+            (what the figures rest on beside what is derived; empty if all of it is).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
@@ -178,8 +174,7 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     if client not in frame.columns:
-        known = ", ".join(str(column) for column in frame.columns)
-        raise InputError(f"no column {client!r} for the clients; the columns are {known}")
+        raise InputError(no_column(client, frame.columns, "for the clients; the"))
     if list(frame.columns).count(client) > 1:
         raise InputError(f"column {client!r} stands twice in the table; keep one")
     owners = frame[client]

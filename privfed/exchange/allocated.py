@@ -1,7 +1,6 @@
-"""Asking for amounts that allocators propose: adaptive budgets for any learner.
+"""Disclosure under allocators, which propose amounts to spend: adaptive budgets for any learner.
 
-It stands on the asking side, and sees what a learner sees: releases. What it proposes is no charge;
-every owner's policy caps it, and every ledger checks it.
+It runs on the server and sees only releases. A proposal is no charge: every owner's policy caps it.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Proposes(Protocol):
 class AllocatedDisclosure(Disclosure):
     """A federation that is asked under allocators, one for each kind of query.
 
-    Several questions of one kind to one client in one round share its amount equally; where clients
-    are asked unequally many, by the most that any of them is asked. A kind without an allocator, and
-    a question for which the learner proposes an amount itself, goes out as it is.
+    Several queries of one kind to one client in one round share its amount equally (if clients are
+    asked unequally many, by the largest number). Other kinds, and queries for which the learner
+    proposes an amount, are passed on unchanged.
 
     Args:
         inner: the federation.
         allocators: by kind of query.
 
     Raises:
-        NobodyAnswered: by :meth:`ask`, an allocator has proposed its whole total; nobody was asked.
+        NobodyAnswered: by :meth:`ask`, an allocator has proposed its whole total; nothing was asked.
     """
 
     def __init__(self, inner: Disclosure, allocators: Mapping[str, Proposes]) -> None:
@@ -85,6 +84,6 @@ def kinds_of(questions: Mapping[str, Sequence[Query]]) -> dict[str, None]:
 
 
 def of_kind(questions: Mapping[str, Sequence[Query]], kind: str) -> dict[str, list[Query]]:
-    """Each client's questions of one kind; clients that are asked none are left out."""
+    """Each client's queries of one kind; clients that are asked none are left out."""
     own = {client: [q for q in asked if q.kind == kind] for client, asked in questions.items()}
     return {client: asked for client, asked in own.items() if asked}

@@ -1,7 +1,7 @@
 """Asking clients over byte channels: ids, retries with a deadline, and published heads.
 
-A channel carries one encoded request to one client and brings its encoded reply back: a function
-call in one process, a socket or an engine's message elsewhere.
+A channel carries an encoded request to one client and returns its encoded reply: a function call,
+a socket, or an engine's message.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
 
 @dataclass(frozen=True)
 class RetryLimits:
-    """How long to go on asking a client that cannot be reached.
+    """How long to retry a client that cannot be reached; all in seconds.
 
     Args:
-        deadline: seconds after which it counts as absent.
-        first: seconds before the second try; doubled for each further one.
-        longest: most seconds between two tries.
+        deadline: after which it counts as absent.
+        first: before the second try; doubled for each further one.
+        longest: the longest pause between two tries.
     """
 
     deadline: float = 30.0
@@ -67,10 +67,7 @@ class RetryLimits:
     longest: float = 5.0
 
     def ask(self, channel: Channel, data: bytes) -> Opened | None:
-        """Send until a reply comes or the deadline is over; the same bytes each time.
-
-        A reply that cannot be read is no reply: the client sends its stored bytes again.
-        """
+        """Send the same bytes until a readable reply comes or the deadline is over."""
         began = monotonic()
         try:
             return _exchange(channel, data)
@@ -100,12 +97,13 @@ def _exchange(channel: Channel, data: bytes) -> Opened:
 
 
 class HeadStore(MutableMapping[str, Head]):
-    """The last published head of each client's ledger.
+    """Stores each ledger's last head on the server, across runs.
 
-    Two runs at once may keep one file: neither takes back what the other has seen.
+    A ledger restored from an older copy is sound in itself, and its budget looks unspent: only a later
+    head shows it. Two runs may share one file: neither overwrites what the other has seen.
 
     Args:
-        path: a JSON file, written whole after every change; none keeps them in memory.
+        path: a JSON file, written whole after every change; ``None``: in memory.
 
     Raises:
         InputError: the file holds something else.
@@ -135,7 +133,7 @@ class HeadStore(MutableMapping[str, Head]):
         return len(self._heads)
 
     def _latest(self) -> dict[str, Head]:
-        """What this run and any other one have seen last; only the file is told of the others'."""
+        """The later head of each ledger, of this run and the file."""
         if self._path is None or not self._path.exists():
             return self._heads
         latest = dict(self._heads)
@@ -174,20 +172,19 @@ class ChannelDisclosure(Disclosure):
     Args:
         schema: the public data dictionary.
         channels: how to reach each client.
-        principal: who asks; a gate keeps request ids apart by it.
-        patience: how long to go on asking.
-        keys: whose signature each client's replies must bear; an unsigned one is then refused.
-        parallel: whether to ask the clients at the same time, each in a thread of its own; one that
-            is merely slow then counts as absent when the deadline is over, without holding up the
-            others. In turn, a call that hangs is waited for.
-        heads: what was seen of each client's ledger in earlier runs, and will be in this one: a
-            ledger that does not pass through it answers nothing.
-        session: begins every request's id; chance unless given. The same questions asked again in
-            the same session get the bytes that left before, uncharged.
+        principal: the server's name; a gate keeps request ids apart by it.
+        patience: how long to retry.
+        keys: whose signature each client's replies must bear.
+        parallel: whether to ask all clients at once, each in a thread; a slow one then counts as
+            absent at the deadline without delaying the others.
+        heads: the last head seen of each client's ledger; a ledger that does not contain it answers
+            nothing.
+        session: prefix of every request's id, random unless given. The same queries asked again in
+            the same session get the stored bytes, uncharged.
 
     Raises:
-        LedgerError: by :meth:`ask`, a client's published head went back, contradicts an earlier
-            one, or a reply is not signed: its ledger was rewritten, or somebody else answers.
+        LedgerError: by :meth:`ask`, a client's head went back or contradicts an earlier one, or a
+            reply is not signed: its ledger was rewritten, or another party answers.
     """
 
     def __init__(
@@ -250,18 +247,18 @@ class ChannelDisclosure(Disclosure):
         ]
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
-        """A question of the round to come, under an id of its own."""
+        """A query of the next round, under a new id."""
         self._asked += 1
         where = f"{self.session}-{self._round + 1}"
         return Request.of(f"{self.session}-{self._asked:06d}", query, self.principal, spend, where)
 
     def _reminding(self, client: str, request: Request) -> bytes:
-        """The request with the head that an earlier run saw; none once this run saw a later one."""
+        """The request with the head that an earlier run saw; empty if this run saw a later one."""
         seen = self._earlier.get(client, "")
         return wire.encode(replace(request, seen=seen)) if seen else b""
 
     def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
-        """Send each client its messages, at once or in turn; none where no reply came."""
+        """Send each client its messages, in parallel or in turn; ``None`` without a reply."""
         if self._parallel:
             return self._at_once(sent)
         return {client: self._send(client, data) for client, data in sent.items()}
@@ -270,7 +267,7 @@ class ChannelDisclosure(Disclosure):
         return [self._patience.ask(self._channels[client], data) for data in encoded]
 
     def _at_once(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
-        """Ask every client in its own thread; whoever is late has not answered."""
+        """Ask every client in its own thread; late ones have not answered."""
         done: dict[str, list[Opened | None]] = {}
 
         def ask(client: str) -> None:
@@ -296,7 +293,7 @@ class ChannelDisclosure(Disclosure):
         return reply
 
     def _check_signed(self, client: str, opened: Opened) -> None:
-        """Hold what a client released against its owner's key, where that is known."""
+        """Check a release against its owner's key, if that is known."""
         reply, envelope = opened
         if client in self._keys and not isinstance(reply, Refusal | DryRunReply):
             self._keys[client].check(envelope)
@@ -310,10 +307,10 @@ class ChannelDisclosure(Disclosure):
 
 
 def check_follows(client: str, last: Head | None, head: Head) -> None:
-    """A client's ledger only grows, and every question is asked and answered in turn.
+    """A client's ledger only grows.
 
     Raises:
-        LedgerError: the head went back behind the last one, or contradicts it.
+        LedgerError: the head is behind the last one, or contradicts it.
     """
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(

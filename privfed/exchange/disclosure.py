@@ -1,7 +1,4 @@
-"""The abstract interface a learner is written against, its answers, and two that need no data.
-
-A learner never holds a gate: it asks, and gets releases.
-"""
+"""The abstract interface a learner is written against, its answers, and two without data."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from privfed.exchange.transcript import Transcript, in_one_line, several
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Tells a client's questions apart: a question's digest, and how often it was asked before in the
+#: Tells a client's queries apart: a query's digest, and how often it was asked before in the
 #: same round.
 Place = tuple[str, int]
 
 
 def places(queries: Sequence[Query]) -> list[Place]:
-    """Tell one client's questions of a round apart; equal ones by their order."""
+    """Tell one client's queries of a round apart; equal ones by their order."""
     before: Counter[str] = Counter()
     found = []
     for query in queries:
@@ -36,7 +33,7 @@ def places(queries: Sequence[Query]) -> list[Place]:
 
 
 def distinct(questions: Mapping[str, Sequence[Query]]) -> dict[Place, Query]:
-    """The different questions of a round to several clients, in the order of first appearance."""
+    """The different queries of a round, in order of first appearance."""
     found: dict[Place, Query] = {}
     for queries in questions.values():
         for place, query in zip(places(queries), queries, strict=True):
@@ -84,7 +81,7 @@ class Answer:
         return self.units(part) * float(grid)
 
     def deviation(self, part: str) -> float:
-        """Standard deviation of the noise in :meth:`total`; zero where every release is exact."""
+        """Standard deviation of the noise in :meth:`total`; zero if every release is exact."""
         squares = 0.0
         for release in self.releases.values():
             if part in release:
@@ -101,10 +98,7 @@ def _filled(part: ReleasedPart) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Answers(Sequence[Answer]):
-    """The answers to the queries of one ``ask``, in their order.
-
-    Where one query was asked, its answer's methods can be called directly.
-    """
+    """The answers to the queries of one ``ask``, in order; a single one's methods can be called directly."""
 
     answers: tuple[Answer, ...]
 
@@ -112,10 +106,10 @@ class Answers(Sequence[Answer]):
     def grouped(
         cls, questions: Mapping[str, Sequence[Query]], replies: Mapping[str, Sequence[Reply]]
     ) -> Answers:
-        """Put equal questions of several clients together, in the order of first appearance.
+        """Join equal queries of several clients, in order of first appearance.
 
         Args:
-            questions: what each client was asked.
+            questions: each client's queries.
             replies: each client's replies, in the same order.
         """
         asked = distinct(questions)
@@ -126,7 +120,7 @@ class Answers(Sequence[Answer]):
         return cls(tuple(Answer(query, said[place]) for place, query in asked.items()))
 
     def of(self, queries: Sequence[Query]) -> Answers:
-        """The answers to some questions in their order; one that was not asked has no replies."""
+        """The answers to some queries in their order; one that was not asked has no replies."""
         asked = [answer.query for answer in self.answers]
         found = dict(zip(places(asked), self.answers, strict=True))
         return Answers(
@@ -208,22 +202,20 @@ class Disclosure(ABC):
         clients: Sequence[str] | None = None,
         spend: Fraction | None = None,
     ) -> Answers:
-        """Ask one or many queries at once: some clients (all unless named) the same, or each its own.
+        """Ask one or many queries at once: the same of some clients, or each client its own.
 
         Args:
-            queries: the questions; each client answers them in order. Or one mapping, each client's
-                own questions by its name.
-            clients: whom to ask the same questions.
-            spend: what to propose spending on each query; every owner's policy caps it.
+            queries: answered in order; or one mapping, each client's own queries by its name.
+            clients: whom to ask the same queries; all unless named.
+            spend: proposed for each query; every owner's policy caps it.
 
         Returns:
-            one answer for each question, in the order of first appearance: where several clients were
-            asked an equal one, it is theirs together; where a client was asked it twice, there are
-            two. An answer's replies are of the clients that were asked it. (Equal questions about
-            different things, two trees say, need a field that tells them apart.)
+            one answer per distinct query, in order of first appearance, with the replies of all
+            clients asked it (two if a client was asked it twice). Equal queries about different
+            things, such as two trees, need a field that tells them apart.
 
         Raises:
-            NobodyAnswered: no client released an answer to any of the queries.
+            NobodyAnswered: no client released an answer to any query.
             ValueError: a client that does not exist.
         """
         answers = self._answers(self._questions(queries, clients), spend)
@@ -234,17 +226,14 @@ class Disclosure(ABC):
     def offers(
         self, query: Query, clients: Sequence[str] | None = None, *, spend: Fraction | None = None
     ) -> tuple[str, ...]:
-        """Say who would answer a question now: nothing is asked, read, charged or recorded.
+        """The clients whose policy and budget would allow a query now; nothing is read or charged.
 
-        An offer is no promise: budgets may be spent before the question comes.
+        An offer is no promise: budgets may be spent before the query comes.
 
         Args:
-            query: the question.
-            clients: of whom to say so; of all unless named.
+            query: the query.
+            clients: whom to ask; all unless named.
             spend: what would be proposed.
-
-        Returns:
-            the clients whose policy, times and budget allow it, in their order.
         """
         asked = self._known(self.clients if clients is None else clients)
         return tuple(self._offers(query, asked, spend))
@@ -255,11 +244,10 @@ class Disclosure(ABC):
         clients: Sequence[str] | None = None,
         spend: Fraction | None = None,
     ) -> Answers:
-        """Ask each client for what it offers, so that no refusal is provoked; see :meth:`ask`.
+        """Ask each client only what it offers, which avoids refusals; see :meth:`ask`.
 
         Returns:
-            one answer for each query, in their order; an answer that nobody offered, or that did
-            not come, has no releases, and that is no error.
+            one answer per query, in order; without releases if no client offered or answered it.
         """
         whom = self._known(self.clients if clients is None else clients)
         willing = [frozenset(offered) for offered in self._all_offers(queries, whom, spend)]
@@ -288,7 +276,7 @@ class Disclosure(ABC):
         queries: Sequence[Query | Mapping[str, Sequence[Query]]],
         clients: Sequence[str] | None,
     ) -> Mapping[str, Sequence[Query]]:
-        """Each client's questions, however they were given."""
+        """Each client's queries, however they were given."""
         own = [given for given in queries if isinstance(given, Mapping)]
         same = [given for given in queries if not isinstance(given, Mapping)]
         if not own:
@@ -301,7 +289,7 @@ class Disclosure(ABC):
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        """Give each client's replies, one for each of its questions, in order."""
+        """Give each client's replies, one for each of its queries, in order."""
 
     @abstractmethod
     def _offers(
@@ -312,7 +300,7 @@ class Disclosure(ABC):
     def _all_offers(
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Iterable[str]]:
-        """Give the clients that would answer each of several questions, together where that helps."""
+        """Give the clients that would answer each of several queries, together where that helps."""
         return [self._offers(query, clients, spend) for query in queries]
 
 
@@ -337,7 +325,7 @@ class ScriptedDisclosure(Disclosure):
 
     Args:
         schema: the public data dictionary.
-        script: gives the parts of one client's answer; raising ``KeyError`` is no reply.
+        script: gives the parts of one client's answer; ``KeyError``: no reply.
         clients: names of the clients.
     """
 
@@ -382,15 +370,13 @@ class ScriptedDisclosure(Disclosure):
 
 
 class ReplayDisclosure(Disclosure):
-    """The same learner over recorded answers: nothing is asked of anybody.
-
-    Each question is answered by the next recorded release of the same client to the same question.
+    """Answers each query by the next recorded release of the same client to the same query.
 
     Args:
         schema: the public data dictionary.
-        transcript: what left.
-        clients: the clients that could be asked, in their order then (a learner that draws some of
-            them draws the same again); those that released something unless given.
+        transcript: the recorded releases.
+        clients: those that could be asked, in the same order (a learner that samples them repeats
+            its sample); those that released something unless given.
     """
 
     def __init__(

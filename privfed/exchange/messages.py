@@ -61,18 +61,19 @@ EXPLANATIONS: Mapping[Reason, str] = {
 
 @dataclass(frozen=True)
 class Request:
-    """A question under an id; sent again unchanged, it gets the same bytes.
+    """A query under an id; sent again unchanged, it gets the same bytes.
+
+    Only ``kind`` and ``fields`` are part of the query's digest.
 
     Args:
-        id: chosen by the asking side, unique for each new question.
+        id: chosen by the server, unique for each new query.
         kind: the kind of query.
         fields: the query's public values, encoded.
-        principal: who asks.
-        spend: what the asking side proposes to spend; the owner's policy caps it. It is no part of
-            the query's digest.
-        round: names the round in which it is asked, for the owner's books; no part of the digest.
-        seen: the last head that the asking side saw of this ledger in an earlier run, or empty; a
-            ledger that does not pass through it answers nothing. No part of the digest.
+        principal: the server's name.
+        spend: proposed by the server; the owner's policy caps it.
+        round: names the round, for the owner's limits.
+        seen: the last head the server saw of this ledger in an earlier run, or empty; a ledger that
+            does not contain it answers nothing.
     """
 
     id: str
@@ -108,16 +109,16 @@ _digest = lru_cache(maxsize=2)(wire.query_digest)
 
 @dataclass(frozen=True, eq=False)
 class ReleasedPart:
-    """One named array as it left: integers on a grid, or floats.
+    """One named array of a release: integers on a grid, or floats.
 
     Args:
         type: what the numbers are.
         axes: names of the axes.
-        units: whole grid units (int64, or bool for bits), or floats for values.
-        mask: which cells are suppressed, or none.
+        units: integer grid units (int64, or bool for bits), or floats for values.
+        mask: which cells are suppressed, or ``None``.
         grid: value of one unit.
         mechanism: what protected it.
-        noise: the law of the noise on each cell; none where nothing was added.
+        noise: the distribution of the noise on each cell; ``None`` if none was added.
     """
 
     type: PartType
@@ -158,7 +159,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Nothing was read and nothing charged, and why."""
+    """Nothing was read or charged, and why."""
 
     client: str
     request: str
@@ -172,7 +173,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Failure:
-    """Charged, and nothing came of it; the text is constant."""
+    """Charged, without a result; the text is constant."""
 
     client: str
     request: str
@@ -192,24 +193,14 @@ Reply = Release | Refusal | Failure | Absent
 
 @dataclass(frozen=True)
 class DryRun:
-    """Would this be answered now? Nothing is read, charged or recorded.
-
-    Args:
-        about: the question that would be asked.
-    """
+    """Asks whether a request would be answered now; nothing is read, charged or recorded."""
 
     about: Request
 
 
 @dataclass(frozen=True)
 class DryRunReply:
-    """What a client says to an inquiry: public state alone, as in every refusal.
-
-    Args:
-        client: who says so.
-        request: the id of the question that would be asked.
-        refused: why it would be refused now; none where it would be answered.
-    """
+    """Why the request would be refused now; ``None`` if it would be answered."""
 
     client: str
     request: str
@@ -227,12 +218,10 @@ _STATUS = {kind: status for status, kind in _SEALED.items()}
 
 @dataclass(frozen=True)
 class Head:
-    """The end of a ledger's chain after an entry: its number and its hash.
-
-    Written ``seq:hash``; two heads are equal where these are, signed or not.
+    """The end of a ledger's chain, written ``seq:hash``; equality ignores the signature.
 
     Args:
-        seq: number of the entry.
+        seq: number of the last entry.
         hash: its hash, 64 hexadecimal digits.
         signature: of the data owner's key over both, hexadecimal, or empty.
     """
@@ -265,7 +254,7 @@ class Envelope:
     """A reply's bytes with the ledger head that covers them.
 
     Args:
-        status: what kind of reply it is.
+        status: the kind of reply.
         body: the reply, encoded.
         head: the end of the owner's ledger after it.
         signature: of the owner's key over all this, hexadecimal, or empty.

@@ -1,7 +1,6 @@
-"""Optional signatures of ledger heads: Ed25519 (RFC 8032) by the ``cryptography`` package.
+"""Optional signatures of ledger heads: Ed25519 (RFC 8032) by ``cryptography``, extra ``privfed[sign]``.
 
-A signed head binds the data owner: whoever holds it can show that this ledger, up to this entry, was
-the owner's. Needs the extra ``privfed[sign]``.
+A signed head proves that this ledger, up to this entry, was the owner's.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ def _message(dataset: str, head: Head) -> bytes:
 
 
 def _sealed(dataset: str, envelope: Envelope) -> bytes:
-    """What a reply's signature covers: its head, its status and the digest of its bytes."""
+    """What a reply's signature covers: its head, status and digest."""
     told = f"{envelope.head}\n{envelope.status}\n{wire.digest(envelope.body)}\n{dataset}"
     return b"privfed reply\n" + told.encode()
 
 
 class Signer:
-    """A data owner's private key at work on one ledger.
+    """Signs the heads of one ledger.
 
     Args:
         key: 32 secret bytes.
-        dataset: the ledger's data set, which every signature covers.
+        dataset: the ledger's data set, covered by every signature.
     """
 
     def __init__(self, key: bytes, dataset: str) -> None:

@@ -29,7 +29,7 @@ def several(names: Sequence[str], what: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TranscriptEntry:
-    """One line of a transcript: the question's public values and what was released."""
+    """One line of a transcript: the query's public values and what was released."""
 
     client: str
     kind: str

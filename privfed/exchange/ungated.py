@@ -1,7 +1,6 @@
-"""A federation without gates: exact answers, no policy, no accountant, no ledger.
+"""A federation without gates, for baselines and for measuring what gates cost.
 
-For baselines (pooled and local learning) and for measuring what the gates cost. Nothing protects
-anybody here; it is no way to run a federation.
+Exact answers, no policy, accountant or ledger: it protects no record.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class UngatedDisclosure(Disclosure):
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, client: str | None = None
     ) -> UngatedDisclosure:
-        """Split a table by its column of clients; none pools all records in one client."""
+        """Split a table by its column of clients; ``None`` pools all records in one client."""
         if client is None:
             return cls({"pooled": Records.from_frame(frame, schema)})
         groups = frame.groupby(frame[client].astype(str), sort=False)

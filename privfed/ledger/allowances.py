@@ -1,7 +1,7 @@
 """What each individual of a cohort has spent, exactly.
 
-A question is charged to those whom it asks and to nobody else, so that what counts against a budget
-is the total of the one who spent most, not the sum over the ledger's rows.
+A query is charged only to those it asks, so a budget is held against the individual who spent most,
+not against the sum over the ledger's rows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ _MOST = 2**62
 
 
 class Allowances:
-    """What each individual of a cohort has spent, exactly.
-
-    Amounts are whole multiples of 1 / UNITS; a finer one is rounded up.
+    """Amounts spent by each individual, in multiples of 1 / UNITS, rounded up.
 
     Args:
         people: number of individuals.
-        components: what an accountant's amounts have.
+        components: of an accountant's amounts.
     """
 
     def __init__(self, people: int, components: int) -> None:
@@ -45,7 +43,7 @@ class Allowances:
     def follow(
         self, entry: Entry, accountant: Accountant, kinds: Mapping[str, type[Query]] | None = None
     ) -> None:
-        """Count a ledger's row: a charge falls on those it asked, one in blocks on everybody."""
+        """Count a ledger's row: a charge falls on those it asked, a block on all."""
         if entry.event not in ("reserved", "block"):
             return
         units = in_units(accountant.cost(Loss.from_dict(entry.body["loss"])))
@@ -73,18 +71,18 @@ def ceiling_in_units(ceiling: Sequence[Fraction]) -> np.ndarray:
 
 
 def people_of(entry: Entry) -> int | None:
-    """The size of the cohort that a charge's row is about, or none where it is about no cohort."""
+    """The size of the cohort that was charged, or ``None`` without a cohort."""
     people = entry.body.get("people")
     return people if isinstance(people, int) and people > 0 else None
 
 
 def asked_in(entry: Entry, kinds: Mapping[str, type[Query]] | None = None) -> np.ndarray | slice:
-    """Who was charged by a row: those whom its question asks.
+    """Who was charged by a row: those whom its query asks.
 
     Args:
         entry: a row with a charge, of a cohort's ledger.
-        kinds: classes of queries by kind that need not be installed. Where a class is unknown, as
-            after its plugin is gone, everybody counts as asked: no charge is ever forgotten.
+        kinds: query classes by kind that need not be installed. If a class is unknown (its plugin
+            is gone), all individuals count as asked: no charge is forgotten.
     """
     kind, people = entry.body["kind"], people_of(entry)
     try:

@@ -1,4 +1,4 @@
-"""What a release is charged with in a ledger, and the running totals that budgets are held against."""
+"""What a release is charged with, and the running totals that budgets are held against."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import msgspec
 from privfed.exchange.messages import Head, Reason
 from privfed.ledger.store import GENESIS, encode_body
 from privfed.privacy.accountant import Amount, plus
-from privfed.privacy.limit import WHOLE, Limit, scope
+from privfed.privacy.limit import ASPECTS, WHOLE, Limit, scope
 from privfed.privacy.loss import Loss
 
 #: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
 COUNTED = ("study", "kind")
 #: The head of an empty ledger.
 NOTHING = Head(0, GENESIS)
+
+#: What of a charge its row says, beside its loss and facts.
+_IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,13 @@ class Charge:
 
     def body(self) -> dict[str, Any]:
         """The charge as the plain data of a ledger row."""
-        return {
-            "kind": self.kind,
-            "query": self.query,
-            "loss": self.loss.to_dict(),
-            "study": self.study,
-            "policy": self.policy,
-            "secure": self.secure,
-            "client": self.client,
-            "round": self.round,
-            "model": self.model,
-            **self.facts,
-        }
+        named = {name: getattr(self, name) for name in _IN_ROWS}
+        return {**named, "loss": self.loss.to_dict(), **self.facts}
 
     def aspects(self, time: str) -> dict[str, str]:
         """What limits tell charges apart by."""
-        return {
-            "study": self.study,
-            "round": self.round,
-            "kind": self.kind,
-            "client": self.client,
-            "principal": self.principal,
-            "month": time[:7],
-            "model": self.model,
-        }
+        own = {name: getattr(self, name) for name in ASPECTS if name != "month"}
+        return {**own, "month": time[:7]}
 
     def scopes(self, time: str, terms: Mapping[str, Any] | None) -> list[str]:
         """What it counts towards, under the terms in force."""
@@ -90,13 +76,8 @@ class Charge:
 
 
 class Total(NamedTuple):
-    """The sum of some charges.
-
-    Args:
-        amount: exact, under the ledger's accountant.
-        unprotected: how many of them have no finite guarantee.
-        times: how many there are.
-        basis: what their bounds rest on beside what is derived; see :class:`.Loss`.
+    """The sum of some charges: exact amount, number without a finite guarantee, number, and what the
+    bounds rest on beside what is derived (see :class:`.Loss`).
     """
 
     amount: Amount
@@ -135,11 +116,11 @@ class Spent:
     Args:
         total: the sum of all charges.
         unprotected: how many of them have no finite guarantee.
-        times: how often each kind was charged; of the charge at hand, in its own study.
+        times: how often each kind was charged; for a charge at hand, in its own study.
         within: the total of each scope that the charge at hand counts towards.
-        aspects: what the charge at hand is told apart by.
-        time: when it was looked up, and the charge at hand is made.
-        head: the end of the ledger's chain then.
+        aspects: of the charge at hand.
+        time: of the charge at hand.
+        head: the end of the ledger's chain at that time.
         basis: what the total's bounds rest on beside what is derived; see :class:`.Loss`.
     """
 
@@ -176,19 +157,14 @@ Refuse = Callable[[Spent], Reason | None]
 
 
 class Reserved(NamedTuple):
-    """What one transaction of :meth:`.Ledger.reserve` did.
-
-    Args:
-        head: the end of the chain when it ended.
-        refused: why nothing was charged, or ``None``.
-    """
+    """The head after :meth:`.Ledger.reserve`, and why nothing was charged, or ``None``."""
 
     head: Head
     refused: Reason | None = None
 
 
 def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
-    """The scopes that a charge counts towards: everything, its kind in its study, those of limits."""
+    """The scopes that a charge counts towards: the whole, its kind in its study, those of limits."""
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
     return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *named]))
 
@@ -205,16 +181,13 @@ def kind_of(name: str) -> str | None:
 
 
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may be drawn from one block: all but the query and its round.
-
-    Where a limit tells rounds apart, the scopes do.
-    """
+    """Equal for charges that may share a block: all but the query, and its round unless limited."""
     asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
     return encode_body({**charge.body(), **asked})
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:
-    """The most charges, halving from a block, that fit every budget at once; one is known to."""
+    """The most charges, halving from a block, that fit every budget; one is known to."""
     while block > 1 and refuse(spent.after(cost, kind, block - 1)) is not None:
         block //= 2
     return max(block, 1)

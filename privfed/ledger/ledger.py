@@ -1,8 +1,7 @@
 """The durable, append-only, hash-chained record of every charge, release and refusal.
 
-One store for one data set, with many studies and data versions in it, under one budget. A charge is
-durable before the data are read, a release's bytes before they are sent; nothing is ever refunded.
-Rows hold public fields and released bytes only.
+One store per data set, for all its studies, under one budget. A charge is durable before data are
+read, a release's bytes before they are sent; nothing is refunded. Rows hold public facts only.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Ledger:
 
     @staticmethod
     def begun(path: str | Path) -> bool:
-        """Whether anything was ever written to a file: one whose maker was killed at once is empty.
+        """Whether anything was ever written to a file (not if its maker was killed at once).
 
         Raises:
             LedgerError: it is no database.
@@ -113,7 +112,7 @@ class Ledger:
         return self._store.path
 
     def together(self) -> AbstractContextManager[object]:
-        """Make all that is written inside durable at once, when it ends: all of it or nothing.
+        """Make all that is written inside durable at its end, all or nothing.
 
         What was released inside may be sent only afterwards.
         """
@@ -127,12 +126,12 @@ class Ledger:
         Args:
             policy: the owner's policy.
             study: the study that it is for.
-            amend: the owner's choice to change what is in force; it is recorded as a new version,
-                and gates that know only the old one refuse from then on.
+            amend: whether to change what is in force, by the owner's choice; it is recorded, and gates
+                with the old policy refuse from then on.
 
         Raises:
-            PolicyError: the study runs under another policy, or the data set under other budgets;
-                or the change would make past charges meaningless (accountant, unit, relation, cap).
+            PolicyError: another policy or budget is in force; or past charges would lose their meaning
+                (accountant, unit, relation, cap).
         """
         with self._store.exclusive():
             held, current, charged = self._store.held("terms", f"policy:{study}", "charged")
@@ -158,10 +157,7 @@ class Ledger:
             self._count_again(policy.limits, head.seq + 1)
 
     def _count_again(self, limits: tuple[Limit, ...], row: int) -> None:
-        """New limits have totals of their own: add up all charges once more.
-
-        The next opening holds totals against a row: this one knows the new limits.
-        """
+        """New limits have totals of their own: recompute all, in a row that knows the new limits."""
         self._store.forget("total:")
         totals = {n: total.to_plain() for n, total in totals_of(self._store, limits).items()}
         state = {**_named(totals), "charged": row}
@@ -180,14 +176,14 @@ class Ledger:
         Args:
             charge: what the release would cost.
             accountant: how losses add up.
-            refuse: gives the reason why a charge on top of what is spent is refused, or ``None``.
+            refuse: gives the reason to refuse a charge on top of what is spent, or ``None``.
             payload: the query's public values, for the transcript.
-            block: how many such charges to reserve at once, if they fit; later ones draw on them.
-                What is left of a block when the process ends counts as spent.
+            block: how many such charges to reserve at once, if they fit; later ones draw on them. The
+                rest of a block counts as spent when the process ends.
 
         Returns:
-            the head after it, not signed; and the reason where nothing was charged, which is
-            recorded. Without one the charge is now durable.
+            the head after it, unsigned; and the recorded reason if nothing was charged. Otherwise the
+            charge is durable.
         """
         who = charge.principal, charge.request
         with self._store.exclusive() as end:
@@ -218,7 +214,7 @@ class Ledger:
     def _before(
         self, charge: Charge, accountant: Accountant, end: Tip
     ) -> tuple[Reason | None, dict[str, Total], Spent]:
-        """Whether the charge's policy was superseded, the totals that it adds to, and their sum."""
+        """Whether the charge's policy was superseded, the totals that it adds to, and what is spent."""
         terms, counts_by, in_force = self._store.held(
             "terms", "accountant", f"policy:{charge.study}"
         )
@@ -270,7 +266,7 @@ class Ledger:
         return True
 
     def _forget_blocks(self) -> None:
-        """A block whose row was undone was never paid for; better to waste what is left of others."""
+        """A block whose row was undone was never paid for; the rest of others is given up."""
         self._blocks.clear()
         self._drawn.clear()
 
@@ -283,7 +279,7 @@ class Ledger:
         return self._reply("failed", charge, payload)
 
     def _reply(self, event: str, charge: Charge, payload: bytes) -> Head:
-        """Record a reply at the time of the row before: how long evaluating took tells of records."""
+        """Record a reply, at the time of the row before: its own would tell how long evaluating took."""
         who, state = (charge.principal, charge.request), None
         with self._store.exclusive():
             if who in self._drawn:
@@ -338,7 +334,7 @@ class Ledger:
     def spent(self, accountant: Accountant) -> Spent:
         """What has been charged so far, reservations included.
 
-        From the running totals; under another accountant than the ledger's own, from all entries.
+        From the running totals; from all rows if the accountant is not the ledger's own.
         """
         with self._store.reading():
             if self._store.held("accountant")[0] in (None, accountant.name):
@@ -377,10 +373,9 @@ class Ledger:
 
     @property
     def amended(self) -> bool:
-        """Whether something was charged under another budget than the one in force.
+        """Whether something was charged under another budget than that in force.
 
-        A filter certifies the ceiling that it was given in advance; see
-        :meth:`privfed.privacy.accountant.Accountant.stated`.
+        See :meth:`privfed.privacy.accountant.Accountant.stated`.
         """
         return bool(self._store.look("amended")[0])
 
@@ -390,10 +385,10 @@ class Ledger:
         return map(Entry.of, self._store.select(after=after, events=events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
-        """What left, in order, with its time: the transcript of this data owner.
+        """What was released, in order, with its time: the transcript of this data owner.
 
         Args:
-            session: what the ids of one run's requests begin with; none gives all that ever left.
+            session: prefix of one run's request ids; empty for all runs.
         """
         asked: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
@@ -418,15 +413,15 @@ class Ledger:
         """Recompute the whole chain and every total.
 
         Args:
-            heads: heads published earlier; the chain must still pass through them.
-            public: the owner's public key, where those heads must be signed.
+            heads: heads published earlier; the chain must contain them.
+            public: the owner's public key, if those heads must be signed.
 
         Returns:
             the end of the chain.
 
         Raises:
-            LedgerError: a row was changed, removed, added or reordered, a total is false, or a head
-                is not on the chain.
+            LedgerError: a row was changed, removed, added or moved, a total is false, or a head is not
+                on the chain.
         """
         published = (heads,) if isinstance(heads, Head) else tuple(heads or ())
         for head in published:
@@ -443,14 +438,11 @@ class Ledger:
         return export(self.entries(), format)
 
     def budget(self, by: str | None = None) -> list[Line]:
-        """What is spent, reserved and remaining, in all and by an aspect.
+        """What is spent, reserved and remaining: in all, and by each value of an aspect.
 
         Args:
-            by: ``study``, ``kind``, ``month``, ``client``, ``principal``, ``round`` or ``model``;
-                none for the whole data set alone.
-
-        Returns:
-            the whole first, then each value of the aspect.
+            by: ``study``, ``kind``, ``month``, ``client``, ``principal``, ``round`` or ``model``; ``None``
+                for the whole data set alone.
 
         Raises:
             InputError: an unknown aspect.

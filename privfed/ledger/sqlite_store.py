@@ -1,8 +1,7 @@
 """A ledger's rows and state in one SQLite file: the only place with SQL.
 
-Large payloads lie compressed (Zstandard at its quickest level); hashes, replays and exports are of
-what they were. A payload that was tampered with can claim any size: no more than :data:`MOST` bytes
-are ever made of one.
+Large payloads are stored compressed (Zstandard, fastest level); hashes and exports are of the
+original. At most :data:`MOST` bytes are decompressed, whatever a tampered payload claims.
 """
 
 from __future__ import annotations
@@ -48,13 +47,7 @@ _COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
 
 
 class SqliteStore(Store):
-    """An open file; see :class:`privfed.ledger.store.Store`.
-
-    Args:
-        path: the file; ``None`` for one in memory.
-        clock: gives the time written into rows.
-        reading: whether to open an existing file and never write.
-    """
+    """An open file; ``reading``: opens an existing one and never writes. See :class:`.Store`."""
 
     faults = (OSError, sqlite3.Error)
 
@@ -203,11 +196,7 @@ class SqliteStore(Store):
         return not (self._query("SELECT 1 FROM entries LIMIT 1") or self.stored())
 
     def check_form(self) -> None:
-        """Tables and indices as we make them, no trigger or view beside them, and a sound file.
-
-        Raises:
-            LedgerError: something differs.
-        """
+        """Tables and indices as written here, no trigger or view beside them, and a sound file."""
         found = {
             sql for (sql,) in self._query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         }
@@ -227,9 +216,9 @@ class SqliteStore(Store):
 
 @lru_cache(maxsize=2)
 def pack(payload: bytes) -> tuple[bytes, int]:
-    """What is stored for a payload, and whether it is compressed (1) or as it was (0).
+    """The stored form of a payload, and whether it is compressed (1) or not (0).
 
-    The last two are remembered: in one process the same query reaches every client's ledger.
+    The last two are cached: in one process the same query reaches every client's ledger.
     """
     if not LEAST <= len(payload) <= MOST:
         return payload, 0
@@ -238,11 +227,7 @@ def pack(payload: bytes) -> tuple[bytes, int]:
 
 
 def unpack(seq: int, stored: bytes, packed: int) -> bytes:
-    """The payload of entry ``seq``.
-
-    Raises:
-        LedgerError: it cannot be read, or would be larger than any that was written.
-    """
+    """The payload of entry ``seq``; LedgerError if it is damaged or larger than any that was written."""
     if packed == 0:
         return stored
     reader = zstd.ZstdDecompressor()

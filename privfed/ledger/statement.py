@@ -29,17 +29,15 @@ class Line:
     Args:
         by: the aspect, or ``"all"``.
         name: its value.
-        spent: what was charged and answered, under the ledger's accountant.
-        reserved: what was charged and not (yet) answered; it counts as spent.
-        components: what the components of an amount are, such as ``("rho", "delta")``.
+        spent: charged and answered, under the ledger's accountant.
+        reserved: charged and not (yet) answered; counts as spent.
+        components: of an amount, such as ``("rho", "delta")``.
         unprotected: answers without any finite guarantee.
         releases: how often something was charged.
-        budget: the ceiling, where there is one for just this line.
-        epsilon: what is proved of all that was charged so far, at ``delta``; see :class:`.Stated`.
-        delta: that delta.
-        ceiling: what is proved of the whole exchange, whatever is still asked, or none.
-        remaining: the epsilon that one more study may spend, or none where there is no budget.
-        secure: whether all noise was; test noise protects nobody.
+        budget: the ceiling for just this line, if any.
+        epsilon, delta, ceiling: what is proved; see :class:`.Stated`.
+        remaining: the epsilon that one more study may spend, or ``None`` without a budget.
+        secure: whether all noise was; test noise protects no record.
         basis: what the figures rest on beside what is derived, in words; or nothing.
     """
 
@@ -79,10 +77,7 @@ class Line:
 
 
 class _Sums:
-    """Totals of answered and unanswered charges, by name.
-
-    Of a cohort's charges the total is that of the individual who was charged most.
-    """
+    """Totals of answered and unanswered charges by name; in a cohort, of the individual charged most."""
 
     def __init__(self) -> None:
         self.spent: dict[str, Total] = {}
@@ -108,7 +103,7 @@ class _Sums:
                 sums[name] = total
 
     def _most(self, key: tuple[str, int], entry: Entry, cost: Amount, count: int) -> Amount:
-        """Charge those whom a question asked, and give the total of the one charged most."""
+        """Charge those whom a query asked, and give the total of the one charged most."""
         people = people_of(entry) or 1
         each = self._each.setdefault(key, Allowances(people, len(cost)))
         each.charge(asked_in(entry), in_units(cost) * count)
@@ -140,10 +135,7 @@ def statement(
 
 
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
-    """Charges with how many of them were answered, and how many were not.
-
-    A charge that was drawn from a block counts where it was drawn, the rest where it was reserved.
-    """
+    """Charges with the numbers of answered and unanswered ones; drawn charges count where drawn."""
     charges: dict[Any, Entry] = {}
     left: dict[Any, int] = {}
     for entry in entries:

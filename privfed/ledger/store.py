@@ -3,12 +3,11 @@
 The hash of a row is SHA-256 over, in this order: the previous row's hash (32 bytes; zeros before the
 first), the row's number and the byte lengths of its six other columns (seven unsigned 64-bit
 integers, big-endian), and the columns themselves (time, event, principal, request, body, payload;
-text as UTF-8). Lengths come first, so that no two rows have one form. A body is JSON with its keys
-sorted and no white space.
+text as UTF-8). Lengths come first, so that no two rows have one form. A body is JSON with sorted
+keys and no white space.
 
-The *state* is a table of named values (running totals, the policy in force, the chain's tip), so
-that opening a ledger and checking a budget never read all rows. Verification computes it anew from
-the rows. A store knows nothing of charges. :mod:`privfed.testing.check_store` checks an
+The *state* is a table of named values (totals, the policy in force, the chain's tip), so that
+opening a ledger and checking a budget read few rows. :mod:`privfed.testing.check_store` checks an
 implementation.
 """
 
@@ -107,13 +106,12 @@ NO_ROWS = Tip(0, GENESIS, "")
 class Store(ABC):
     """An open chain of rows and its state.
 
-    Used by one thread at a time (a lock sees to it) and by one process; other processes open it
-    themselves. An implementation keeps the bytes: the abstract methods, which are called under the
-    lock. Chaining, transactions that join, the state's digest and what is remembered between
-    transactions are here.
+    Used by one thread at a time (by a lock) and by one process; others open it themselves. The
+    abstract methods store bytes and are called under the lock; chaining, nested transactions, the
+    state's digest and caching are implemented here.
 
     Args:
-        path: where it is kept; ``None`` in memory, for this object alone.
+        path: where it is kept; ``None``: in memory.
         clock: gives the time written into rows.
     """
 
@@ -173,13 +171,13 @@ class Store(ABC):
         request: tuple[str, str] | None = None,
         newest: int = 0,
     ) -> Iterator[tuple[Any, ...]]:
-        """Stored columns of rows with their hashes, a few hundred at a time.
+        """Columns and hash of stored rows, a few hundred at a time.
 
         Args:
             at: only the row of this number.
             after: only rows with a greater number.
             events: only rows of these events.
-            request: only what was charged and answered for one principal's request.
+            request: only charges and replies of one (principal, request).
             newest: 0 for all rows in order; ``n`` for the last n, the last one first.
         """
 
@@ -218,10 +216,8 @@ class Store(ABC):
     def exclusive(self) -> Iterator[Tip]:
         """One exclusive transaction, durable when it ends; inner ones join the outermost.
 
-        If anything inside fails, nothing of it has happened, even where the outer code goes on.
-
-        Returns:
-            the end of the chain, and the time for what is written inside.
+        If anything inside fails, all of it is undone, even if the outer code goes on. Gives the end of
+        the chain, and the time for what is written inside.
 
         Raises:
             LedgerError: the store cannot be written (full, read-only, gone), or was rolled back.
@@ -255,10 +251,7 @@ class Store(ABC):
         return max(time, self._last.time)
 
     def _catch_up(self) -> None:
-        """Forget what was remembered of the state where another process has appended.
-
-        In memory nobody else can have appended.
-        """
+        """Drop the cached state if another process has appended (in memory none can)."""
         if self.path is None and self._last.seq:
             return
         last = self.last()
@@ -269,7 +262,7 @@ class Store(ABC):
             self._last = last
 
     def _check_grown(self, seq: int) -> None:
-        """Another process may have appended; entries that this one saw may not be gone."""
+        """Another process may have appended; known rows must still be there."""
         known = self._last
         if known.seq and (seq < known.seq or self.hash_at(known.seq) != known.hash):
             raise LedgerError(f"{self}: entries were removed or changed while it was open")
@@ -312,9 +305,8 @@ class Store(ABC):
         """Chain one more row.
 
         Args:
-            event: what it records; principal, request, body, payload: see :class:`Entry`.
-            state: values of the state that change with it; the row then holds the digest of the
-                whole state after it.
+            event, principal, request, body, payload: see :class:`Entry`.
+            state: values of the state that change with it; the row then holds the whole state's digest.
             same_time: whether to write the time of the row before instead of now.
         """
         if state is not None:
@@ -409,11 +401,7 @@ class Store(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[Tip]:
-        """Read while no other thread of this process writes, and what others have written.
-
-        Returns:
-            the end of the chain, and the time for what would be written now.
-        """
+        """Read while no other thread writes; gives the chain's end and the time, as :meth:`exclusive`."""
         with self._lock:
             self._refresh()
             yield self._last._replace(time=self._time())
@@ -435,11 +423,7 @@ class Store(ABC):
     # --- opening -------------------------------------------------------------------------------
 
     def check_last(self) -> None:
-        """Check the last row against its predecessor and the stored tip: the same time always.
-
-        Raises:
-            LedgerError: it does not fit.
-        """
+        """Check the last row against its predecessor and the tip; LedgerError if it does not fit."""
         rows = list(self.select(newest=2))
         if not rows:
             raise LedgerError(f"{self}: it is empty; a ledger begins with its data set")
@@ -449,7 +433,7 @@ class Store(ABC):
             raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
 
     def check_state(self) -> None:
-        """Hold the stored state against the last row that it changed with: the same time always.
+        """Check the stored state against the last row that speaks for it.
 
         Raises:
             LedgerError: something of it was removed, added or changed.
@@ -478,7 +462,7 @@ def link(previous: str, row: Row) -> str:
 def fits(previous: str, stored: tuple[Any, ...]) -> bool:
     """Whether a stored row (columns and hash) follows the one whose hash is ``previous``.
 
-    Types are held to exactly: text that became a blob of the same bytes is another row.
+    Types must match exactly: text that became a blob of the same bytes is another row.
     """
     if tuple(map(type, stored)) != _TYPES or stored[0] < 0:
         return False
@@ -489,9 +473,9 @@ def fits(previous: str, stored: tuple[Any, ...]) -> bool:
 
 
 def digest_of(state: Mapping[str, bytes]) -> str:
-    """Digest of a state, but for what no row speaks for, hexadecimal.
+    """Digest of a state, without what no row speaks for, hexadecimal.
 
-    SHA-256 of the sum of its values' own hashes, so that it can be kept up to date value by value.
+    SHA-256 of the sum of its values' hashes, so that it can be updated value by value.
     """
     return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
 

@@ -1,7 +1,6 @@
 """Checking a ledger from its rows alone: the chain, the totals, the policies in force.
 
-Everything wrong is a :class:`~privfed.errors.LedgerError`; whatever the file holds, checking it
-never fails otherwise.
+Whatever the file holds, checking it raises nothing but LedgerError.
 """
 
 from __future__ import annotations
@@ -133,11 +132,11 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a ledger's file.
+    """Recompute the chain, the totals and the state of a store.
 
     Args:
-        file: an open file.
-        published: heads that the chain must pass through.
+        file: an open store.
+        published: heads that the chain must contain.
 
     Returns:
         the end of the chain.
@@ -238,7 +237,7 @@ class _Walk:
         self.open[row[3], row[4]] = (drawn.kind, drawn.query, loss)
 
     def _answer(self, reply: _Replied, row: tuple[Any, ...]) -> None:
-        """A reply answers one charge of the same question, and its noise is what was charged for."""
+        """A reply answers one charge of the same query, and its noise is what was charged for."""
         kind, query, loss = self.open.pop((row[3], row[4]), ("", "", b""))
         if not query or query != reply.query:
             raise LedgerError(f"{self.file}: entry {self.seq} answers what was not charged")
@@ -248,7 +247,7 @@ class _Walk:
             self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], loss)
 
     def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
-        """Hold a release's own words on its question and noise against what was charged."""
+        """Hold a release's own words on its query and noise against what was charged."""
         told = release.query == query and release.request == request
         if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
             raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
@@ -300,8 +299,8 @@ def totals_of(
     """Add up all charges anew, by scope.
 
     Args:
-        file: an open file.
-        limits: which scopes to keep apart, beside everything and the kinds.
+        file: an open store.
+        limits: scopes to keep apart, besides the whole and the kinds.
         accountant: how losses add up, if not as they were added.
     """
     charges: Counter[_Key] = Counter()

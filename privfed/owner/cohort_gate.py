@@ -1,9 +1,8 @@
 """A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
 
-A simulation of many phones in one process, and it says so: every individual's answer is protected
-by noise of its own, but one gate reads all of them. A question is charged to those whom it asks and
-to nobody else; it is refused as a whole if it exceeds the budget of any of them. Who is asked is
-public, so whether a budget is spent is public too and never depends on what anybody holds.
+A simulation of many phones in one process: every individual's answer has noise of its own, but one
+gate reads all of them. A query is charged to those it asks, and refused as a whole if it exceeds any
+of their budgets. Who is asked is public, so refusals never depend on records.
 """
 
 from __future__ import annotations
@@ -29,18 +28,16 @@ from privfed.questions.query import CohortQuery, Query
 
 
 class CohortGate(Gate):
-    """Answers for a cohort: see the module, and :class:`privfed.owner.gate.Gate` for the arguments.
+    """Answers for a cohort; see :class:`privfed.owner.gate.Gate` for the arguments.
 
-    Only a :class:`CohortQuery` can be asked. A secret that is not given lies beside the ledger's file,
-    or lasts as long as the process where the ledger is in memory. The state of the budgets is a function of the ledger's
-    rows alone, and is read again whenever the ledger holds rows that this gate did not write.
+    Only a :class:`CohortQuery` can be asked. A secret that is not given lies beside the ledger's file
+    (in memory: lasts as long as the process). Budgets are a function of the ledger's rows.
 
     Raises:
-        InputError: a cohort of nobody, or charges reserved in blocks: a block is charged before it
-            is known whom its questions ask.
-        PolicyError: the ledger counts by another unit or relation: what was charged by rule protects
-            no individual, and each needs a budget of its own.
-        LedgerError: the ledger holds budgets of other individuals, or of these in another order.
+        InputError: an empty cohort, or charges reserved in blocks: a block is charged before it is
+            known whom its queries ask.
+        PolicyError: sub-budgets (``limit``).
+        LedgerError: the ledger holds budgets of other individuals, or in another order.
     """
 
     def __init__(
@@ -117,7 +114,7 @@ class CohortGate(Gate):
             self._seen = reserved.head
 
     def _check_roster(self, entry: Entry) -> None:
-        """Budgets are kept by place, so that each place must be the same individual's."""
+        """Budgets are kept by position, which must be the same individual's."""
         people, roster = entry.body.get("people"), entry.body.get("roster", "")
         if people != self.people or roster != self.roster:
             raise LedgerError(

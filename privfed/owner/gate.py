@@ -1,8 +1,7 @@
 """The one exit of one data owner's one data set.
 
-Order of events for each request, and no other: is it known and sane; was it answered before; what
-would it cost; does that fit every budget; reserve the charge durably; only then read the data;
-protect; make the bytes durable; send.
+For each request, in this order: check it; resend if it was answered before; price it; check every
+budget and reserve the charge durably; only then read the data; protect; store the bytes; send.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ __all__ = ["Gate", "Refused", "assign", "open_reply"]
 
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
-#: Most failures of one kind, ever: that an unprotected question failed can tell something more than
+#: Most failures of one kind, ever: that an unprotected query failed can tell something more than
 #: its answers do. What is protected never fails: see :meth:`Gate._around_nothing`.
 MOST_FAILURES = 3
 #: How a reply is sealed by the event that recorded it.
@@ -80,17 +79,15 @@ class Gate:
         records: the records, encoded to the schema.
         policy: what the owner allows.
         ledger: where everything is recorded.
-        schema: the public data dictionary, where the records have none of their own: bounds stand
-            on what the records were clipped to.
+        schema: the public data dictionary, if the records have none of their own.
         noise: where noise comes from; secure unless a test injects its own.
-        queries: query classes beyond the installed ones (Python callers need no registry).
+        queries: query classes beyond the installed ones.
         study: names the study in the ledger.
-        secret: the client's durable secret for repeatable local randomness; one for this process
-            alone unless given.
-        data: public label of the data's version, for the ledger (never anything of their content).
-        amend: the owner's choice to put this policy in force where another one is.
-        block: how many equal charges to reserve at once, so that later ones need not wait for the
-            disk; what is left of a block when the process ends counts as spent.
+        secret: the client's durable secret for repeatable local randomness; random unless given.
+        data: public label of the data's version, for the ledger.
+        amend: whether to put this policy in force over another one, by the owner's choice.
+        block: how many equal charges to reserve at once, to save disk writes; the rest of a block
+            counts as spent when the process ends.
     """
 
     def __init__(  # noqa: PLR0913 - by name after four
@@ -120,7 +117,7 @@ class Gate:
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
         self._terms = terms_digest(policy)
         self._view = View(capped(records, policy), self.schema, secret or new_secret())
-        #: What local effects keep for the owner; no question with an answer is given it.
+        #: What local effects keep for the owner; no query with an answer is given it.
         self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
@@ -140,22 +137,24 @@ class Gate:
         return self._noise.secure
 
     def serve(self, data: bytes, *, principal: str = "", round: str = "") -> bytes:
-        """Answer an encoded request with an encoded envelope; never raises, never leaks a text.
+        """Answer an encoded request with an encoded envelope; never raises.
 
         Args:
-            data: a request or an inquiry.
-            principal: who asks, as the owner's own channel knows; instead of what the request says.
-            round: the round that it counts in, as the owner counts; instead of what it says.
+            data: a request or a dry run.
+            principal: the server's name as the owner's channel knows it; overrides the request's.
+            round: the round as the owner counts; overrides the request's.
         """
-        message = _known_to_come_from(_read(data), principal, round)
+        message = _read(data)
         if message is None:
             return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
+        asked = message.about if isinstance(message, DryRun) else message
+        asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
         if isinstance(message, DryRun):
-            return wire.encode(self.offer(message))
-        return wire.encode(self.answer(message))
+            return wire.encode(self.offer(DryRun(asked)))
+        return wire.encode(self.answer(asked))
 
     def offer(self, inquiry: DryRun) -> Envelope:
-        """Say whether a question would be answered now; nothing is read, charged or recorded."""
+        """Say whether a query would be answered now; nothing is read, charged or recorded."""
         about = inquiry.about
         return Envelope.seal(DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about)))
 
@@ -178,7 +177,7 @@ class Gate:
             return self._refuse(request, Reason.UNSUPPORTED)
 
     def _check_seen(self, request: Request) -> None:
-        """Hold the ledger against the head that the asking side kept; a copy put back is behind it."""
+        """Check that the ledger contains the head that the server kept; a restored copy does not."""
         try:
             passes = not request.seen or self.ledger.passes(Head.parse(request.seen))
         except InputError:
@@ -207,7 +206,7 @@ class Gate:
         return Envelope(sealed.status, sealed.body, self.ledger.release(charge, sealed.body))
 
     def dry_run(self, request: Request) -> Reason | None:
-        """Why a request would be refused now, or none: nothing is read, charged or recorded."""
+        """Why a request would be refused now, or ``None``: nothing is read, charged or recorded."""
         with self._lock:
             try:
                 _check_names(request)
@@ -252,7 +251,7 @@ class Gate:
         return Envelope(sealed.status, sealed.body, head)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
-        """For a gate that keeps books of its own; called after every try to reserve."""
+        """A hook for gates that keep books of their own; called after every try to reserve."""
 
     # --- before the data are read --------------------------------------------------------------
 
@@ -266,7 +265,7 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
-        """What a question declares, held to the policy's size."""
+        """What a query declares, held to the policy's size."""
         try:
             parts = _declared(query, self.schema)
         except QueryError as error:
@@ -354,11 +353,7 @@ class Gate:
         return released
 
     def _around_nothing(self, quote: Quote) -> dict[str, ReleasedPart]:
-        """Noise of the declared laws around zeros: a failure could tell of records, and this cannot.
-
-        What was charged for is at most as much as any answer of these laws tells, so that a question
-        that fails for some records and not for others is as private as one that never does.
-        """
+        """Noise of the declared distributions around zeros, in place of a failed answer."""
         released: dict[str, ReleasedPart] = {}
         for protection in quote.protections:
             zeros = {
@@ -426,14 +421,14 @@ class MemoizedRelease:
 class ReleaseCache:
     """All releases of one ledger that may be repeated: randomized responses.
 
-    Fresh noise on the same query could be averaged away. So the same query, asked again at no
-    greater epsilon, gets the very bits that left before: a function of an earlier release, which
-    costs nothing. A greater epsilon, or a query that is merely related, is another charge.
+    Fresh noise on the same query could be averaged away. So the same query at no greater epsilon gets
+    the stored bits: a function of an earlier release, which costs nothing. A greater epsilon, or a
+    related query, is another charge.
 
     Args:
         ledger: where they are.
-        mechanisms: the gate's mechanisms; releases of those that memoise are kept.
-        secure: whether the gate's noise is secure; test noise is never repeated as secure.
+        mechanisms: the gate's; releases of those that memoise are kept.
+        secure: whether the gate's noise is; test noise is never repeated as secure.
     """
 
     def __init__(self, ledger: Ledger, mechanisms: Iterable[Mechanism], secure: bool) -> None:
@@ -465,7 +460,7 @@ class ReleaseCache:
             self._known[query] = MemoizedRelease(loss.epsilon, principal, request)
 
     def spare(self, charge: Charge) -> Charge:
-        """The charge, or a free one if its question was answered at no smaller epsilon."""
+        """The charge, or a free one if its query was answered at no smaller epsilon."""
         known = self._known.get(charge.query)
         asked = charge.loss.epsilon
         if known is None or asked is None or asked > known.epsilon:
@@ -474,7 +469,7 @@ class ReleaseCache:
         return replace(charge, loss=Loss.free(), facts=facts)
 
     def again(self, charge: Charge, owner: str) -> Envelope | None:
-        """The earlier release under a spared charge's request, or none for any other charge."""
+        """The earlier release under a spared charge's request, or ``None`` for any other charge."""
         if "remembers" not in charge.facts:
             return None
         entry = self._ledger.find(*charge.facts["remembers"])
@@ -490,11 +485,7 @@ class ReleaseCache:
 
 
 def _schema_of(records: Any, given: Schema | None) -> Schema:
-    """The schema that records are clipped to, which no other may take the place of.
-
-    Raises:
-        SchemaError: another one was given, or there is none.
-    """
+    """The schema that records were clipped to; SchemaError if another was given, or none."""
     own: Schema | None = getattr(records, "schema", None)
     known = given if own is None else own
     if known is None or (given is not None and given != known):
@@ -506,7 +497,7 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
 
 
 def _read(data: bytes) -> Request | DryRun | None:
-    """A message of the asking side; none where the bytes are neither."""
+    """A message of the server; ``None`` where the bytes are neither."""
     kinds: tuple[type[Request | DryRun], ...] = (Request, DryRun)
     for kind in kinds:
         try:
@@ -516,18 +507,14 @@ def _read(data: bytes) -> Request | DryRun | None:
     return None
 
 
-#: What questions that are still held declare: under which schema, and what.
+#: What queries that are still held declare: under which schema, and what.
 _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] = WeakKeyDictionary()
 
 
 def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
-    """What a question's checked values declare, worked out once for all gates of a process.
+    """The parts that a query declares, computed once for all gates of a process.
 
-    Parts follow from the question, a frozen value, and the public schema alone. Remembered is what
-    this very question declares under this very schema, no equal one's; a refusal is found anew.
-
-    Raises:
-        QueryError: the question's own values make no sense.
+    Cached for this very query and schema object, no equal ones; a refusal is computed anew.
     """
     try:
         asked, under, told = _DECLARED.get(query, _NOTHING)
@@ -537,19 +524,6 @@ def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
         told = MappingProxyType(dict(query.parts(schema)))
         _DECLARED[query] = ref(query), ref(schema), told
     return told
-
-
-def _known_to_come_from(
-    message: Request | DryRun | None, principal: str, round: str
-) -> Request | DryRun | None:
-    """The message with what the owner knows of its asker in the place of the asker's own word."""
-    if isinstance(message, DryRun):
-        return DryRun(_from(message.about, principal, round))
-    return None if message is None else _from(message, principal, round)
-
-
-def _from(request: Request, principal: str, round: str) -> Request:
-    return replace(request, principal=principal or request.principal, round=round or request.round)
 
 
 def _check_names(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Bounds read off the data have left: an unprotected release like any other, recorded once."""
+"""Bounds read off the data are an unprotected release like any other, recorded once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ KIND = "schema.infer"
 def record_inferred(
     ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
 ) -> None:
-    """Charge and release a schema that was read off the records, unless the ledger has it already.
-
-    The bounds stand in every question and model that follows, whoever read them off the data.
-    """
+    """Charge and release an inferred schema, unless the ledger has it already."""
     fields = wire.encode(schema.to_dict())
     digest = wire.digest(fields)
     request = f"schema {digest}"

@@ -1,8 +1,7 @@
-"""What stays with a data owner: the durable shelf on which local effects keep what never leaves.
+"""What stays with a data owner: the durable store of local effects, beside the ledger.
 
-It lies beside the owner's ledger, in a file of its own, and no question with an answer is ever given
-it. An effect comes after its charge is durable in the ledger and is done once, whatever is asked
-again: what it kept and the mark that it is done become durable together.
+No query with an answer is given it. An effect comes after its charge is durable, and once: what it
+kept and the mark that it is done become durable together.
 """
 
 from __future__ import annotations
@@ -36,14 +35,13 @@ _SCHEMA = (
 
 
 class LocalStore(MutableMapping[str, Any]):
-    """Named plain values of one data owner, kept on disk.
+    """Named plain values of one data owner, kept in an SQLite file that is opened at first use.
 
-    Values are what :mod:`privfed.questions.wire` writes: numbers, text, lists, mappings, arrays,
-    dataclasses; they are read as plain data, arrays as arrays. The file is opened at first use.
+    Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays.
 
     Args:
-        path: the file, or none for one in memory, as the ledger is.
-        dataset: names the data set; the shelf of another one is refused.
+        path: the file; ``None``: in memory.
+        dataset: names the data set; the store of another one is refused.
 
     Raises:
         LedgerError: by every use, the file cannot be opened or written, or is another owner's.
@@ -56,7 +54,7 @@ class LocalStore(MutableMapping[str, Any]):
 
     @classmethod
     def beside(cls, ledger: Path | None, dataset: str) -> LocalStore:
-        """The shelf that belongs to a ledger's file."""
+        """The store that belongs to a ledger's file."""
         return cls(None if ledger is None else ledger.with_suffix(ENDING), dataset)
 
     # --- what the owner and local effects see ---------------------------------------------------
@@ -96,16 +94,13 @@ class LocalStore(MutableMapping[str, Any]):
     # --- what the gate calls ---------------------------------------------------------------------
 
     def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> None:
-        """Do the effect of a request once: all of it, with the mark that it is done, or nothing.
+        """Do the effect of a request once, with the mark that it is done, or nothing.
 
-        A request that was done before is not done again. An effect that fails keeps nothing and is
-        marked as failed; nobody but the owner learns of it.
+        An effect that fails keeps nothing and is marked as failed, for the owner alone.
 
         Args:
-            principal: who asked.
-            request: the request's id.
-            kind: its kind.
-            effect: what to do; it reads and writes this shelf.
+            principal, request, kind: of the request.
+            effect: what to do; it reads and writes this store.
 
         Raises:
             LedgerError: the file cannot be written; nothing has happened.

@@ -1,8 +1,6 @@
-"""A data owner's durable secret, from which the coins of its records come: a file of its own.
+"""A data owner's durable secret, from which the coins of its records come: a file beside the ledger.
 
-It lies beside the owner's ledger and lasts as long, so that a question asked again after a restart
-meets the same coins. It never leaves the owner: keep it as the records are kept, and publish no
-folder with it.
+With it a query asked again after a restart meets the same coins. It never leaves the owner.
 """
 
 from __future__ import annotations
@@ -18,13 +16,12 @@ SIZE = 32
 
 
 def secret_beside(ledger: Path | None) -> bytes:
-    """Read the secret beside a ledger's file, or make one: ``clinic.secret`` beside ``clinic.db``.
+    """Read or make the secret beside a ledger's file: ``clinic.secret`` beside ``clinic.db``.
 
-    Two processes that begin at the same time get the same one. Where a ledger lives in memory, its
-    owner's secret lasts as long as the process.
+    Processes that start at once get the same one. In memory it lasts as long as the process.
 
     Raises:
-        LedgerError: the file cannot be read or written, or was damaged.
+        LedgerError: the file cannot be read or written, or is damaged.
     """
     if ledger is None:
         return new_secret()

@@ -1,7 +1,7 @@
 """Cells that are declared disjoint, checked from their public description.
 
 Parallel composition exists inside one query's vector sensitivity only: a record that falls into one
-cell moves one cell. A query that names its cells asks here how many of them one record can reach.
+cell moves one cell. Here a query that names its cells finds how many of them one record can reach.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Path = tuple[tuple[int, int], ...]
 
 
 def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
-    """Hold tree nodes to one tree: no node twice, none above another, one split at each node.
+    """Check that tree nodes form one tree: no node twice, none above another, one split per node.
 
-    Two different nodes of one multi-way tree part ways at a node that both pass: there they follow
+    Two different nodes of one multi-way tree separate at a node that both pass: there they follow
     different branches of the *same* feature. Then crisp nodes are disjoint, and fuzzy memberships
     (which sum to 1 over the branches of a feature) sum to at most 1 over all nodes, by induction.
 
     Raises:
-        QueryError: ``malformed`` for unknown features or branches and absurd depths,
+        QueryError: ``malformed`` for unknown features or branches and excessive depth,
             ``false-partition`` otherwise.
     """
     if max(map(len, paths), default=0) > DEPTH:
@@ -47,7 +47,7 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
 
 
 def check_edges(edges: np.ndarray) -> None:
-    """Hold bin edges to be finite and rising, so that a value falls into exactly one bin.
+    """Check that bin edges are finite and rising, so that a value falls into exactly one bin.
 
     Raises:
         QueryError: ``malformed`` or ``false-partition``.
@@ -61,10 +61,9 @@ def check_edges(edges: np.ndarray) -> None:
 def overlap(lower: np.ndarray, upper: np.ndarray) -> int:
     """The most boxes that one point can lie in: half-open boxes, shape (boxes, features).
 
-    A largest set of boxes with a common point is attained at the corner made of their greatest
-    lower bounds; for each box's lower bound on the first feature the boxes alive there are searched
-    in the remaining ones. Where that could take more than :data:`SEARCH` steps, the overlap on the
-    least crowded feature is given instead: never too small.
+    A largest set of boxes with a common point contains the corner made of their greatest lower bounds;
+    for each box's lower bound on the first feature, the boxes alive there are searched in the others.
+    Beyond :data:`SEARCH` steps the overlap on the least crowded feature is given: never too small.
     """
     features = lower.shape[1]
     if len(lower) == 0:

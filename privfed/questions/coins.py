@@ -1,18 +1,18 @@
 """Secret coins of single records: a keyed pseudorandom function, over all records at once.
 
-SipHash-2-4 (Aumasson and Bernstein 2012, "SipHash: a fast short-input PRF"), of which no attack
-better than search is known. It is evaluated in three layers, each keyed by the one before:
+SipHash-2-4 (Aumasson and Bernstein 2012, "SipHash: a fast short-input PRF"), in three layers, each
+keyed by the one before:
 
 1. a record's content is hashed to 128 bits under the client's secret;
-2. equal records, which no question can tell apart, are numbered 0, 1, 2, ... and each gets a key of
+2. equal records, which no query can tell apart, are numbered 0, 1, 2, ... and each gets a key of
    its own from content and number;
 3. a label is hashed under that key to 64 bits.
 
 So a coin is a function of secret, content, number and label alone. One record more or less changes
-nobody else's coin: its equals hold the coins numbered 0 to n - 1 before and 0 to n after, the same
-but for one, and which of them holds which no statistic of the records can show. To whoever lacks the
-secret, coins of different records or labels are independent and uniform, as far as SipHash is a
-pseudorandom function and no two 128-bit hashes are equal by chance.
+no other's coin: its equals hold the coins numbered 0 to n - 1 before and 0 to n after, the same but
+for one, and no statistic of the records shows which of them holds which. Without the secret, coins
+of different records or labels are independent and uniform, as far as SipHash is a pseudorandom
+function and no two 128-bit hashes collide.
 """
 
 from __future__ import annotations

@@ -26,11 +26,9 @@ FLOATS = 300
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
     """Turn a number into an exact, finite, positive fraction.
 
-    A float is read by its shortest decimal text, so ``0.1`` means one tenth.
-
     Args:
-        value: decimal text, integer, fraction or float.
-        name: what the number is, for the error message.
+        value: decimal text, integer, fraction, or float (read by its shortest decimal text).
+        name: of the number, for the error message.
         zero: whether zero is allowed.
 
     Raises:
@@ -47,7 +45,7 @@ def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fract
     """Read a number that a person wrote, as :func:`exact` does, within what floats can hold.
 
     Raises:
-        InputError: see :func:`exact`; or it is beyond, so that no report could tell it.
+        InputError: see :func:`exact`; or it is beyond.
     """
     number = exact(value, name, zero=zero)
     if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
@@ -95,7 +93,7 @@ def float_up(value: Fraction) -> float:
 
 
 def shown(value: Fraction | float, digits: int = 4) -> str:
-    """Write an epsilon for people, rounded up to some digits: none above 0 is ever shown as 0."""
+    """Write an epsilon for people, rounded up to some digits: a positive one is never shown as 0."""
     return _shown(value, digits, ROUND_CEILING)
 
 

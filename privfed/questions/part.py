@@ -1,7 +1,7 @@
 """Public facts of one named array of an answer, with its derived sensitivity.
 
-A sensitivity says how far the *records* can move the statistic, in whole units of the part's grid.
-It is derived by the query from public values alone; nobody passes one in.
+A sensitivity says how far the *records* can move the statistic, in integer units of the part's grid.
+The query derives it from public values alone; it is never passed in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GRID = Fraction(1, 2**30)
 
 
 class PartType(StrEnum):
-    """What an array of an answer is."""
+    """The type of an array of an answer."""
 
     COUNTS = "counts"  #: whole numbers of records
     SUMS = "sums"  #: sums of bounded contributions, on a grid
@@ -89,7 +89,7 @@ class Sensitivity:
         individuals, so it is no bound for one.
 
         Args:
-            unit: what one neighbour has more or less of (or other than).
+            unit: what a neighbour has more or less of (or other than).
             relation: add or remove one unit, or replace it.
             cap: most records of one unit (``individual`` and ``client``).
 
@@ -136,7 +136,7 @@ class Part:
         type: what the numbers are.
         axes: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...).
         shape: sizes of the axes; -1 marks a size that depends on data (unprotected parts only).
-        sensitivity: the derived bound, or none where no finite one exists.
+        sensitivity: the derived bound, or ``None`` where no finite one exists.
         grid: value of one unit; released integers times this are the part's values.
     """
 
@@ -162,14 +162,13 @@ class Part:
 
 
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
-    """Floor each record's contributions to whole grid units.
+    """Truncate each record's contributions to integer grid units, towards zero.
 
-    Floor and not round: for non-negative contributions, ``sum(floor(v / grid)) <= sum(v) / grid``,
-    so an L1 bound on the values stays an L1 bound on the units. Negative contributions are floored
-    towards zero, for the same reason.
+    Truncated and not rounded: ``sum(floor(|v| / grid)) <= sum(|v|) / grid``, so an L1 bound on the
+    values stays an L1 bound on the units.
 
     Returns:
-        float64 holding whole numbers; their sums are exact below 2^53.
+        float64 holding integers; their sums are exact below 2^53.
     """
     scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
     return scaled

@@ -1,7 +1,6 @@
-"""The one way by which a name in text becomes an object: installed entry points.
+"""The only way from a name in text to an object: installed entry points, our own included.
 
-Our own laws, mechanisms, accountants, queries, learners and attacks come through it as well. Nothing is
-imported until it is asked for by name, and no class is ever built from a name found in data.
+Plugins are imported when first loaded; no class is ever built from a name found in data.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ def available(group: str) -> dict[str, EntryPoint]:
 
 
 def check(group: str, name: str) -> None:
-    """Hold a name to what is installed, without importing it.
+    """Check that a name is installed, without importing it.
 
     Raises:
-        PluginError: there is none of that name; the one that was meant is told, or else all.
+        PluginError: it is not; the message suggests a similar name, or lists all.
     """
     points = available(group)
     if name not in points:

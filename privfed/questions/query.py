@@ -1,4 +1,4 @@
-"""What a server may ask: frozen public values, and what they can make a client say."""
+"""What a server may ask: frozen public values, and what a client computes from them."""
 
 from __future__ import annotations
 
@@ -45,22 +45,20 @@ class View:
         return self.records
 
     def rng(self, label: str) -> np.random.Generator:
-        """Give the client's own secret, repeatable stream of randomness for a purpose.
+        """The client's secret, repeatable random stream for a purpose.
 
-        A stream knows no records: what is drawn in the table's order goes to other records when one
-        is taken away, so that every one of them may change. Use :meth:`coins` for a subsample or a
-        bootstrap; a stream serves what is drawn for fixed places.
+        A stream knows no records: drawn in the table's order, its values go to other records when one
+        is removed, and all may change. For a subsample or a bootstrap use :meth:`coins`.
         """
         seed = hashlib.sha256(self.secret + b"\x00" + label.encode()).digest()
         return np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
 
     def coins(self, label: str) -> np.ndarray:
-        """Give each record a secret, repeatable coin for a purpose (a subsample, a bootstrap).
+        """Each record's secret, repeatable coin for a purpose (a subsample, a bootstrap).
 
-        A coin follows from the client's secret, the label and the record's content (equal records
-        are told apart by a counter), so that one record more or less changes nobody else's: a sum
-        over the records whose coin lies below a threshold has the sensitivity of the whole sum.
-        See :mod:`privfed.questions.coins`.
+        A coin follows from the client's secret, the label and the record's content (equal records are
+        told apart by a counter), so one record more or less changes no other's: a sum over the records
+        whose coin lies below a threshold has the sensitivity of the whole sum.
 
         Returns:
             uint64, uniform and independent over records and labels, shape (records,).
@@ -76,25 +74,24 @@ class View:
 
     @classmethod
     def of(cls, schema: Schema, x: np.ndarray, y: np.ndarray | None = None) -> Self:
-        """See records that nobody gave: those that an attacker knows of, or makes up.
+        """A view of records that an attacker knows or makes up.
 
         Args:
             schema: the public data dictionary.
             x: encoded features, shape (records, features); clipped to the schema.
-            y: targets, shape (records,), or none.
+            y: targets, shape (records,), or ``None``.
         """
         return cls(Records(schema, x, y), schema)
 
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """What one part of an answer says of who was there: ``added``, summed over them, is ``told``.
+    """What one part of an answer says of its members: ``added`` summed over them is ``told``.
 
     Args:
         added: what each record would add, shape (records, *cells).
-        told: what that must come to before any noise, shape (cells).
-        error: by how much the two may differ all the same, in the same units, shape (cells) or one
-            for all.
+        told: the sum before any noise, shape (cells).
+        error: largest difference of the two, in the same units, shape (cells) or scalar.
     """
 
     added: np.ndarray
@@ -104,14 +101,13 @@ class Equations:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What some cells of an answer add up, where secret coins decide how often each record counts.
+    """What some cells of an answer sum, where secret coins decide how often each record counts.
 
     Args:
-        draw: names the coins; all cells of one draw count a record equally often, whatever the
-            question (a tree's bootstrap).
+        draw: names the coins; all cells of one draw count a record equally often (a tree's bootstrap).
         part: the part.
-        cells: places in the part, row by row, shape (cells,).
-        added: what each record would add, were it counted once, shape (records, cells).
+        cells: flat indices into the part, shape (cells,).
+        added: what each record would add, counted once, shape (records, cells).
     """
 
     draw: str
@@ -122,20 +118,20 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class LocalView(View):
-    """What a local effect sees at a client: its cache, too, is no other question's.
+    """What a local effect sees at a client; its cache is shared with no other query.
 
     Args:
-        shelf: what the client keeps, by name; plain data, durable, and shared by all local effects.
+        shelf: what the client keeps, by name: durable plain data, shared by all local effects.
     """
 
     shelf: MutableMapping[str, Any] = field(default_factory=dict)
 
 
 class Query(ABC):
-    """A question: a frozen dataclass of public values.
+    """A query: a frozen dataclass of public values.
 
-    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the state,
-    so that it can be asked again, of another client, or after a restart.
+    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the state, so
+    that it can be asked again, of another client, or after a restart.
     """
 
     #: What a policy's line names, such as ``"fuzzy_tree.level"``.
@@ -146,7 +142,7 @@ class Query(ABC):
 
     @abstractmethod
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """Say, without data, all that can leave.
+        """All that can leave, derived without data.
 
         Raises:
             QueryError: the query's own values make no sense (false partition, unknown feature).
@@ -154,7 +150,7 @@ class Query(ABC):
 
     @abstractmethod
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Compute every part from the records: whole grid units, or floats for values."""
+        """Compute every part from the records: integer grid units, or floats for values."""
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -169,14 +165,14 @@ class Query(ABC):
         return {}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """Say what it would give about each record alone, in whole grid units, before any noise.
+        """What the answer would be for each record alone, in grid units, before any noise.
 
-        Who knows all other records can tell by this whether one was there. As it stands it evaluates
-        record by record; a query that can do so faster overrides it, and is held to the same.
+        Whoever knows all other records can tell by this whether one was there. The default evaluates
+        record by record; a faster override must agree with it.
 
         Returns:
-            each part that adds up (counts, sums, scores), shape (records, *the part's own): summed
-            over the records it is what :meth:`evaluate` gives. Nothing where not :attr:`linear`.
+            each part that adds up (counts, sums, scores), shape (records, *the part's own); its sum over
+            the records is :meth:`evaluate`'s. Empty if not :attr:`linear`.
         """
         if not self.linear:
             return {}
@@ -191,18 +187,17 @@ class Query(ABC):
         }
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
-        """Say what an answer tells of who was there, part by part.
+        """What an answer says of who was there, part by part.
 
-        As it stands the contributions of those who were there add up to it. A query whose answer is
-        no such sum, but becomes one to whoever has seen it (a mean, or local steps that start from a
-        public state), overrides this.
+        By default the members' contributions add up to it. Overridden by queries whose answers become
+        such a sum for those who saw them (a mean, or local steps from a public state).
 
         Args:
-            answer: each part as it was released, in whole grid units.
+            answer: each part as released, in grid units.
             view: the records that may have been there.
 
         Returns:
-            equations of some parts; nothing where the answer is not :attr:`linear`.
+            equations of some parts; empty if the answer is not :attr:`linear`.
         """
         added = self.contribution(view)
         return {
@@ -212,10 +207,7 @@ class Query(ABC):
         }
 
     def drawn(self, view: View) -> Iterator[Drawn]:
-        """Say what each record would add, were it drawn: for answers over samples of the records.
-
-        As it stands there are none. A query whose answer adds up over a secret sample (a bootstrap)
-        overrides this: who was in no sample at all was hardly there.
+        """What each record would add, were it drawn: for answers over secret samples (a bootstrap).
 
         Args:
             view: the records that may have been there.
@@ -239,10 +231,10 @@ class Query(ABC):
 
     @classmethod
     def from_canonical(cls, fields: bytes) -> Self:
-        """Read the canonical form of a query, its arrays read-only: no evaluation can change it.
+        """Read a query's canonical form, its arrays read-only.
 
-        The last two are remembered: a dry run comes before its query, and in one process the same
-        query reaches every client's gate.
+        The last two are cached: a dry run comes before its query, and in one process the same query
+        reaches every client's gate.
 
         Raises:
             WireError: the bytes are no such query, or another form of one.
@@ -277,8 +269,8 @@ def _freeze(value: object) -> None:
 class LocalEffect(Query):
     """A request to keep something, of which nothing leaves: neither a part nor whether it worked.
 
-    It costs nothing, is listed in prices and in the ledger, and is allowed by a policy's ``local``
-    list. Its effect comes after its ledger row is durable, and once, however often it is sent.
+    It costs nothing, is listed in prices and in the ledger, and is allowed by a policy's ``local`` list.
+    Its effect comes after its ledger row is durable, and once, however often it is sent.
     """
 
     @final
@@ -293,7 +285,7 @@ class LocalEffect(Query):
         return {}
 
     def check(self, schema: Schema) -> None:
-        """Hold the query's own values to the schema, without data.
+        """Check the query's own values against the schema, without data.
 
         Raises:
             QueryError: they make no sense.
@@ -305,7 +297,7 @@ class LocalEffect(Query):
 
 
 class CohortQuery(Query):
-    """A question to the individuals of a cohort: each asked one gives one column of the answer."""
+    """A query to the individuals of a cohort: each asked one gives one column of the answer."""
 
     linear: ClassVar[bool] = False
 
@@ -315,17 +307,17 @@ class CohortQuery(Query):
 
     @abstractmethod
     def asked(self, people: int) -> np.ndarray:
-        """Who is asked: positions in a cohort of so many individuals, each once; public.
+        """Who is asked: distinct positions in a cohort of ``people`` individuals; public.
 
         Raises:
-            QueryError: the question is meant for a cohort of another size.
+            QueryError: the query is meant for a cohort of another size.
         """
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
-        """Say of which other question's bits the answers are public hashes; none where they are none.
+        """The other query of whose bits the answers are public hashes, or ``None``.
 
         Returns:
-            the question, of which an individual sets at most one bit, and whether that bit would set
-            its answer to this one, shape (the other's bits, individuals asked).
+            that query, of which an individual sets at most one bit, and whether that bit would set its
+            answer to this one, shape (the other's bits, individuals asked).
         """
         return None

@@ -11,13 +11,12 @@ from privfed.tables.schema import Column
 
 @dataclass(frozen=True)
 class Span:
-    """``lower <= x < upper``, among the codes ``among`` (none: any) and not in ``besides``.
+    """``lower <= x < upper``, among the codes ``among`` (``None``: any) and not in ``besides``.
 
     Args:
-        feature: its place in the schema.
-        lower: the least value that meets it; minus infinity leaves the end open.
-        upper: the least value above that does not.
-        among: codes of the only categories that meet it, or none.
+        feature: its index in the schema.
+        lower, upper: the interval, half-open; infinite ends are open.
+        among: codes of the only categories that meet it, or ``None``.
         besides: codes of categories that do not meet it.
     """
 

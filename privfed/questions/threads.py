@@ -1,7 +1,7 @@
 """How many threads linear algebra takes.
 
-A protocol's matrices are small and its products many: threads that two BLAS libraries keep waiting for one
-another take several times what one thread takes, and all of a shared machine.
+A protocol's matrices are small and its products many: BLAS threads that wait for one another take
+several times what one takes, and all of a shared machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Decision trees as public values: arrays, checked once, walked by all records at once.
+"""Decision trees as public values: arrays, checked once, traversed by all records at once.
 
-One convention: branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``, so a value on a cut goes
-to the higher branch, whole numbers and cut-offs are exact, and ``x < cut`` goes left in a binary
-tree. A split by categories sends the listed ones left. Whatever is neither below a cut nor listed
-(a missing number, an unknown category) goes to the last branch. A record so reaches exactly one
-leaf, and on each level at most one node: cells are crisp and disjoint.
+Branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``, so ``x < cut`` goes left in a binary tree and
+a value on a cut to the higher branch. A split by categories sends the listed ones left. Other values
+(missing, an unknown category) go to the last branch. So a record reaches exactly one leaf, and on
+each level at most one node: cells are crisp and disjoint.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ class Nodes:
     """What trees and forests share: one row for each node, a child after its parent.
 
     Args:
-        feature: the feature that a node splits, -1 for a leaf; int64, shape (nodes,).
+        feature: split by a node, -1 for a leaf; int64, shape (nodes,).
         children: the nodes of its branches, then -1; int64, shape (nodes, branches). All -1 for a
             leaf, two or more for a split.
-        cuts: rising cut points between its branches, then infinity; float64, shape
+        cuts: rising thresholds between its branches, then infinity; float64, shape
             (nodes, branches - 1). All infinite for a leaf and for a split by categories.
         categories: the codes that go left at a split by categories, which has two branches; bool,
-            shape (nodes, codes). Nothing for other nodes; no columns where no node splits so.
+            shape (nodes, codes), or no columns.
 
     Raises:
-        QueryError: ``malformed``: the arrays are of another type or shape, a node has two parents
-            or none, comes before its parent or is too deep, a split has too few branches or gaps
-            between them, cuts do not rise or are no numbers.
+        QueryError: ``malformed``: another type or shape, a node without exactly one parent, before
+            its parent or too deep, gaps or too few branches, thresholds that do not rise.
     """
 
     feature: np.ndarray
@@ -118,11 +116,11 @@ class Nodes:
         _require(bool((self.depths <= DEPTH).all()), f"trees must not be deeper than {DEPTH}")
 
     def check(self, schema: Schema) -> None:
-        """Hold the splits to a schema.
+        """Check the splits against a schema.
 
         Raises:
-            QueryError: ``malformed``: an unknown feature, a number split by categories, an unknown
-                category, or a split that sends all categories one way.
+            QueryError: ``malformed``: an unknown feature or category, a number split by categories, or
+                a split that sends all categories one way.
         """
         columns = schema.features
         _require(bool((self.feature < len(columns)).all()), "a split names an unknown feature")
@@ -135,7 +133,7 @@ class Nodes:
 
     @cached_property
     def depths(self) -> np.ndarray:
-        """How far each node lies below its root, shape (nodes,); counts no further than too deep."""
+        """How far each node lies below its root, shape (nodes,), up to the limit."""
         depths = np.zeros(len(self.feature), np.int64)
         level: np.ndarray = self._roots()
         for depth in range(1, DEPTH + 2):
@@ -155,14 +153,13 @@ class Nodes:
         return np.flatnonzero(self.feature < 0)
 
     def blocks(self, x: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
-        """Walk a block of records down a block of trees at a time, so that memory stays bounded.
+        """Traverse blocks of trees by blocks of records, in bounded memory.
 
         Args:
             x: encoded features, shape (records, features).
 
         Yields:
-            which records, which trees, and the leaves reached, int64, shape (trees, records) of
-            the block.
+            which records, which trees, and the leaves reached, int64, shape (trees, records).
 
         Raises:
             QueryError: ``malformed``: a split names a feature that ``x`` has not.
@@ -243,13 +240,12 @@ class Tree(Nodes):
     def binary(
         cls, feature: np.ndarray, cut: np.ndarray, left: np.ndarray, right: np.ndarray
     ) -> Self:
-        """Build from a row for each node, in which leaves have a negative feature.
+        """Build from a row for each node; leaves have a negative feature, their rest is not read.
 
         Args:
-            feature: what each node splits.
-            cut: ``x < cut`` goes left; of leaves it is not read.
-            left: the left child; of leaves it is not read.
-            right: the right child.
+            feature: split by each node.
+            cut: ``x < cut`` goes left.
+            left, right: the children.
 
         Raises:
             QueryError: see the class.
@@ -262,11 +258,7 @@ class Tree(Nodes):
         )
 
     def reach(self, x: np.ndarray) -> np.ndarray:
-        """The leaf that each record reaches, int64, shape (records,).
-
-        Args:
-            x: encoded features, shape (records, features).
-        """
+        """The leaf that each record of ``x`` (records, features) reaches, int64, shape (records,)."""
         leaves = np.empty(len(x), np.int64)
         for rows, _, reached in self.blocks(x):
             leaves[rows] = reached[0]
@@ -296,11 +288,11 @@ class Tree(Nodes):
         return [(child, Span(feature, ends[at], ends[at + 1])) for at, child in enumerate(children)]
 
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
-        """Write the tree, a line for each branch, indented by depth.
+        """The tree as text, a line for each branch, indented by depth.
 
         Args:
             schema: names the features and categories.
-            leaf: says what a leaf means.
+            leaf: describes a leaf.
         """
         if self.feature[0] < 0:
             return leaf(0)
@@ -318,10 +310,10 @@ class Tree(Nodes):
 
 @dataclass(frozen=True, eq=False)
 class Forest(Nodes):
-    """Many trees in one set of arrays; nodes are numbered through.
+    """Many trees in one set of arrays, nodes numbered consecutively.
 
     Args:
-        roots: where each tree begins, rising from 0; its nodes end where the next one's begin.
+        roots: where each tree begins, rising from 0.
     """
 
     roots: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -343,11 +335,7 @@ class Forest(Nodes):
 
     @classmethod
     def of(cls, trees: Sequence[Nodes]) -> Self:
-        """Put trees (or forests) side by side.
-
-        Raises:
-            QueryError: there is none, or there are too many nodes.
-        """
+        """Join trees or forests; QueryError if there is none, or too many nodes."""
         _require(len(trees) > 0, "a forest needs at least one tree")
         starts = np.cumsum([0, *(len(tree.feature) for tree in trees)])
         branches = max(tree.children.shape[1] for tree in trees)
@@ -397,18 +385,14 @@ class Forest(Nodes):
         return Sensitivity(once, replace_one=Bound(2 * trees * units, 2 * trees * units**2))
 
     def reach(self, x: np.ndarray) -> np.ndarray:
-        """The leaf of each tree that each record reaches, int64, shape (records, trees).
-
-        Args:
-            x: encoded features, shape (records, features).
-        """
+        """The leaf of each tree that each record reaches, int64, shape (records, trees)."""
         leaves = np.empty((len(x), len(self)), np.int64)
         for rows, trees, reached in self.blocks(x):
             leaves[rows, trees] = reached.T
         return leaves
 
     def mean(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The mean over the trees of what each record's leaf holds, shape (records, ...).
+        """The mean over trees of each record's leaf value, shape (records, ...).
 
         Args:
             x: encoded features, shape (records, features).
@@ -422,10 +406,10 @@ class Forest(Nodes):
 
 
 def cuts_of_thresholds(thresholds: np.ndarray) -> np.ndarray:
-    """Cuts that send every number where scikit-learn sends it: left where ``float32(x) <= t``.
+    """Thresholds that send every number where scikit-learn does: left where ``float32(x) <= t``.
 
-    scikit-learn rounds features to float32 first, so its true boundary is half-way between the last
-    float32 that goes left and the next one; there it depends on which of the two is even.
+    scikit-learn rounds features to float32 first: its true boundary is half-way between the last
+    float32 that goes left and the next one, and there depends on which of the two is even.
     """
     thresholds = np.asarray(thresholds, dtype=float)
     last = thresholds.astype(np.float32)

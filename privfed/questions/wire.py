@@ -20,7 +20,7 @@ from privfed.questions.exact import exact, text
 T = TypeVar("T")
 #: Largest message that is decoded, in bytes.
 LIMIT = 256 * 2**20
-#: Element types by kind of array: whole numbers and floats in the fewest bytes that hold them all.
+#: Element types by kind of array: integers and floats in the fewest bytes that hold them all.
 _WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
 _KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}
@@ -32,9 +32,8 @@ _COMMON = {"0": Fraction(0), "1": Fraction(1)}
 def encode(value: object) -> bytes:
     """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
 
-    Arrays may hold signed integers, floats, uint8 or bool. Each is written in the fewest bytes that
-    lose nothing of any of its values (bools eight to the byte), and read as int64, float64, uint8 or
-    bool.
+    Arrays of signed integers, floats, uint8 or bool are written in the fewest bytes that lose nothing
+    (bools eight to the byte), and read as int64, float64, uint8 or bool.
     """
     return _ENCODER.encode(value)
 

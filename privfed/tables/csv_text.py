@@ -13,8 +13,8 @@ class Text:
     """How a CSV file is written.
 
     Args:
-        sep: what splits its columns, one character.
-        encoding: of its text, as Python calls it.
+        sep: separator of its columns, one character.
+        encoding: of its text, by Python's name.
 
     Raises:
         InputError: another separator, or no such encoding.

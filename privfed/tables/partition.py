@@ -1,7 +1,6 @@
-"""Who owns which record: ways to divide one table among data owners in a simulation.
+"""Partitions of one table among data owners, for simulations.
 
-Each function gives one client's name for each record, shape (records,). Nothing here is private or a
-release: dividing a table is what an experimenter does before any federation exists.
+Each function gives a client's name for each record, shape (records,).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, no_column
 
 #: Fewest records that a client may own: one record has no held-out part and no spread.
 FEWEST = 2
@@ -52,11 +51,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
         InputError: no such column, records without an owner, or two names that differ by spaces.
     """
     if column not in frame.columns:
-        known = ", ".join(str(name) for name in frame.columns)
-        hint = did_you_mean(column, frame.columns)
-        raise InputError(
-            f"clients: no column {column!r} in the table; its columns are {known}{hint}"
-        )
+        raise InputError(f"clients: {no_column(column, frame.columns)}")
     owners = frame[column]
     missing = int(owners.isna().sum())
     if missing:
@@ -71,7 +66,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Deal the records out at random, in shares as equal as can be."""
+    """Deal the records out at random, in fractions as equal as possible."""
     owners = np.arange(records) % len(names)
     return _called(rng.permutation(owners), names)
 
@@ -79,7 +74,7 @@ def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndar
 def by_quantity(
     records: int, names: Sequence[str], alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Deal at random in unequal shares, drawn from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
+    """Deal at random in unequal fractions from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
     check_alpha(alpha)
 
     def draw() -> np.ndarray:
@@ -92,10 +87,10 @@ def by_quantity(
 def dirichlet(
     labels: pd.Series, names: Sequence[str], alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Divide each class by its own Dirichlet(alpha) shares, so that clients see other mixtures.
+    """Divide each class by its own Dirichlet(alpha) fractions: clients see different mixtures.
 
-    Numbers of more than ten values are cut into ten groups of equal size first (Hsu et al. 2019
-    define it for classes).
+    More than ten numeric values are cut into ten groups of equal size first (Hsu et al. 2019 define it
+    for classes).
     """
     check_alpha(alpha)
     classes = _classes(labels)

@@ -1,19 +1,19 @@
 """A data owner's records, encoded and clipped to the public schema: what a query evaluates.
 
-Clipping happens here, once, per record and NaN included, so that no query can meet a value outside
-the bounds on which its sensitivity stands.
+Records are clipped here, NaN included, so that no query meets a value outside the bounds on which
+its sensitivity stands.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from privfed.errors import SchemaError, did_you_mean
+from privfed.errors import SchemaError, no_column
 from privfed.tables.schema import Column, Schema
 
 #: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
@@ -26,10 +26,10 @@ class Records:
 
     Args:
         schema: the public data dictionary.
-        x: features, shape (records, features); category codes are whole numbers.
-        y: target, shape (records,), or none.
-        individual: code of the person behind each record, int64, shape (records,), or none; a name
-            gives the same code in every table, whoever else is in it.
+        x: features, shape (records, features); category codes are integers.
+        y: target, shape (records,), or ``None``.
+        individual: code of the person behind each record, int64, shape (records,), or ``None``; a
+            name has the same code in every table.
         clipped: how many cells lay outside the bounds (for the owner alone).
     """
 
@@ -78,11 +78,14 @@ class Records:
                 fractions where integers are, an unknown category, or a missing value without a public ``fill``.
         """
         where = f"client {owner!r}: " if owner else ""
-        encoded = [
-            _encode(_pick(frame, column.name, where), column, where) for column in schema.columns
-        ]
-        outside = sum(count for _, count in encoded)
-        arrays = [array for array, _ in encoded]
+        arrays, outside = [], 0
+        for column in schema.columns:
+            values, faults = encode_column(_pick(frame, column.name, where), column)
+            for fault in faults:
+                raise SchemaError(f"{where}{fault.fact}; {fault.remedy}")
+            arrays.append(values)
+            lower, upper = column.bounds
+            outside += int(((values < lower) | (values > upper)).sum())
         features = len(schema.features)
         x = np.column_stack(arrays[:features]) if len(frame) else np.empty((0, features))
         y = arrays[features] if schema.target is not None else None
@@ -90,15 +93,15 @@ class Records:
 
     @classmethod
     def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
-        """Encode features given as an array, held to what a table is.
+        """Encode features given as an array.
 
         Args:
-            array: shape (records, features), in the schema's order. Where all of it is numbers, a
-                category is told by its code, from 0; text is read as a table of the same cells.
+            array: shape (records, features), in the schema's order. In a numeric array a category is
+                its code, from 0; text is read as a table of the same cells.
             schema: the public data dictionary; its target is left out.
 
         Raises:
-            SchemaError: another shape, no whole code of a category, or see :meth:`from_frame`.
+            SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
         """
         features = Schema(schema.features)
         array = np.asarray(array)
@@ -142,26 +145,32 @@ def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarra
 
 def _pick(frame: pd.DataFrame, name: str, where: str) -> pd.Series[Any]:
     if name not in frame.columns:
-        known = ", ".join(str(column) for column in frame.columns)
-        hint = did_you_mean(name, frame.columns)
-        raise SchemaError(f"{where}no column {name!r} in the table; its columns are {known}{hint}")
+        raise SchemaError(where + no_column(name, frame.columns))
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise SchemaError(f"{where}column {name!r} stands twice in the table; keep one")
     return column
 
 
-def _encode(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
-    """Give the encoded cells and how many of them lay outside the bounds."""
-    missing = int(series.isna().sum())
-    if missing and column.fill is None:
-        raise SchemaError(
-            f"{where}column {column.name!r} has no value in {missing} of {len(series)} records; "
-            "write fill = ... for it in the schema, or leave those records out"
-        )
-    if column.numeric:
-        return _encode_numbers(series, column, where)
-    return _encode_categories(series, column, where), 0
+class Fault(NamedTuple):
+    """What is wrong with some cells of a column, at which positions, and what to do."""
+
+    fact: str
+    places: np.ndarray
+    remedy: str
+
+
+def encode_column(series: pd.Series[Any], column: Column) -> tuple[np.ndarray, list[Fault]]:
+    """Encode a column, shape (records,), and list all that is wrong with it."""
+    faults = []
+    absent, here = np.flatnonzero(series.isna()), np.flatnonzero(series.notna())
+    if len(absent) and column.fill is None:
+        fact = f"column {column.name!r} has no value in {len(absent)} of {len(series)} records"
+        remedy = "write fill = ... for it in the schema, or leave those records out"
+        faults.append(Fault(fact, absent, remedy))
+    encoding = _encode_numbers if column.numeric else _encode_categories
+    values, wrong = encoding(series, column, here)
+    return values, faults + wrong
 
 
 def _named(codes: np.ndarray, column: Column) -> np.ndarray:
@@ -183,66 +192,51 @@ def _named(codes: np.ndarray, column: Column) -> np.ndarray:
     return names
 
 
-def _encode_numbers(series: pd.Series[Any], column: Column, where: str) -> tuple[np.ndarray, int]:
-    wrong = no_numbers(series, column)
-    if wrong:
-        raise SchemaError(where + wrong)
-    numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
-    text = int((np.isnan(numbers) & series.notna().to_numpy()).sum())
-    if text:
-        raise SchemaError(
-            f"{where}column {column.name!r} is numeric but {text} of its cells hold text; "
-            'clean them, or declare kind = "category" in the schema'
-        )
+def _encode_numbers(
+    series: pd.Series[Any], column: Column, here: np.ndarray
+) -> tuple[np.ndarray, list[Fault]]:
+    values = pd.to_numeric(series, errors="coerce")
+    kinds = [kind for kind in (series.dtype.kind, values.dtype.kind) if kind in NO_NUMBERS]
+    if kinds:
+        fact = f"column {column.name!r} is numeric but holds {NO_NUMBERS[kinds[0]]}"
+        remedy = "make numbers of them first: days since a public date, say"
+        return np.zeros(0), [Fault(fact, here[:0], remedy)]
+    faults, numbers = [], values.to_numpy(dtype=float)
+    text = here[np.isnan(numbers[here])]
+    if len(text):
+        fact = f"column {column.name!r} is numeric but {len(text)} of its cells hold text"
+        remedy = 'clean them, or declare kind = "category" in the schema'
+        faults.append(Fault(fact, text, remedy))
+    broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
+    if column.kind == "integer" and len(broken):
+        fact = f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions"
+        remedy = 'round them, or declare kind = "number" in the schema'
+        faults.append(Fault(fact, broken, remedy))
     if column.fill is not None:
         numbers = np.where(np.isnan(numbers), float(column.fill), numbers)
-    broken = int(fractions(numbers, column).sum())
-    if broken:
-        raise SchemaError(
-            f"{where}column {column.name!r} is an integer but {broken} of its cells hold fractions; "
-            'round them, or declare kind = "number" in the schema'
-        )
-    lower, upper = column.bounds
-    return numbers, int(((numbers < lower) | (numbers > upper)).sum())
+    return numbers, faults
 
 
-def no_numbers(series: pd.Series[Any], column: Column) -> str | None:
-    """What is wrong with a numeric column that holds dates, say; none where nothing is."""
-    kinds = series.dtype.kind, pd.to_numeric(series, errors="coerce").dtype.kind
-    held = [NO_NUMBERS[kind] for kind in kinds if kind in NO_NUMBERS]
-    if not held:
-        return None
-    return (
-        f"column {column.name!r} is numeric but holds {held[0]}; make numbers of them first: days since "
-        "a public date, say"
-    )
-
-
-def fractions(numbers: np.ndarray, column: Column) -> np.ndarray:
-    """Which cells of a column of integers are finite and not whole; bool, of the same shape."""
-    if column.kind != "integer":
-        return np.zeros(numbers.shape, dtype=bool)
-    return np.asarray(np.isfinite(numbers) & (numbers != np.floor(numbers)))
-
-
-def _encode_categories(series: pd.Series[Any], column: Column, where: str) -> np.ndarray:
+def _encode_categories(
+    series: pd.Series[Any], column: Column, here: np.ndarray
+) -> tuple[np.ndarray, list[Fault]]:
     filled = series if column.fill is None else series.fillna(column.fill)
     codes = pd.Index(column.categories).get_indexer(pd.Index(filled.map(label)))
-    unseen = int((codes < 0).sum())
-    if unseen and column.fill is None:
-        raise SchemaError(
-            f"{where}column {column.name!r} has {unseen} cells with a category that the schema does "
-            "not list; add it to categories, or write fill = ... for such cells"
-        )
-    fallback = column.categories.index(str(column.fill)) if column.fill is not None else 0
-    return np.where(codes < 0, fallback, codes).astype(float)
+    if column.fill is not None:
+        return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
+    unseen = here[codes[here] < 0]
+    fact = (
+        f"column {column.name!r} has {len(unseen)} cells with a category that the schema does not "
+        "list"
+    )
+    remedy = "add it to categories, or write fill = ... for such cells"
+    return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
     """Class codes from 0: each record is in exactly one class, as sensitivities presume.
 
-    What lies between two classes, as a fraction or a missing value's stand-in may, belongs to the nearest,
-    and half-way to the even one.
+    Values between two classes go to the nearest, half-way to the even one.
 
     Args:
         values: of a target, shape (records,).
@@ -273,9 +267,9 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Whole numbers for persons: numbers stay, names are hashed; int64, of the same shape.
+    """Integers for persons: numbers stay, names are hashed; int64, of the same shape.
 
-    No code depends on who else is in the table, so that one person more or less changes nobody's.
+    No code depends on the rest of the table: one person more or less changes no other's.
     """
     if people.dtype.kind in "iu":
         return people.astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from privfed.errors import Faults, SchemaError, did_you_mean
+from privfed.errors import Faults, SchemaError, did_you_mean, no_column
 from privfed.tables.toml_file import naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
@@ -30,12 +30,11 @@ class Column:
     """One public column: its kind and its bounds, or its categories.
 
     Args:
-        name: the column's name in every client's table.
-        kind: ``number``, ``integer`` (whole numbers alone) or ``category``.
-        lower: smallest value a record can contribute (numeric kinds).
-        upper: largest value a record can contribute (numeric kinds).
+        name: in every client's table.
+        kind: ``number``, ``integer`` or ``category``.
+        lower, upper: the bounds of a record's contribution (numeric kinds).
         categories: the public list of values (``category``), in order.
-        fill: what stands for a missing value; without it a missing value is an error.
+        fill: replaces a missing value, otherwise an error.
         description: one line for reports.
     """
 
@@ -119,10 +118,9 @@ class Schema:
 
     Args:
         features: the inputs, in the order of the encoded matrix.
-        target: the column to predict, or none.
+        target: the column to predict, or ``None``.
         name: a name for reports.
-        inferred: whether the bounds were read off data (an unprotected release); files say so too,
-            until somebody puts public bounds in their place and removes that line.
+        inferred: whether the bounds were read off data (an unprotected release); written to files.
     """
 
     features: tuple[Column, ...]
@@ -163,9 +161,8 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        known = ", ".join(column.name for column in self.columns)
-        hint = did_you_mean(name, [column.name for column in self.columns])
-        raise SchemaError(f"no column {name!r} in the schema; the columns are {known}{hint}")
+        known = [column.name for column in self.columns]
+        raise SchemaError(no_column(name, known, "in the schema; the"))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the schema as plain data, the form of its TOML file."""
@@ -221,7 +218,7 @@ class Schema:
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
         """Read bounds and categories off the data: convenient, and an unprotected release.
 
-        A feature that is one number for all gets a bound above it, so that it is a column like others.
+        A constant feature gets an upper bound above its value.
         """
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):
@@ -230,8 +227,7 @@ class Schema:
         features = tuple(column for column in columns if column.name != target)
         chosen = [column for column in columns if column.name == target]
         if target is not None and not chosen:
-            known = ", ".join(str(column) for column in frame.columns)
-            raise SchemaError(f"no column {target!r} for the target; the columns are {known}")
+            raise SchemaError(no_column(target, frame.columns, "for the target; the"))
         return cls(features, chosen[0] if chosen else None, name, inferred=True)
 
 

@@ -1,7 +1,4 @@
-"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name.
-
-Loading checks what a person can get wrong and says so in one line, without any raw value.
-"""
+"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from urllib.error import URLError
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, did_you_mean, no_column
 from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
@@ -34,7 +31,7 @@ class Dataset:
         name: for reports.
         frame: one row a record; features, target, and perhaps a client's and a person's column.
         target: the column to predict.
-        schema: the public data dictionary, or none where nobody wrote one.
+        schema: the public data dictionary, if there is one.
     """
 
     name: str
@@ -189,11 +186,7 @@ def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
 
 def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
     if target not in frame.columns:
-        known = ", ".join(str(name) for name in frame.columns)
-        hint = did_you_mean(target, frame.columns)
-        raise InputError(
-            f"{where}: no column {target!r} for the target; its columns are {known}{hint}"
-        )
+        raise InputError(f"{where}: {no_column(target, frame.columns, 'for the target; its')}")
     if frame.empty:
         raise InputError(f"{where}: holds no records; give at least two for each client")
     if frame[target].nunique() < 2:

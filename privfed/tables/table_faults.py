@@ -1,6 +1,6 @@
-"""What is wrong with a table that people wrote, all of it at once: where, and never which value.
+"""What is wrong with a table that people wrote, all at once: where, and never which value.
 
-Rows are told as a spreadsheet numbers them: the header is row 1.
+Rows are numbered as in a spreadsheet: the header is row 1.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from privfed.errors import SchemaError, did_you_mean
-from privfed.tables.records import fractions, label, no_numbers
+from privfed.errors import SchemaError, no_column
+from privfed.tables.records import encode_column
 from privfed.tables.schema import Column, Schema
 
 #: Most rows that a message names.
@@ -19,11 +19,7 @@ NAMED = 5
 
 
 def rows(places: np.ndarray) -> str:
-    """Some rows of a file in words.
-
-    Args:
-        places: positions among the records, from 0, int, shape (rows,).
-    """
+    """Name some rows of a file by their positions among the records (from 0), shape (rows,)."""
     first = [str(place + 2) for place in places[:NAMED].tolist()]
     more = len(places) - len(first)
     told = f"row{'s' * (len(places) != 1)} {', '.join(first)}"
@@ -44,8 +40,8 @@ def check_table(
         frame: one row a record, in the file's order.
         schema: the public data dictionary.
         where: what messages call the table.
-        owner: the column that names each record's data owner, or none.
-        individual: the column that names the person behind each record, or none.
+        owner: the column that names each record's data owner, or ``None``.
+        individual: the column that names the person behind each record, or ``None``.
 
     Raises:
         SchemaError: it tells every fault, by column and row.
@@ -58,11 +54,7 @@ def check_table(
 
 
 def _missing(frame: pd.DataFrame, name: str) -> str | None:
-    if name in frame.columns:
-        return None
-    known = [str(column) for column in frame.columns]
-    hint = did_you_mean(name, known)
-    return f"no column {name!r} in the table; its columns are {', '.join(known)}{hint}"
+    return None if name in frame.columns else no_column(name, frame.columns)
 
 
 def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
@@ -83,38 +75,6 @@ def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
     if missing is not None:
         yield missing
         return
-    series = frame[column.name]
-    absent = np.flatnonzero(series.isna())
-    if len(absent) and column.fill is None:
-        yield (
-            f"column {column.name!r} has no value in {len(absent)} of {len(series)} records ({rows(absent)}); write fill = ... "
-            "for it in the schema, or leave those records out"
-        )
-    here = series.dropna()
-    places = np.flatnonzero(series.notna())
-    if column.numeric:
-        wrong = no_numbers(series, column)
-        if wrong:
-            yield wrong
-            return
-        numbers = pd.to_numeric(here, errors="coerce").to_numpy(dtype=float)
-        text = places[np.isnan(numbers)]
-        if len(text):
-            yield (
-                f"column {column.name!r} is numeric but {len(text)} of its cells hold text "
-                f'({rows(text)}); clean them, or declare kind = "category" in the schema'
-            )
-        broken = places[fractions(numbers, column)]
-        if len(broken):
-            yield (
-                f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions "
-                f'({rows(broken)}); round them, or declare kind = "number" in the schema'
-            )
-    elif column.fill is None:
-        known = pd.Index(column.categories)
-        unseen = places[known.get_indexer(pd.Index(here.map(label))) < 0]
-        if len(unseen):
-            yield (
-                f"column {column.name!r} has {len(unseen)} cells with a category that the schema does "
-                f"not list ({rows(unseen)}); add it to categories, or write fill = ... for such cells"
-            )
+    for fact, places, remedy in encode_column(frame[column.name], column)[1]:
+        where = f" ({rows(places)})" if len(places) else ""
+        yield f"{fact}{where}; {remedy}"

@@ -13,13 +13,14 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
-from privfed import Budget, Column, Guard, Policy, Schema, plugins
+from privfed import Budget, Column, Guard, Policy, Schema
 from privfed.errors import InputError, PolicyError, SchemaError
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
 from privfed.learners.baselines import BayesianInference, FedAvgLogistic, LocalForests
+from privfed.questions import plugins
 from privfed.questions.exact import Number
 from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, patients
 from privfed.testing.queries import Histogram

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema, plugins
+from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError, NobodyAnswered, QueryError
 from privfed.exchange.disclosure import Disclosure
@@ -22,6 +22,7 @@ from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import save
 from privfed.learners.base import FederatedRegressor, PersonalLearner, Planned
 from privfed.learners.parameters import Constraints, Whole
+from privfed.questions import plugins
 from privfed.questions.exact import Number
 from privfed.questions.query import LocalEffect, LocalView, Query
 from privfed.testing.check_learner import CHECKS, check_learner

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import Budget, Column, Guard, Policy, Schema, plugins
+from privfed import Budget, Column, Guard, Policy, Schema
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
@@ -21,6 +21,7 @@ from privfed.learners import load
 from privfed.learners.base import FederatedRegressor, Planned
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.rule_search.estimate import counts
+from privfed.questions import plugins
 from privfed.questions.exact import Number
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import CohortQuery, Query, View
