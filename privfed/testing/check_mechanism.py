@@ -33,7 +33,7 @@ CELLS = 20_000
 #: Probability that a sound mechanism fails the audit, all of its events together.
 LEVEL = 1e-6
 #: Bounds whose units may be spread over cells, with the cells of one block; blocks of one move.
-VECTORS, BLOCKS = ((Bound(4, 16), 4), (Bound(6, 12), 6)), 20_000
+VECTORS, BLOCKS = ((Bound(4, 16), 4), (Bound(16, 16), 16)), 20_000
 #: Runs in which a whole group is audited, and cells of each of its parts.
 GROUP_RUNS, GROUP_CELLS = 2000, 8
 #: Where a zCDP statement is put to the test: deltas of the (epsilon, delta) statements it implies.
