@@ -110,7 +110,7 @@ class Mechanism(ABC):
         noisy = {
             name: _noisy(self, exact[name], priced.laws.get(name), noise) for name in priced.group
         }
-        masks = reveals if self.suppresses else {}
+        masks = {} if priced.loss.finite else reveals if self.suppresses else {}
         finished = self.finish(noisy, priced)
         return {
             name: unmasked(np.asarray(finished[name]), masks.get(name)) for name in priced.group

@@ -202,10 +202,9 @@ def check_noise_is_the_sources(bench: Bench) -> None:
 def check_scale_is_exact(bench: Bench) -> None:
     """What is stated covers the laws of the noise, all together, in exact fractions."""
     for group in bench.supported():
-        priced = bench.price(group)
-        if priced.loss.finite:
+        if bench.price(group).loss.finite:
             try:
-                checked(priced)
+                checked(bench.mechanism, group, bench.spend)
             except PluginError as error:
                 raise AssertionError(str(error)) from None
 

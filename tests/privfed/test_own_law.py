@@ -219,7 +219,31 @@ class Wide(Laplace):
         return 1e300
 
 
-@pytest.mark.parametrize("lying", [Stateless, Suppressing, Wide])
+class Shrinking(Laplace):
+    """A planted fault: hands back another group, which a record moves less."""
+
+    name = "shrinking"
+
+    def price(self, group: Any, spend: Any) -> Protection:
+        """For a bound of one."""
+        return super().price(
+            {name: replace(g, bound=Bound(1, 1)) for name, g in group.items()}, spend
+        )
+
+
+class Forging(Laplace):
+    """A planted fault: a law of ours with a method of its own."""
+
+    name = "forging"
+
+    def price(self, group: Any, spend: Any) -> Protection:
+        """It says that it loses nothing."""
+        law = DiscreteLaplace(0.1)
+        law.loses = lambda units: Fraction(0)  # type: ignore[method-assign]
+        return Protection(self, group, spend, dict.fromkeys(group, law))
+
+
+@pytest.mark.parametrize("lying", [Stateless, Suppressing, Wide, Shrinking, Forging])
 def test_what_the_core_cannot_derive_is_no_finite_cost(
     tmp_path: Path, lying: type[Mechanism]
 ) -> None:
