@@ -165,13 +165,29 @@ class Allowed:
     losses: tuple[Loss, ...]
 
     def covers(self, loss: Loss) -> bool:
-        """Whether an answer's own loss is no more than one answer may lose."""
+        """Whether an answer's own loss is no more than one answer may lose, by the laws allowed for.
+
+        A law stands for noise of its name alone, and for no more than it loses; a pure loss without
+        one dominates every pure law.
+        """
+        names = {charged.law.name for own in self.losses for charged in own.laws}
+        pure = any(not own.laws for own in self.losses)
+        for charged in loss.laws if names else ():
+            if charged.law.name not in names and not (pure and charged.law.measure == "epsilon"):
+                return False
+        if not all(_stands_for(own) for own in self.losses if own.laws):
+            return False
         for name in ("epsilon", "rho"):
             most = [getattr(own, name) for own in self.losses]
             if None not in most:
                 told = getattr(loss, name)
                 return told is not None and told <= sum(most, Fraction(0))
         return False
+
+
+def _stands_for(loss: Loss) -> bool:
+    """Whether the laws of a loss lose all that it states."""
+    return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
 def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figure:

@@ -21,7 +21,7 @@ from privfed.attacks.finding import Finding
 from privfed.audits.mechanisms import WIDE, Group, audit, claim_of, is_gaussian
 from privfed.audits.paired_trials import Move, audit_moves
 from privfed.audits.test_statistics import Truths
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint, spreads
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound, PartType
 
@@ -224,14 +224,18 @@ class GroupCase:
         able = [name for name, bounded in self.group.items() if bounded.bound and bounded.bound.l1]
         single = {name: self._shift(name, _concentrated) for name in able}
         spread = {name: self._shift(name, _spread) for name in able}
+        widest = {name: self._shift(name, _widest) for name in able}
         moves = [
             self._move("all parts at once", list(single.values())),
             self._move("all parts, each spread over cells", list(spread.values())),
             self._move("all parts, with opposite signs", _opposed(list(spread.values()))),
+            self._move("all parts, over as many cells as can be", list(widest.values())),
             self._repeated("in the second of two questions", list(single.values())),
         ]
         if len(able) > 1:
             moves += [self._move(f"{name} alone", [single[name]]) for name in able[:ALONE]]
+        if all(np.array_equal(widest[name], spread[name]) for name in able):
+            del moves[3]
         if all(np.array_equal(single[name], spread[name]) for name in able):
             del moves[1]
         return moves
@@ -258,8 +262,32 @@ class GroupCase:
             name,
             lambda runs: self.answers(present, seen, runs),
             lambda runs: self.answers(absent, seen, runs),
-            Truths(present[seen], absent[seen]),
+            Truths(present[seen], absent[seen], self._ratio(present, absent, seen)),
         )
+
+    def _ratio(
+        self, present: np.ndarray, absent: np.ndarray, seen: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray] | None:
+        """The log-likelihood ratio of answers by the laws that the mechanism tells; or none."""
+        moving = np.flatnonzero(present[seen] != absent[seen])
+        laws = [
+            next(
+                (law for n, law in self.priced.laws.items() if _within(cell, self.places[n])), None
+            )
+            for cell in seen[moving]
+        ]
+        if not all(law is not None and law.additive for law in laws):
+            return None
+
+        def ratio(outputs: np.ndarray) -> np.ndarray:
+            each = (
+                law.log_ratio(outputs[:, at] - present[seen[at]], outputs[:, at] - absent[seen[at]])
+                for at, law in zip(moving, laws, strict=True)
+                if law is not None
+            )
+            return np.asarray(sum(each))
+
+        return ratio
 
     def _repeated(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
         """A record that the first query does not see: noise that comes again gives it away."""
@@ -268,7 +296,10 @@ class GroupCase:
             name,
             lambda runs: self.twice(absent, present, seen, runs),
             lambda runs: self.twice(absent, absent, seen, runs),
-            Truths(*(np.concatenate([absent[seen], row[seen]]) for row in (present, absent))),
+            Truths(
+                np.concatenate([absent[seen], present[seen]]),
+                np.concatenate([absent[seen], absent[seen]]),
+            ),
         )
 
 
@@ -282,6 +313,15 @@ def _spread(bound: Bound, cells: int) -> np.ndarray:
     number = max(1, min(cells, bound.l1**2 // max(1, bound.l2_squared)))
     step = min(bound.l1 // number, math.isqrt(bound.l2_squared // number))
     return np.full(number, step) if step else _concentrated(bound, cells)
+
+
+def _widest(bound: Bound, cells: int) -> np.ndarray:
+    """Over as many cells as can be moved, by as much as both norms allow."""
+    return np.full(*(spreads(bound, cells) or [(1, 0)])[-1])
+
+
+def _within(cell: int, place: slice) -> bool:
+    return bool(place.start <= cell < place.stop)
 
 
 def _turned(bound: Bound, cells: int) -> np.ndarray:

@@ -18,6 +18,8 @@ CELLS = 32
 PAIRS, TOGETHER = 4, 0.5
 #: Added to the correlation matrix: what noise that two cells share cancels down to.
 RIDGE = 1e-9
+#: Most values that a learned score tells apart.
+LEVELS = 200
 #: Most decimals by which a number is looked at.
 DECIMALS = 12
 
@@ -36,10 +38,16 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Truths:
-    """What two neighbouring inputs hold exactly, shape (cells,) each."""
+    """What two neighbouring inputs hold exactly.
+
+    Args:
+        present, absent: with the record and without it, shape (cells,).
+        ratio: the log-likelihood ratio of outputs, shape (runs,), where the law of the noise is known.
+    """
 
     present: np.ndarray
     absent: np.ndarray
+    ratio: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def moved(self) -> np.ndarray:
@@ -65,6 +73,9 @@ def statistics(
         found += [*_exact(truths), *_together(samples, truths)]
         if len(truths.moved) > 1:
             found.append(_clipped(samples, truths))
+            shift = truths.present - truths.absent
+            ratio = truths.ratio or learned_ratio(shift, absent, present)
+            found.append(Statistic("likelihood ratio", "likelihood", ratio))
     return found
 
 
@@ -147,6 +158,36 @@ def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
     return Statistic("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
 
 
+def learned_ratio(
+    shift: np.ndarray, absent: np.ndarray, present: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Learn a score of outputs: ln of how much likelier they are with the shift than without it.
+
+    Naive Bayes over the cells that move: frequencies of values, pooled over cells of one shift.
+
+    Args:
+        shift: by how much each cell moves, shape (cells,).
+        absent, present: outputs to learn from, shape (runs, cells).
+    """
+    tables = []
+    for step in np.unique(shift[shift != 0]):
+        cells = np.flatnonzero(shift == step)
+        values = np.unique(np.concatenate([absent[:, cells], present[:, cells]]).round(6))
+        few = len(values) <= LEVELS
+        edges = values if few else np.quantile(values, np.linspace(0, 1, LEVELS))
+        one, other = (
+            np.bincount(np.searchsorted(edges, arm[:, cells].ravel()), minlength=len(edges) + 1)
+            for arm in (present, absent)
+        )
+        tables.append((cells, edges, np.log((one + 0.5) / (other + 0.5))))
+
+    def score(outputs: np.ndarray) -> np.ndarray:
+        each = (log[np.searchsorted(edges, outputs[:, cells])] for cells, edges, log in tables)
+        return np.asarray(sum(part.sum(axis=1) for part in each))
+
+    return score
+
+
 def _exact(truths: Truths) -> Iterator[Statistic]:
     """Whether moved cells hold one input's very truth: noise that is missing now and then."""
     for cell in truths.moved[:PAIRS]:
@@ -167,7 +208,7 @@ def _together(samples: TwoSamples, truths: Truths) -> Iterator[Statistic]:
     shift = truths.present - truths.absent
     for one, other in _pairs(samples, truths):
         if shift[one] != shift[other]:
-            apart = Truths(*(_apart(t, one, other) for t in (truths.present, truths.absent)))
+            apart = Truths(_apart(truths.present, one, other), _apart(truths.absent, one, other))
             score = partial(_difference, apart, one, other)
             yield Statistic(f"difference {one} and {other}", "together", score)
 

@@ -155,7 +155,7 @@ def check_supported(
 def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
     """Price a mechanism at work, unless it states what cannot be right."""
     try:
-        return checked(mechanism.price(group, spend))
+        return checked(mechanism, group, spend)
     except PluginError as error:
         raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {error}") from None
     except Exception as error:

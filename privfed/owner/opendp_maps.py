@@ -7,6 +7,8 @@ it. Nothing is released for less than any of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -16,6 +18,7 @@ from privfed.privacy.loss import Loss, covers
 from privfed.privacy.mechanism import (
     WIDEST,
     BoundedPart,
+    Mechanism,
     Protection,
     is_drawn_here,
     joint,
@@ -27,28 +30,29 @@ from privfed.questions.part import Bound
 TOLERANCE = 1e-6
 
 
-def checked(priced: Protection) -> Protection:
-    """Hold what a mechanism states against the laws of its noise and the bounds of its parts.
+def checked(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+    """Price a mechanism at work, and hold what it states against laws and bounds.
 
-    Args:
-        priced: what its ``price`` gave, for the parts with the bounds that the gate derived.
-
-    Returns:
-        the same, its loss in exact numbers.
+    Bounds are those given here, whatever the plugin hands back; laws of ours are made anew from their
+    parameters, so that an instance's own methods count for nothing.
 
     Raises:
-        PluginError: the loss is none, negative or not finite, or below what the laws lose together,
-            what they lose by their own probabilities, or what OpenDP's maps say; or a part is left
-            without noise, or cells are masked, at a finite cost.
+        PluginError: the price is no protection, its loss negative or not finite, or below what the laws
+            lose together, what they lose by their own probabilities, or what OpenDP's maps say; or a
+            part is left without noise, or cells are masked, at a finite cost.
     """
-    if type(priced) is not Protection or not isinstance(priced.loss, Loss):
+    given = mechanism.price(group, spend)
+    if type(given) is not Protection or not isinstance(given.stated, Loss | None):
         raise PluginError("price must give a Protection with a Loss")
-    sound = Loss.from_dict(priced.loss.to_dict())
-    if is_drawn_here(priced.mechanism) and sound.finite:
+    laws = {n: type(law)(*law.parameters) if proven(law) else law for n, law in given.laws.items()}
+    stated = None if given.stated is None else Loss.from_dict(Loss.to_dict(given.stated))
+    priced = Protection(mechanism, group, spend, laws, stated)
+    sound = priced.loss
+    if is_drawn_here(mechanism) and sound.finite:
         _check_all_is_noisy(priced)
     if not covers(sound):
         raise PluginError("states a cost below what the laws of its noise lose")
-    for law in set(priced.laws.values()):
+    for law in set(laws.values()):
         _check_law(law, priced)
     for measure in ("epsilon", "rho"):
         each = [mapped(law) for law in sound.laws if law.law.measure == measure]

@@ -87,7 +87,7 @@ class Mechanism(ABC):
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw one part's noise; overriding it is on the author's word."""
-        return law.draw(noise, cells)
+        return type(law).draw(law, noise, cells)
 
     def protect(
         self,
@@ -108,19 +108,20 @@ class Mechanism(ABC):
             what may leave; suppressed cells are masked and hold zero.
         """
         noisy = {
-            name: self._noisy(exact[name], priced.laws.get(name), noise) for name in priced.group
+            name: _noisy(self, exact[name], priced.laws.get(name), noise) for name in priced.group
         }
-        masks = reveals if self.suppresses else {}
+        masks = {} if priced.loss.finite else reveals if self.suppresses else {}
         finished = self.finish(noisy, priced)
         return {
             name: unmasked(np.asarray(finished[name]), masks.get(name)) for name in priced.group
         }
 
-    def _noisy(self, exact: np.ndarray, law: Law | None, noise: Noise) -> np.ndarray:
-        if law is None:
-            return exact.copy()
-        drawn = self.draw(law, noise, exact.size).reshape(exact.shape)
-        return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
+
+def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Noise) -> np.ndarray:
+    if law is None:
+        return exact.copy()
+    drawn = type(mechanism).draw(mechanism, law, noise, exact.size).reshape(exact.shape)
+    return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
 
 
 class OpenDPMechanism(Mechanism):
@@ -206,8 +207,7 @@ def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
 def is_drawn_here(mechanism: Mechanism) -> bool:
     """Whether the core draws and protects, not the mechanism's own code."""
     kind = type(mechanism)
-    own = (kind.draw, kind.protect, kind._noisy)
-    return own == (Mechanism.draw, Mechanism.protect, Mechanism._noisy)
+    return (kind.draw, kind.protect) == (Mechanism.draw, Mechanism.protect)
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
     try:
-        cost = checked(mechanism.price(group, amount)).loss
+        cost = checked(mechanism, group, amount).loss
     except PluginError as error:
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"

@@ -10,16 +10,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from privfed.attacks.roc import clopper_pearson
-from privfed.audits.groups import audit_group
+from privfed.audits.test_statistics import learned_ratio
 from privfed.errors import PluginError
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, spreads
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.exact import Number, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
@@ -29,6 +31,8 @@ from privfed.testing.conformance import Check, run_checks
 CELLS = 20_000
 #: Probability that a sound mechanism fails the audit, all of its events together.
 LEVEL = 1e-6
+#: Bounds whose units may be spread over cells, with the cells of one block; blocks of one move.
+VECTORS, BLOCKS = ((Bound(4, 16), 4), (Bound(16, 16), 16)), 20_000
 #: Runs in which a whole group is audited, and cells of each of its parts.
 GROUP_RUNS, GROUP_CELLS = 2000, 8
 #: Where a zCDP statement is put to the test: deltas of the (epsilon, delta) statements it implies.
@@ -197,10 +201,9 @@ def check_noise_is_the_sources(bench: Bench) -> None:
 def check_scale_is_exact(bench: Bench) -> None:
     """What is stated covers the laws of the noise, all together, in exact fractions."""
     for group in bench.supported():
-        priced = bench.price(group)
-        if priced.loss.finite:
+        if bench.price(group).loss.finite:
             try:
-                checked(priced)
+                checked(bench.mechanism, group, bench.spend)
             except PluginError as error:
                 raise AssertionError(str(error)) from None
 
@@ -223,20 +226,63 @@ def check_audit(bench: Bench) -> None:
     """
     for part in audited(bench):
         loss = bench.price({"part": part}).loss
-        if not loss.finite:
-            continue
-        zeros, ones = (draws(bench, part, value) for value in (0, 1))
-        statements = implied(loss)
-        events = [*threshold_events(zeros, ones), *threshold_events(ones, zeros)]
-        level = LEVEL / (2 * len(events))
-        for first, second in events:
-            low, high = (
-                float(clopper_pearson(hits.sum(), hits.size, level)[end])
-                for end, hits in enumerate((first, second))
-            )
-            for epsilon, delta in statements:
-                told = f"P >= {low:.4f} against P <= {high:.4f} beats epsilon {epsilon:.3f}"
-                assert low <= math.exp(epsilon) * high + delta, f"{told}, delta {delta:g}"
+        if loss.finite:
+            ones, zeros = (draws(bench, part, value) for value in (1, 0))
+            hold_events(loss, ones, zeros)
+
+
+def hold_events(loss: Loss, one: np.ndarray, other: np.ndarray, move: str = "a cell moved") -> None:
+    """Hold thresholds of one number for each output, of two neighbours, against a loss."""
+    statements = implied(loss)
+    events = [*threshold_events(one, other), *threshold_events(other, one)]
+    level = LEVEL / (2 * len(events))
+    for first, second in events:
+        low, high = (
+            float(clopper_pearson(hits.sum(), hits.size, level)[end])
+            for end, hits in enumerate((first, second))
+        )
+        for epsilon, delta in statements:
+            told = f"{move}: P >= {low:.4f} against P <= {high:.4f} beats epsilon {epsilon:.3f}"
+            assert low <= math.exp(epsilon) * high + delta, f"{told}, delta {delta:g}"
+
+
+def check_all_cells(bench: Bench) -> None:
+    """Moving all cells at once, by every step that the bound allows, tells no more than the charge.
+
+    Blocks of cells are answered in one call; the score is the likelihood ratio of a block by the law
+    of the noise, or where none is told, by frequencies learned from half of the blocks. Power: of the
+    other 10,000, an event of probability 1/2 that exceeds the claim by 0.05 is seen nearly always.
+    """
+    for bound, cells in VECTORS:
+        for moved, step in spreads(bound, cells):
+            part = BoundedPart(Part(PartType.COUNTS, ("cell",), (BLOCKS * cells,)), bound)
+            if not bench.mechanism.supports({"part": part}):
+                continue
+            priced = bench.price({"part": part})
+            if priced.loss.finite:
+                shift = step * (np.arange(cells) < moved)
+                _check_shift(bench, priced, shift, f"{moved} cells moved by {step}")
+
+
+def _check_shift(bench: Bench, priced: Protection, shift: np.ndarray, move: str) -> None:
+    """Hold both likelihoods of blocks of cells against what the loss implies, in both directions."""
+    arms = []
+    for seed, units in ((20, np.zeros_like(shift)), (21, shift)):
+        source = bench.noise(seed)
+        fast = TestNoise(seed) if source.secure else source
+        told = priced.protect({"part": np.tile(units, BLOCKS)}, fast)["part"]
+        arms.append(np.asarray(told.data, dtype=float).reshape(BLOCKS, len(shift)))
+    law = priced.laws.get("part")
+    ratio = learned_ratio(shift, arms[0][::2], arms[1][::2])
+    if law is not None:
+        ratio = partial(likelihood_ratio, law, shift)
+    absent, present = (ratio(arm[1::2]) for arm in arms)
+    hold_events(priced.loss, present, absent, move)
+
+
+def likelihood_ratio(law: Law, shift: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """ln of how much likelier outputs are around a shift than around zero, shape (runs,)."""
+    return np.asarray(law.log_ratio(outputs - shift, outputs).sum(axis=1))
 
 
 def check_group(bench: Bench) -> None:
@@ -280,7 +326,8 @@ def draws(bench: Bench, part: BoundedPart, value: int) -> np.ndarray:
 
 def threshold_events(one: np.ndarray, other: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """How often outputs fall on either side of each of a few thresholds, for both neighbours."""
-    cuts = np.unique(np.quantile(np.concatenate([one, other]).astype(float), np.arange(1, 10) / 10))
+    pooled = np.concatenate([one, other]).astype(float)
+    cuts = np.unique(np.quantile(pooled, [0.01, 0.03, *(np.arange(1, 10) / 10), 0.97, 0.99]))
     sides = [np.less_equal, np.greater]
     return [(side(one, cut), side(other, cut)) for cut in cuts for side in sides]
 
@@ -306,5 +353,6 @@ CHECKS: tuple[Check[Bench], ...] = (
     check_scale_is_exact,
     check_law_is_kept,
     check_audit,
+    check_all_cells,
     check_group,
 )

@@ -326,3 +326,16 @@ def test_discrete_gaussian_noise_tells_no_more_than_its_curve(sigma: float, shif
     (pair,) = pld.pairs([loss])
     assert (pair.curve(epsilon) >= exact - 1e-14).all()
     assert (GaussianPair(shift / sigma).curve(epsilon) < exact - 1e-14).any()
+
+
+def test_a_law_stands_for_no_more_than_itself() -> None:
+    """What dominates an answer by a law covers noise of that law alone, and no more than it loses."""
+    gaussian_ = Gaussian().dearest(Fraction(1, 2))
+    allowed = pld.Allowed("kind", 1, (gaussian_,))
+    sigma = math.sqrt(9 / (2 * 0.5))
+    assert allowed.covers(Loss.zcdp("0.5", Charged(DiscreteGaussian(sigma), 9)))
+    other = Loss(rho=Fraction(1, 2), laws=(Charged(DiscreteLaplace(1.0), 1),))
+    assert not allowed.covers(other)
+    forged = Loss.zcdp("0.5", Charged(DiscreteGaussian(1e9), 1))
+    assert not pld.Allowed("kind", 1, (forged,)).covers(other)
+    assert not pld.Allowed("kind", 1, (forged,)).covers(forged)

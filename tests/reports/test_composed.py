@@ -150,3 +150,14 @@ def test_page_text_and_plain_form_tell_the_sum_and_whether_it_happened(together:
     assert plain["together"] is together
     assert "all together: epsilon 2.68" in summary(report)
     assert ("if all were carried out" in summary(report)) != together
+
+
+def test_whose_word_a_total_rests_on() -> None:
+    """One policy's claimed mechanism is told of in all policies' total, on the page and the console."""
+    accounts = [policy(), policy("other", basis=("claimed:mine", "opendp:theirs"))]
+    told = "by OpenDP's map of theirs; on the word of mine, not derived here"
+    one = composed(accounts)
+    assert one is not None and one.basis == told
+    report = Report(Study.built_in(), tuple(map(PolicyReport, accounts)))
+    assert f"({told})" in summary(report).splitlines()[-1]
+    assert told.replace("'", "&#39;") in page(report)

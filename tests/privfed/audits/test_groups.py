@@ -47,6 +47,7 @@ from privfed.testing.faulty import (
     UnderstatingLaplace,
     UnsharedResponse,
 )
+from tests.own_law import SilentStaircase, StaircaseNoise
 
 #: One audit in ten thousand may convict an innocent mechanism.
 ALPHA = 1e-4
@@ -189,3 +190,14 @@ def test_what_claims_nothing_is_not_audited() -> None:
         claim_of(Open().price(ONE, Fraction(0)), 0.0)
     with pytest.raises(InputError, match="delta"):
         claim_of(Gaussian().price(ONE, Fraction(1)), 0.0)
+
+
+@pytest.mark.parametrize("false", [StaircaseNoise, SilentStaircase])
+def test_noise_that_is_right_for_one_cell_alone_is_caught(false: type[Mechanism]) -> None:
+    """A staircase whose law is told, and one whose likelihood is learned: four cells tell four times."""
+    four = BoundedPart(Part(PartType.COUNTS, ("cell",), (4,)), Bound(4, 16))
+    found = audit_group(
+        false, {"counts": four}, Fraction(1), trials=20_000, alpha=0.01, noise=TestNoise(5)
+    )
+    assert found.severity == "breach" and found.detail["event"] == "likelihood ratio"
+    assert found.detail["move"] == "all parts, over as many cells as can be"
