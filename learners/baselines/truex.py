@@ -18,12 +18,12 @@ from privfed.exact import Number, exact
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import FederatedClassifier, Planned
 from privfed.learners.baselines.base import Baseline
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.counts import NodeCounts
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.structures import DEEPEST
-from privfed.learners.genetic_tree.top import Growth, Rule, full_tree, padded
+from privfed.learners.genetic_tree.top import NoisyTreeGrower, SplitCriterion, full_tree, padded
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
@@ -66,7 +66,7 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
             NobodyAnswered: no client answered the first question.
         """
         self._start(federation)
-        schema, growth = federation.schema, Growth(classes(federation.schema))
+        schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.depth):
@@ -77,14 +77,16 @@ class TruexTreeClassifier(Baseline, FederatedClassifier):
                 if not level:
                     raise
                 break
-            open_ = growth.level(open_, told, features, edges, 0.0, Rule(least=0.0, doubt=0.0))
+            open_ = growth.level(
+                open_, told, features, edges, 0.0, SplitCriterion(least=0.0, doubt=0.0)
+            )
             if not open_:
                 break
         self._label(federation, growth, edges)
         self.shared_ = Shared(growth.tree, growth.shares)
         return self
 
-    def _label(self, federation: Disclosure, growth: Growth, edges: np.ndarray) -> None:
+    def _label(self, federation: Disclosure, growth: NoisyTreeGrower, edges: np.ndarray) -> None:
         """Ask for the leaves' class counts anew; what the splits told of them stands otherwise."""
         leaves = growth.tree.leaves
         asked = Counts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)

@@ -23,7 +23,7 @@ from privfed.learners.forest.model import FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
 from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
 from privfed.learners.forest.published import Learned, PublishedForest
-from privfed.learners.forest.queries import Bins, Sketches
+from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.forest.samples import WAYS, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
@@ -249,7 +249,7 @@ class _FedForest(LearnerByWays):
         ``reveals``); local gains and shortlists, which no count stands beside, altogether.
         """
         guard = (Guard.of("nullify"),)
-        kinds = (Sketches.kind, Bins.kind, OutOfBag.kind)
+        kinds = (Sketches.kind, BinStatistics.kind, OutOfBag.kind)
         return Policy(dict.fromkeys(kinds, guard), name="nullified")
 
     def private(

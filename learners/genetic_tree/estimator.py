@@ -12,8 +12,8 @@ from privfed.errors import InputError
 from privfed.exact import Number
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.evolution import GeneticParams
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
     MOST_FOLDS,
@@ -117,7 +117,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return GeneticTreeParams(
             GeneticParams(
                 *(size, self.generations, self.lowest, self.deepest, self.leaf_share),
-                *(self.pressure, self.flips, self.swaps, self.participation, local.Votes()),
+                *(
+                    self.pressure,
+                    self.flips,
+                    self.swaps,
+                    self.participation,
+                    local.VoteThresholds(),
+                ),
             ),
             Scoring(self._classify, self.fitness, self.train_share, self.folds, self.bounded),
             Choice(self.own_tree, self.refit, self.lowest, self.deepest),

@@ -16,7 +16,7 @@ from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tr
 
 
 @dataclass(frozen=True)
-class Votes:
+class VoteThresholds:
     """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II).
 
     Args:
@@ -154,7 +154,7 @@ def best_depth(scores: np.ndarray, depths: range) -> int:
     return depths[int(scores.mean(axis=0).argmax())] if len(scores) else depths[0]
 
 
-def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: Votes) -> tuple[bool, bool]:
+def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) -> tuple[bool, bool]:
     """Whether to score candidates on all records, and whether to keep the clients' own structures.
 
     Args:

@@ -13,7 +13,7 @@ from privfed.exact import Number
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree.counts import (
-    Cells,
+    ColumnCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
@@ -38,7 +38,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
     """A shared tree grown from noisy counts; clients choose below it by themselves."""
 
     name = "private"
-    queries = (Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
+    queries = (ColumnCounts, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
 
     def first(self, schema: Schema) -> Query:
         """See the base."""
@@ -53,7 +53,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
         targets = None if scoring.classify else np.full(top.targets - 1, np.inf)
         cells = np.full((len(features), top.cells - 1), np.inf)
         root = RootCounts(full_tree(0), np.zeros(1, np.int64), features, edges, targets)
-        planned = [Planned(Cells(features, cells), top.rounds), Planned(root, 1)]
+        planned = [Planned(ColumnCounts(features, cells), top.rounds), Planned(root, 1)]
         if not scoring.classify:
             finer = np.full((1, top.target_cells - 1), np.inf)
             own = TargetCells(np.array([len(features)], dtype=np.int64), finer)
@@ -96,7 +96,7 @@ def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> 
         return (Guard.of("gaussian", spend=spend / times, times=times),)
 
     guards: dict[str, tuple[Guard, ...]] = {
-        Cells.kind: gaussian(rho * looking, top.rounds),
+        ColumnCounts.kind: gaussian(rho * looking, top.rounds),
         RootCounts.kind: gaussian(root),
         NodeTotals.kind: gaussian(rho * s.leaves_budget),
         KeepBelow.kind: (),

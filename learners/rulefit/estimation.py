@@ -13,15 +13,15 @@ import numpy as np
 
 from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rulefit.averaging import Steps, primal, stable_step
+from privfed.learners.rulefit.averaging import LocalStepParams, primal, stable_step
 from privfed.learners.rulefit.pooled import Pooled
 from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
-from privfed.learners.rulefit.queries import Curvature, Increment, Objective
+from privfed.learners.rulefit.queries import Increment, Objective, SmoothnessBound
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.settings import SETTINGS
 
 #: Local steps whose increment is minus the gradient.
-GRADIENT = Steps(1.0, 0.0, 1, 0.0)
+GRADIENT = LocalStepParams(1.0, 0.0, 1, 0.0)
 #: Curvature along the intercept alone, that of any record.
 LEVEL = 1.0
 
@@ -59,7 +59,7 @@ class FitContext:
         return np.concatenate([[0.0], self.pooled.means])
 
     def increment(
-        self, dual: np.ndarray, steps: Steps, clients: Sequence[str] | None = None
+        self, dual: np.ndarray, steps: LocalStepParams, clients: Sequence[str] | None = None
     ) -> np.ndarray | None:
         """The clients' mean increment; none where nobody answers."""
         query = Increment(self.terms, self.means, dual, steps, self.logistic)
@@ -75,7 +75,7 @@ class FitContext:
 
     def curvature(self) -> Curvatures:
         """The largest eigenvalues that clients release, whose mean bounds the pooled one; else the variances' sum."""
-        answers = self.federation.ask_offered(Curvature(self.terms, self.means)).only
+        answers = self.federation.ask_offered(SmoothnessBound(self.terms, self.means)).only
         told = answers.each("largest") if "largest" in answers else {}
         if not told:
             return Curvatures(1 + float(self.pooled.variances.sum()))
@@ -154,7 +154,7 @@ class Estimation(ABC):
 
     @property
     @abstractmethod
-    def first_steps(self) -> Steps:
+    def first_steps(self) -> LocalStepParams:
         """The local steps of the first round."""
 
     @abstractmethod
@@ -232,9 +232,9 @@ class Averaging(Estimation):
     remedy = "leave client_step out, take fewer local_steps, or make server_step smaller"
 
     @property
-    def first_steps(self) -> Steps:
+    def first_steps(self) -> LocalStepParams:
         """Steps of size .01, whatever ``client_step`` is: the size is no part of the cost."""
-        return Steps(0.01, 0.0, self.local_steps, self.penalty)
+        return LocalStepParams(0.01, 0.0, self.local_steps, self.penalty)
 
     def _step(self, curvatures: Curvatures) -> float:
         return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
@@ -242,7 +242,7 @@ class Averaging(Estimation):
     def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
         dual, elapsed, rounds = np.zeros(1 + len(context.terms)), 0.0, 0
         for _ in range(self.rounds):
-            steps = Steps(step, elapsed, self.local_steps, self.penalty)
+            steps = LocalStepParams(step, elapsed, self.local_steps, self.penalty)
             moved = context.increment(dual, steps, self._drawn(context))
             if moved is None:
                 break

@@ -17,7 +17,7 @@ from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
+class PooledHistogram:
     """Released histograms: summed counts by covariate and bin, and each client's size by its noisy counts."""
 
     counts: np.ndarray
@@ -57,7 +57,7 @@ class Marginal:
         return shares, tuple(values)
 
 
-def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
+def ask_marginals(federation: Disclosure, bins: int) -> PooledHistogram:
     """Ask for a histogram of each covariate; NobodyAnswered if one has no answer."""
     features = range(len(federation.schema.features))
     answers: Answers = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
@@ -71,4 +71,4 @@ def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
         for client, release in answer.releases.items():
             totals.setdefault(client, []).append(float(release["counts"].sum()))
     sizes = {client: max(1.0, float(np.median(own))) for client, own in totals.items()}
-    return Marginal(counts, sizes, bins)
+    return PooledHistogram(counts, sizes, bins)

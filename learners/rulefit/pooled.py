@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.histograms import PooledHistogram
 from privfed.learners.rulefit.queries import Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
@@ -36,7 +36,7 @@ class Pooled:
 
 
 def ask_pooled(
-    federation: Disclosure, terms: Terms, marginal: Marginal, synthetic: SyntheticRecords
+    federation: Disclosure, terms: Terms, marginal: PooledHistogram, synthetic: SyntheticRecords
 ) -> Pooled:
     """Ask for supports, sizes and the spreads of the linear terms.
 

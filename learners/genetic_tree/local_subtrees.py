@@ -46,7 +46,7 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
-class Graft:
+class LocalSubtrees:
     """A shared tree cut at a level (0 leaves nothing of it), and subtrees grown on a client's records below."""
 
     shared: Shared
@@ -56,7 +56,7 @@ class Graft:
     @classmethod
     def grown(
         cls, shared: Shared, level: int, x: np.ndarray, y: np.ndarray, classes: int, depth: int
-    ) -> Graft:
+    ) -> LocalSubtrees:
         """Grow a subtree below each node that has records."""
         at, expected = shared.places(x, level), shared.values[shared.tree.reach(x)]
         nodes = {}
@@ -158,7 +158,7 @@ def choose_below(
     records by :class:`.SelectionRule`. With fewer than two records it takes the shared tree.
     """
     if len(client.y) < 2:
-        return Graft(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
+        return LocalSubtrees(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
     chosen = _least_loss(client, shared, folds, lowest, deepest)
     alone = client.own_depth(folds, range(lowest, deepest + 1))
     weights, lead = _compared(client, shared, folds, chosen, alone)
@@ -167,7 +167,7 @@ def choose_below(
         return _alone(client, shared, folds, alone)
     level, depth, prior = chosen
     data = client.x, client.y, client.classes
-    return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
+    return LocalSubtrees.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
 
 
 def _least_loss(
@@ -187,7 +187,7 @@ def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTr
     How far is chosen by cross-validated log loss: a small leaf of one class would rule out all others.
     """
     data = client.x, client.y, client.classes
-    nodes = Graft.grown(shared, 0, *data, depth).below[0]
+    nodes = LocalSubtrees.grown(shared, 0, *data, depth).below[0]
     tree = PersonalTree.of_nodes(nodes, "own")
     if not client.classes:
         return tree
@@ -231,14 +231,14 @@ def _compared(
 
 def _held_out(
     client: Client, shared: Shared, folds: int, levels: Sequence[int], depth: int
-) -> Iterator[tuple[np.ndarray, int, Graft]]:
+) -> Iterator[tuple[np.ndarray, int, LocalSubtrees]]:
     """For each fold and level: the records held out, the level, and a graft on all others."""
     everyone = np.arange(len(client.y))
     for held in local.folds(client.order, folds):
         rest = np.setdiff1d(everyone, held)
         data = client.x[rest], client.y[rest], client.classes
         for level in levels:
-            yield held, level, Graft.grown(shared, level, *data, max(depth, 1))
+            yield held, level, LocalSubtrees.grown(shared, level, *data, max(depth, 1))
 
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:
