@@ -60,10 +60,7 @@ def _parts(
     tree: str,
     place: str,
 ) -> Iterator[Drawn]:
-    """By part: counts of each class, or of all and sums of the target.
-
-    `held` says which record lies in which cell, shape (pairs, cells of a pair, records).
-    """
+    """Counts of each class, or of all and sums, by `held`: shape (pairs, cells of a pair, records)."""
     cells = (pairs[:, None] * size + np.arange(size)).ravel()
     flat = held.reshape(-1, held.shape[-1]).T
     classes = level.classes or 1

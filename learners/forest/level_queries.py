@@ -129,10 +129,7 @@ class PartReplies:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Additive statistics as clients released them: class counts, or counts and target sums, by item.
-
-    With `by_client` each client is a class of its own.
-    """
+    """Released class counts, or counts and sums, by item; with `by_client` each client is a class."""
 
     counts: PartReplies
     sums: PartReplies | None = None

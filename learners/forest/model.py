@@ -231,11 +231,7 @@ class FittedForest:
     def from_state(
         cls, schema: Schema, clients: tuple[str, ...], state: Mapping[str, Any]
     ) -> FittedForest:
-        """The forest from what :meth:`to_state` gave.
-
-        Raises:
-            ValueError, TypeError, LookupError, QueryError: it makes no sense.
-        """
+        """The forest from what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")

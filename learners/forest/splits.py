@@ -198,10 +198,7 @@ def averaged_splits(
 def with_clients(
     splits: Splits, totals: np.ndarray, features: int, criterion: Criterion, min_leaf: int
 ) -> Splits:
-    """Let a division of the clients take the place of splits that gain less (Section 3.2).
-
-    The nodes' totals by client, shape (clients, nodes, statistics), suffice: no further query is asked.
-    """
+    """Replace splits that gain less than a division of the clients (Section 3.2), by known totals."""
     best, chosen = best_subset(totals.transpose(1, 0, 2), criterion, min_leaf)
     better = best.gain > splits.gain
     sets = splits.chosen.copy()

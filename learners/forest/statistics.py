@@ -47,10 +47,7 @@ def node_sizes(bench: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
 def quantiles(
     bench: NodeIndex, view: View, level: OpenNodes, levels: int, interpolate: bool
 ) -> np.ndarray:
-    """Values at the ranks 0, 1/Q, ..., 1 of each numeric pair, shape (pairs, Q + 1); zero without records.
-
-    They are order statistics (the nearest rank) unless interpolated.
-    """
+    """Values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
     for part in bench.sorted(view, level):
         knots[part.pairs] = _knots(part, levels, bench.columns.payload, interpolate)

@@ -1,7 +1,4 @@
-"""Binary trees side by side, as arrays: what a query carries, and what a model is.
-
-The roots come first; every child comes after its parent, the right one next to the left.
-"""
+"""Binary trees as arrays, roots first; a child comes after its parent, the right one next to the left."""
 
 from __future__ import annotations
 
@@ -123,11 +120,7 @@ class BinaryTrees:
         return replace(self, feature=feature, subset=subset)
 
     def only(self, kept: np.ndarray) -> tuple[BinaryTrees, np.ndarray]:
-        """Some of the trees, and the numbers of their nodes here.
-
-        Args:
-            kept: which trees, shape (roots,).
-        """
+        """Some of the trees (a mask over the roots), and the numbers of their nodes here."""
         if kept.all():
             return self, np.arange(len(self))
         nodes = np.flatnonzero(kept[self.tree_of])

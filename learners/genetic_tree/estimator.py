@@ -169,11 +169,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
     def describe(self, *, client: str | None = None) -> str:
-        """A client's own tree as text; only where it was taken home.
-
-        Raises:
-            InputError: no client is named, or that client's tree is not here.
-        """
+        """A client's own tree as text; InputError unless it was taken home."""
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 

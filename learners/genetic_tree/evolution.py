@@ -26,10 +26,7 @@ SILENCE = "nobody scored candidates after generation {}: the search ends there"
 
 @dataclass(frozen=True)
 class GeneticParams:
-    """The server's input (paper, Table II): P, G, depths, r_l, s, m_1, m_2, c, thresholds of votes.
-
-    See :class:`.GeneticTreeClassifier` for each.
-    """
+    """The server's input (paper, Table II); see :class:`.GeneticTreeClassifier` for each."""
 
     population: int
     generations: int

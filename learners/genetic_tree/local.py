@@ -1,7 +1,4 @@
-"""What a client learns alone: its own CART tree, its depth, and its votes.
-
-A tree of depth j is a deeper one cut at j: each fold grows one tree, which gives all depths' scores.
-"""
+"""What a client learns alone: its own CART tree (cut at j it is the tree of depth j), and its votes."""
 
 from __future__ import annotations
 

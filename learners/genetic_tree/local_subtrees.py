@@ -22,10 +22,7 @@ LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The tree that all clients share; `values` (fractions of the classes, or a mean) were released.
-
-    Shapes: values (nodes, classes or 1).
-    """
+    """The tree that all share, and its released class fractions or means, shape (nodes, classes or 1)."""
 
     tree: Tree
     values: np.ndarray
@@ -208,11 +205,7 @@ def _priors(client: Client) -> tuple[float, ...]:
 def _compared(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
 ) -> tuple[np.ndarray | None, ScoreDifference]:
-    """Class weights by which a choice (level, depth, prior) does best, and its lead over the own tree.
-
-    Returns:
-        the weights, None for equal ones or for numbers; and the lead.
-    """
+    """Class weights by which a choice does best (None for equal ones, or numbers), and its lead."""
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
     true, own = client.own_held_out(scoring, alone)

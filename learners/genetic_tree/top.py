@@ -1,7 +1,4 @@
-"""A tree grown from noisy counts: level by level, every cut known to everybody.
-
-All that is computed here is computed from releases, and so it costs nothing further.
-"""
+"""A tree grown from released noisy counts, level by level; all here is post-processing and costs nothing."""
 
 from __future__ import annotations
 
@@ -66,10 +63,7 @@ def best_split(
 def gains(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> np.ndarray:
-    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1).
-
-    The parameters are those of :func:`best_split`.
-    """
+    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1)."""
     bins, classes = counts.shape[1:]
     left = np.cumsum(counts, axis=1)[:, :-1]
     right = counts.sum(axis=1, keepdims=True) - left
@@ -108,10 +102,7 @@ def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> 
 
 @dataclass
 class NoisyNode:
-    """A node of a growing tree: noisy class counts, and the variance of each.
-
-    They are `sound` if released after the node's place was chosen; what chose a split favours it.
-    """
+    """Noisy class counts of a node; `sound` if released after its place was chosen, which favours it."""
 
     counts: np.ndarray
     variance: float

@@ -119,10 +119,7 @@ class Trie:
     # --- walking -----------------------------------------------------------------------------
 
     def walk(self, genes: np.ndarray) -> Iterator[LeafAssignments]:
-        """Fit candidates, shape (candidates, 2^depth - 1), and yield their leaves, block by block.
-
-        The nodes of a block are valid until the next block is asked for.
-        """
+        """Fit candidates and yield their leaves block by block, each valid until the next one is asked for."""
         candidate = np.repeat(np.arange(len(genes)), len(self.roots))
         root = np.tile(np.arange(len(self.roots)), len(genes))
         one = 8 * self.depth * max(len(self.table), 1)

@@ -67,10 +67,7 @@ class FitContext:
         return self.pooled.average(told) if told else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
-        """Minus the gradient of the pooled mean loss at some weights; None if no client answers.
-
-        One local step of size one without penalty from "dual" weights w is minus the gradient at w.
-        """
+        """Minus the gradient of the pooled mean loss at some weights; None if no client answers."""
         return self.increment(weights, GRADIENT)
 
     def curvature(self) -> Curvatures:
@@ -136,10 +133,7 @@ class Estimation(ABC):
         pooled: Pooled,
         rng: np.random.Generator | None = None,
     ) -> Estimate:
-        """Find the weights of intercept and terms.
-
-        A client that does not answer a round is left out of it; learning stops when no client answers.
-        """
+        """Find the weights; a client that does not answer a round is left out of it, and silence ends learning."""
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
         curvatures = context.curvature() if needed else Curvatures(math.inf)
@@ -189,10 +183,7 @@ class Estimation(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients(Estimation):
-    """Accelerated proximal gradient: each round one exact gradient, whatever clients are like.
-
-    A client takes one local step (paper, Algorithm 3 with G = 1).
-    """
+    """Accelerated proximal gradient: one local step a round (paper, Algorithm 3 with G = 1)."""
 
     remedy = "leave client_step out, or make it smaller"
     first_steps = GRADIENT

@@ -86,10 +86,7 @@ def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
 
 
 def _steps(fitted: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes of the columns' codes, shape (steps, columns, 2), those of equal effect joined.
-
-    Beside them (effect, support) by step.
-    """
+    """Boxes of the columns' codes, those of equal effect joined, and (effect, support) of each."""
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
     effects, boxes, told = fitted.effects[:, 0], [], []
     for j, size in enumerate(sizes):
