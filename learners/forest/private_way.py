@@ -23,7 +23,6 @@ from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.outcome import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
@@ -34,10 +33,6 @@ class PrivateForestWay(Way[ForestParams, Learned]):
 
     name = "private"
     queries = private.QUERIES
-
-    def first(self, schema: Schema) -> Query:
-        """See the base."""
-        return self.plan(schema)[0].query
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """See the base."""

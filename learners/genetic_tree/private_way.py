@@ -29,7 +29,6 @@ from privfed.learners.ways import Way
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
-from privfed.questions.query import Query
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
@@ -39,10 +38,6 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
 
     name = "private"
     queries = (ColumnCounts, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
-
-    def first(self, schema: Schema) -> Query:
-        """See the base."""
-        return self.plan(schema)[0].query
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Cells, a number's own, the root, each level, the leaves, what is kept."""

@@ -75,10 +75,6 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         Objective,
     )
 
-    def first(self, schema: Schema) -> CovariateHistogram:
-        """See the base."""
-        return CovariateHistogram((0,), self.params.bins)
-
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """See the base."""
         terms, params = _placeholder(schema), self.params
@@ -86,7 +82,7 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         zeros = np.zeros(1 + len(terms))
         increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic)
         return [
-            Planned(self.first(schema), len(schema.features)),
+            Planned(CovariateHistogram((0,), params.bins), len(schema.features)),
             Planned(BoostedRules(terms.cutoffs, params.boosting), 1),
             Planned(Supports(terms), 1),
             Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
