@@ -34,8 +34,8 @@ from privfed.errors import Note
 from privfed.learners import GeneticTreeClassifier, GeneticTreeRegressor
 from privfed.learners.base import PersonalLearner
 from privfed.learners.baselines import LocalTreeClassifier, LocalTreeRegressor
-from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.learners.genetic_tree.top import full_tree
 from privfed.questions.query import View
 from privfed.tables.records import Records

@@ -33,8 +33,8 @@ from privfed import LocalDisclosure
 from privfed.errors import Note
 from privfed.learners import GeneticTreeClassifier, GeneticTreeRegressor
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.learners.genetic_tree.queries import KeepBelow
 from privfed.questions.query import View
 from privfed.tables.records import Records

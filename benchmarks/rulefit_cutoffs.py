@@ -23,7 +23,7 @@ from privfed import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.averaging import (
     Centred,
-    Steps,
+    LocalStepParams,
     local_steps,
     primal,
     stable_step,
@@ -92,7 +92,7 @@ def without_histogram(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dic
     step = stable_step(float(np.average(steep, weights=np.diff(ends))), True, steep)
     dual, rounds, local, penalty = np.zeros(len(means)), 100, 5, 0.005
     for number in range(rounds):
-        order = Steps(step, step * local * number, local, penalty)
+        order = LocalStepParams(step, step * local * number, local, penalty)
         moved = [
             local_steps(d, y, dual, order, True) for d, (_, y) in zip(designs, parts, strict=True)
         ]

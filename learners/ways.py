@@ -33,9 +33,9 @@ class Way(ABC, Generic[Params, Result]):
     def __init__(self, params: Params) -> None:
         self.params = params
 
-    @abstractmethod
     def first(self, schema: Schema) -> Query:
-        """The query without whose answer it cannot begin."""
+        """The query without whose answer it cannot begin: of its plan the first."""
+        return self.plan(schema)[0].query
 
     def offered(self, federation: Disclosure) -> bool:
         """Whether any client would answer the first query now; nothing is asked."""

@@ -29,15 +29,15 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_index import RuleIndex
-from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.averaging import LocalStepParams
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
-    Curvature,
     Increment,
     Objective,
+    SmoothnessBound,
     Supports,
 )
 from privfed.learners.rulefit.rules import Terms
@@ -91,10 +91,10 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
     "supports": (Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
-    "curvature": (Curvature(TERMS, 0 * WEIGHTS), NUMERIC),
+    "curvature": (SmoothnessBound(TERMS, 0 * WEIGHTS), NUMERIC),
     "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),
+        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True),
         BINARY,
     ),
     "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),

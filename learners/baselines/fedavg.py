@@ -11,7 +11,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import LinearBaseline
 from privfed.learners.parameters import Constraints, Real, Whole
-from privfed.learners.rulefit.averaging import Steps
+from privfed.learners.rulefit.averaging import LocalStepParams
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.estimation import Averaging
 from privfed.learners.rulefit.pooled import Pooled
@@ -78,7 +78,7 @@ class FedAvgLogistic(LinearBaseline):
         """Sizes, rounds, and the objective."""
         terms = _linear(schema)
         zeros = np.zeros(1 + len(terms))
-        steps = Steps(self.step, 0.0, self.local_steps, 0.0)
+        steps = LocalStepParams(self.step, 0.0, self.local_steps, 0.0)
         return [
             Planned(Supports(terms), 1),
             Planned(Increment(terms, zeros, zeros, steps, logistic=True), self.rounds),

@@ -13,7 +13,7 @@ from privfed.learners.baselines.base import Baseline
 from privfed.learners.forest import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import PublishedForest
-from privfed.learners.forest.queries import Bins, Sketches
+from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.parameters import Constraints, Whole
 from privfed.learners.ways import Ways
 from privfed.questions.query import Query
@@ -31,7 +31,7 @@ _CONSTRAINTS: Constraints = {
 class HistogramForest(PublishedForest):
     """FedForest's protocol, of which it asks extremes and bins alone."""
 
-    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, BinStatistics)
 
 
 class HistogramForestClassifier(Baseline, FedForestClassifier):

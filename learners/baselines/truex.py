@@ -16,12 +16,12 @@ from privfed.errors import InputError, NobodyAnswered, PolicyError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BaselineClassifier, Rows
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.counts import NodeCounts
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.structures import DEEPEST
-from privfed.learners.genetic_tree.top import Growth, Rule, full_tree, padded
+from privfed.learners.genetic_tree.top import NoisyTreeGrower, SplitCriterion, full_tree, padded
 from privfed.learners.parameters import Constraints, Whole
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number, exact
@@ -64,7 +64,7 @@ class TruexTreeClassifier(BaselineClassifier):
             NobodyAnswered: no client answered the first question.
         """
         self._start(federation)
-        schema, growth = federation.schema, Growth(classes(federation.schema))
+        schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.depth):
@@ -75,14 +75,15 @@ class TruexTreeClassifier(BaselineClassifier):
                 if not level:
                     raise
                 break
-            open_ = growth.level(open_, counts, features, edges, 0.0, Rule(least=0.0, doubt=0.0))
+            rule = SplitCriterion(least=0.0, doubt=0.0)
+            open_ = growth.level(open_, counts, features, edges, 0.0, rule)
             if not open_:
                 break
         self._label(federation, growth, edges)
         self.shared_ = Shared(growth.tree, growth.shares)
         return self
 
-    def _label(self, federation: Disclosure, growth: Growth, edges: np.ndarray) -> None:
+    def _label(self, federation: Disclosure, growth: NoisyTreeGrower, edges: np.ndarray) -> None:
         """Ask for the leaves' class counts anew; without an answer the splits' counts stand."""
         leaves = growth.tree.leaves
         query = LevelCounts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)

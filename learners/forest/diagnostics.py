@@ -15,14 +15,14 @@ from sklearn.base import clone
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.forest.asking import ask_about, versions
-from privfed.learners.forest.growth import ForestParams, Growth
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.growth import ForestGrower, ForestParams
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
+from privfed.learners.forest.level_queries import ask_about, versions
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.queries import Sketches
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.settings import SETTINGS
-from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.forest.trees import LEAF, BinaryTrees
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def covariate_shift(
         seed=seed,
     )
     halves = [Sampling("split", seed, np.array([half]), 2) for half in (0, 1)]
-    grown = Growth(federation, params, target_client=True, sampling=halves[0]).grow()
+    grown = ForestGrower(federation, params, target_client=True, sampling=halves[0]).grow()
     learned = grown.totals.sum(axis=0).astype(float)
     fresh = _counts_of_leaves(federation, grown.trees, halves[1]).astype(float)
     shares = learned / np.maximum(learned.sum(axis=1, keepdims=True), 1)
@@ -90,11 +90,11 @@ def covariate_shift(
     )
 
 
-def _counts_of_leaves(federation: Disclosure, trees: Trees, half: Sampling) -> np.ndarray:
+def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling) -> np.ndarray:
     """Records of the other half in each leaf, by client, shape (nodes, clients)."""
     leaves = np.flatnonzero(trees.feature == LEAF)
-    none = Pairs(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
-    level = Level(trees, half, leaves, none, none, 1)
+    none = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
+    level = OpenNodes(trees, half, leaves, none, none, 1)
     everyone = np.ones((len(federation.clients), 1), bool)
     found = versions(level, everyone, len(federation.schema.features))
     told = ask_about(federation, level, found, lambda own: Sketches(own.level, 1))
@@ -103,7 +103,7 @@ def _counts_of_leaves(federation: Disclosure, trees: Trees, half: Sampling) -> n
     return counts
 
 
-def _root_gain(trees: Trees, learned: np.ndarray) -> float:
+def _root_gain(trees: BinaryTrees, learned: np.ndarray) -> float:
     if trees.feature[0] == LEAF:
         return 0.0
     left = int(trees.left[0])
@@ -115,7 +115,7 @@ def _gini(counts: np.ndarray) -> float:
     return float(1 - ((counts / max(counts.sum(), 1)) ** 2).sum())
 
 
-def _p_value(trees: Trees, fresh: np.ndarray) -> float:
+def _p_value(trees: BinaryTrees, fresh: np.ndarray) -> float:
     """Chi-squared test of the root's sides by clients; 1 where it does not split."""
     if trees.feature[0] == LEAF:
         return 1.0
@@ -132,7 +132,7 @@ def _p_value(trees: Trees, fresh: np.ndarray) -> float:
     return float(chi2.sf(((table - expected) ** 2 / expected).sum(), table.shape[1] - 1))
 
 
-def _auc(trees: Trees, shares: np.ndarray, fresh: np.ndarray) -> float:
+def _auc(trees: BinaryTrees, shares: np.ndarray, fresh: np.ndarray) -> float:
     """Mean over clients of the AUC of their share among the learned records, leaf by leaf."""
     leaves = np.flatnonzero(trees.feature == LEAF)
     found = []

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from privfed.learners.forest.columns import Columns
-from privfed.learners.forest.level import Level
+from privfed.learners.forest.level import OpenNodes
 from privfed.questions.query import Drawn, View
 
 
-def bins_by_tree(level: Level, cuts: np.ndarray, width: int, view: View) -> Iterator[Drawn]:
+def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> Iterator[Drawn]:
     """What each record would add to the bins of each tree, were it there once.
 
     Args:
@@ -42,7 +42,7 @@ def bins_by_tree(level: Level, cuts: np.ndarray, width: int, view: View) -> Iter
             yield from _parts(level, columns.target, held, own, size, f"{tree}", place)
 
 
-def _open_nodes(level: Level, columns: Columns, tree: int) -> np.ndarray:
+def _open_nodes(level: OpenNodes, columns: Columns, tree: int) -> np.ndarray:
     """The open node of a tree in which each record lies, counted among the open ones, or -1."""
     number = np.full(len(level.trees), -1)
     number[level.nodes] = np.arange(len(level.nodes))
@@ -52,7 +52,7 @@ def _open_nodes(level: Level, columns: Columns, tree: int) -> np.ndarray:
 
 
 def _parts(
-    level: Level,
+    level: OpenNodes,
     target: np.ndarray,
     held: np.ndarray,
     pairs: np.ndarray,
@@ -60,10 +60,7 @@ def _parts(
     tree: str,
     place: str,
 ) -> Iterator[Drawn]:
-    """By part: counts of each class, or of all and sums of the target.
-
-    `held` says which record lies in which cell, shape (pairs, cells of a pair, records).
-    """
+    """Counts of each class, or of all and sums, by `held`: shape (pairs, cells of a pair, records)."""
     cells = (pairs[:, None] * size + np.arange(size)).ravel()
     flat = held.reshape(-1, held.shape[-1]).T
     classes = level.classes or 1

@@ -22,7 +22,7 @@ from privfed.learners.forest.model import FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
 from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
 from privfed.learners.forest.published import Learned, PublishedForest
-from privfed.learners.forest.queries import Bins, Sketches
+from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.forest.samples import WAYS, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
@@ -186,10 +186,7 @@ class _FedForest(LearnerByWays):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Mean impurity decrease on each feature, as fractions of all (clients' included).
-
-        Of a private model, fractions of the score's variance.
-        """
+        """Fractions of the impurity decrease (of the score's variance in private), clients' splits included."""
         return self.model_.importances()[:-1]
 
     @property
@@ -202,20 +199,12 @@ class _FedForest(LearnerByWays):
         return self.model_.describe(tree)
 
     def to_text(self) -> str:
-        """The whole forest as text rules, which :meth:`from_text` reads again.
-
-        Raises:
-            InputError: a private model, whose trees are weighted through a link, is no set of rules.
-        """
+        """The forest as text rules, which :meth:`from_text` reads; InputError for a private model."""
         return self.model_.to_text({k: v for k, v in self.to_dict().items() if k != "state"})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` gave, edited or not.
-
-        Raises:
-            InputError: a line is no rule, or rules of a tree leave gaps.
-        """
+        """Read what :meth:`to_text` gave, edited or not; InputError for lines that are no rules, or gaps."""
         return cls.from_dict(rules.parse(text))
 
     def readable(self) -> dict[str, Any]:
@@ -249,7 +238,7 @@ class _FedForest(LearnerByWays):
         ``reveals``); local gains and shortlists, which no count stands beside, altogether.
         """
         guard = (Guard.of("nullify"),)
-        kinds = (Sketches.kind, Bins.kind, OutOfBag.kind)
+        kinds = (Sketches.kind, BinStatistics.kind, OutOfBag.kind)
         return Policy(dict.fromkeys(kinds, guard), name="nullified")
 
     def private(

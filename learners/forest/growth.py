@@ -10,11 +10,17 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest import draws
-from privfed.learners.forest.asking import Heard, Told, Version, ask_about, versions
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
+from privfed.learners.forest.level_queries import (
+    LevelReplies,
+    PartReplies,
+    Version,
+    ask_about,
+    versions,
+)
 from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
-from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.splits import (
@@ -24,7 +30,7 @@ from privfed.learners.forest.splits import (
     split_trees,
     with_clients,
 )
-from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.forest.trees import BinaryTrees, category_sizes
 from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import Query
 
@@ -85,7 +91,7 @@ class Grown:
         known: which nodes' totals are known.
     """
 
-    trees: Trees
+    trees: BinaryTrees
     totals: np.ndarray
     names: np.ndarray
     depth: np.ndarray
@@ -98,7 +104,7 @@ class Grown:
         """Roots alone."""
         roots = params.trees
         return cls(
-            Trees.stumps(roots),
+            BinaryTrees.stumps(roots),
             np.zeros((clients, roots, params.width), np.int64),
             draws.roots(params.seed, roots),
             np.zeros(roots, np.int64),
@@ -112,7 +118,7 @@ class Grown:
 Versions = Sequence[Version | None]
 
 
-class Growth:
+class ForestGrower:
     """Grows a forest from releases alone.
 
     Args:
@@ -191,7 +197,7 @@ class Growth:
         choose = self._averaged if s.averaged else self._exact
         self._apply(level, *choose(level, found, cuts, constant))
 
-    def _versions(self, level: Level) -> Versions:
+    def _versions(self, level: OpenNodes) -> Versions:
         return versions(level, self.members, self.features)
 
     def _levels(self, pairs: int) -> int:
@@ -211,20 +217,22 @@ class Growth:
         chosen = np.take_along_axis(order, np.minimum(place, self.features - 1), axis=1)
         return np.sort(np.where(place < self.features, chosen, self.features), axis=1)
 
-    def _level(self, nodes: np.ndarray, drawn: np.ndarray) -> Level:
+    def _level(self, nodes: np.ndarray, drawn: np.ndarray) -> OpenNodes:
         """A level that looks at the drawn features, ascending; too large a number is none."""
         exists = drawn < self.features
         categorical = exists & (self.categories[np.minimum(drawn, self.features - 1)] > 0)
         numeric = exists & ~categorical
-        by_cut, by_set = (Pairs(m.sum(axis=1), drawn[m]) for m in (numeric, categorical))
+        by_cut, by_set = (NodeFeatures(m.sum(axis=1), drawn[m]) for m in (numeric, categorical))
         classes = 1 if self.target_client else self.params.classes
-        return Level(self.grown.trees, self.sampling, nodes, by_cut, by_set, classes)
+        return OpenNodes(self.grown.trees, self.sampling, nodes, by_cut, by_set, classes)
 
-    def _ask(self, level: Level, found: Versions, question: Callable[[Version], Query]) -> Told:
+    def _ask(
+        self, level: OpenNodes, found: Versions, question: Callable[[Version], Query]
+    ) -> LevelReplies:
         self.rounds += 1
         return ask_about(self.federation, level, found, question)
 
-    def _shortlisted(self, level: Level, longest: int) -> Level:
+    def _shortlisted(self, level: OpenNodes, longest: int) -> OpenNodes:
         """The same level with the union of the clients' shortlists for features."""
         s = self.params
         told = self._ask(
@@ -238,14 +246,14 @@ class Growth:
         order = np.where(wanted[:, : self.features], np.arange(self.features), self.features)
         return self._level(level.nodes, np.sort(order, axis=1))
 
-    def _note_totals(self, told: Told) -> None:
+    def _note_totals(self, told: LevelReplies) -> None:
         """Keep what the clients say of the nodes themselves."""
         nodes = told.level.nodes
         each = told.statistics(by_client=self.target_client).at(np.arange(len(nodes)))
         self.grown.totals[:, nodes] = each
         self.grown.known[nodes] = True
 
-    def _candidates(self, told: Told) -> tuple[np.ndarray, np.ndarray]:
+    def _candidates(self, told: LevelReplies) -> tuple[np.ndarray, np.ndarray]:
         """Cuts of each numeric pair, and which pairs have but one value."""
         numeric, sketches = told.level.numeric, told.heard("knots")
         if not len(numeric) or not sketches:
@@ -259,12 +267,12 @@ class Growth:
         ]
         return np.concatenate([own for own, _ in found]), np.concatenate([one for _, one in found])
 
-    def _together(self, sketches: Heard) -> Iterable[slice]:
+    def _together(self, sketches: PartReplies) -> Iterable[slice]:
         """Portions of the pairs; all at once where how many cuts a pair gets hangs on the others."""
         whole = [slice(0, sketches.items)]
         return whole if self.params.candidates == "midpoints" else sketches.portions()
 
-    def _cuts(self, told: Told, counts: np.ndarray) -> int:
+    def _cuts(self, told: LevelReplies, counts: np.ndarray) -> int:
         """How many cuts each pair gets: bins of few records would be suppressed where any is."""
         knots = told.heard("knots")
         most = int(knots.said[0][2].shape[1]) - 2
@@ -290,16 +298,16 @@ class Growth:
     # --- choosing splits -----------------------------------------------------------------------
 
     def _exact(
-        self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, found: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The splits by exact statistics, and the nodes that cannot split on these features."""
         s, by_client = self.params, self.target_client
-        told = self._ask(level, found, lambda own: Bins(own.level, cuts[own.numeric]))
+        told = self._ask(level, found, lambda own: BinStatistics(own.level, cuts[own.numeric]))
         bins, groups = (told.statistics(of, by_client=by_client) for of in ("bin", "group"))
         return exact_splits(level, cuts, constant, bins, groups, s.criterion, s.min_leaf)
 
     def _averaged(
-        self, level: Level, found: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, found: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The splits by averaged local decreases; categories are told exactly, as in the paper."""
         s = self.params
@@ -312,7 +320,7 @@ class Growth:
         if len(level.grouped):
             narrow = [None if own is None else _without_numbers(own) for own in found]
             none = np.zeros((0, 1), np.float32)
-            exact = self._ask(level, narrow, lambda own: Bins(own.level, none))
+            exact = self._ask(level, narrow, lambda own: BinStatistics(own.level, none))
             groups = exact.statistics("group").at(np.arange(len(level.grouped)))
         return averaged_splits(
             level, cuts, constant, local, weights, groups, s.criterion, s.min_leaf
@@ -320,7 +328,7 @@ class Growth:
 
     # --- growing the arrays --------------------------------------------------------------------
 
-    def _apply(self, level: Level, splits: Splits, constant: np.ndarray) -> None:
+    def _apply(self, level: OpenNodes, splits: Splits, constant: np.ndarray) -> None:
         """Split what is worth it; close the rest, but for nodes that may look at other features."""
         s, grown, nodes = self.params, self.grown, level.nodes
         if s.client_splits:
@@ -413,5 +421,5 @@ def _told(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _without_numbers(asked: Version) -> Version:
-    none = Pairs(np.zeros_like(asked.level.numeric.sizes), asked.level.numeric.features[:0])
+    none = NodeFeatures(np.zeros_like(asked.level.numeric.sizes), asked.level.numeric.features[:0])
     return replace(asked, level=replace(asked.level, numeric=none), numeric=asked.numeric[:0])

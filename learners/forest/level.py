@@ -9,12 +9,12 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.forest.samples import Sampling
-from privfed.learners.forest.trees import LEAF, Trees, category_sizes
+from privfed.learners.forest.trees import LEAF, BinaryTrees, category_sizes
 from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class NodeFeatures:
     """Features to look at, node by node: how many at each open node, and the features in a row."""
 
     sizes: np.ndarray
@@ -54,7 +54,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class OpenNodes:
     """The nodes that a query is about.
 
     Args:
@@ -65,11 +65,11 @@ class Level:
         classes: number of classes; 1 counts records alone, 0 is a regression.
     """
 
-    trees: Trees
+    trees: BinaryTrees
     sampling: Sampling
     nodes: np.ndarray
-    numeric: Pairs
-    grouped: Pairs
+    numeric: NodeFeatures
+    grouped: NodeFeatures
     classes: int
 
     @cached_property
@@ -89,8 +89,8 @@ class Level:
 
 
 @lru_cache(maxsize=2)
-def _check(level: Level, schema: Schema) -> None:
-    """See :meth:`Level.check`; in one process the same question reaches every client's gate."""
+def _check(level: OpenNodes, schema: Schema) -> None:
+    """See :meth:`OpenNodes.check`; in one process the same question reaches every client's gate."""
     level.trees.check(schema)
     level.sampling.check(level.trees.roots)
     nodes = level.nodes

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.gains import best_cut, best_subset, decreases
-from privfed.learners.forest.level import Level
+from privfed.learners.forest.level import OpenNodes
+from privfed.learners.forest.node_index import NodeIndex
 from privfed.learners.forest.statistics import bins, categories, quantiles
 from privfed.learners.impurity import sizes
 from privfed.questions.query import View
@@ -32,10 +32,10 @@ def local_gains(found: Mapping[str, np.ndarray], criterion: str) -> np.ndarray:
 
 
 def shortlist(
-    view: View, level: Level, levels: int, longest: int, width: int, criterion: str
+    view: View, level: OpenNodes, levels: int, longest: int, width: int, criterion: str
 ) -> Mapping[str, np.ndarray]:
     """The ``longest`` features of greatest local decrease at each node, and what they gain."""
-    bench = Bench.of(view, level)
+    bench = NodeIndex.of(view, level)
     cuts = quantiles(bench, view, level, levels, interpolate=False)[:, 1:-1]
     found = {**bins(bench, view, level, cuts), **categories(bench, view, level, width)}
     numeric = together(found["bins"], found.get("bin_sums"))

@@ -132,10 +132,7 @@ def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:
 
 
 def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sketches, shape (pairs, Q + 1), with suppressed ranks on the lines through those that are shown.
-
-    Beyond the outermost shown rank its value; NaN in rows that show none.
-    """
+    """Sketches with suppressed ranks interpolated, constant beyond the outermost; NaN in rows without any."""
     rank, last = np.arange(knots.shape[1]), knots.shape[1] - 1
     before = np.maximum.accumulate(np.where(mask, -1, rank), axis=1)
     after = np.minimum.accumulate(np.where(mask, last + 1, rank)[:, ::-1], axis=1)[:, ::-1]

@@ -12,7 +12,7 @@ import numpy as np
 from privfed.learners.forest import rules
 from privfed.learners.forest.columns import single
 from privfed.learners.forest.gains import decreases
-from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
 
@@ -62,7 +62,7 @@ class FittedForest:
         criterion: the impurity that importances are decreases of.
     """
 
-    trees: Trees
+    trees: BinaryTrees
     values: np.ndarray
     records: np.ndarray
     schema: Schema
@@ -84,7 +84,7 @@ class FittedForest:
         """Whether any node asks which client a record is from."""
         return bool((self.trees.feature == self.features).any())
 
-    def seen_by(self, client: int) -> Trees:
+    def seen_by(self, client: int) -> BinaryTrees:
         """The trees with every split on the client decided for one of them."""
         return self.trees.seen_by(client, self.features)
 
@@ -108,7 +108,7 @@ class FittedForest:
         low, high = self.schema.target.bounds
         return np.asarray((mean + 0.5) * (high - low) + low)
 
-    def _mean(self, trees: Trees, columns: np.ndarray) -> np.ndarray:
+    def _mean(self, trees: BinaryTrees, columns: np.ndarray) -> np.ndarray:
         rows, total = columns.shape[1], np.zeros((columns.shape[1], self.values.shape[1]))
         at = np.repeat(np.arange(trees.roots), rows)
         row = np.tile(np.arange(rows), trees.roots)
@@ -119,7 +119,7 @@ class FittedForest:
         return total / trees.roots
 
     def _reached(
-        self, trees: Trees, at: np.ndarray, row: np.ndarray, columns: np.ndarray
+        self, trees: BinaryTrees, at: np.ndarray, row: np.ndarray, columns: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Leaves that rows reach, with weights; rows of unknown clients part where clients do."""
         weight = np.ones(len(at))
@@ -231,11 +231,7 @@ class FittedForest:
     def from_state(
         cls, schema: Schema, clients: tuple[str, ...], state: Mapping[str, Any]
     ) -> FittedForest:
-        """The forest from what :meth:`to_state` gave.
-
-        Raises:
-            ValueError, TypeError, LookupError, QueryError: it makes no sense.
-        """
+        """The forest from what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")
@@ -268,7 +264,7 @@ class FittedForest:
                 row[[known.index(value) for value in tree["left_if"][at]]] = True
                 subsets.append(row)
         rows = np.array(subsets) if subsets else np.zeros((0, width), bool)
-        grown = Trees(len(trees), feature, cut, left, subset, rows)
+        grown = BinaryTrees(len(trees), feature, cut, left, subset, rows)
         grown.seen_by(0, len(schema.features)).check(schema)
         return cls(grown, values, records, schema, clients, criterion)
 

@@ -12,7 +12,7 @@ from privfed.errors import QueryError
 from privfed.learners.forest.columns import TARGET_GRID, encoded_target, single
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.settings import SETTINGS
-from privfed.learners.forest.trees import Trees
+from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.part import Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
@@ -39,7 +39,7 @@ class OutOfBag(Query):
         values: class fractions or the scaled mean target of each node, shape (nodes, values).
     """
 
-    trees: Trees
+    trees: BinaryTrees
     sampling: Sampling
     values: np.ndarray
     kind: ClassVar[str] = "forest.out_of_bag"

@@ -23,7 +23,6 @@ from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
@@ -34,10 +33,6 @@ class PrivateForestWay(Way[ForestParams, Learned]):
 
     name = "private"
     queries = private.QUERIES
-
-    def first(self, schema: Schema) -> Query:
-        """See the base."""
-        return self.plan(schema)[0].query
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """See the base."""
@@ -51,11 +46,7 @@ class PrivateForestWay(Way[ForestParams, Learned]):
 
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:
-    """What is learned privately of the schema's target: a number, or classes.
-
-    Raises:
-        InputError: more classes than the engine tells apart, or a number that is none.
-    """
+    """What is learned privately; InputError for more classes than the engine tells apart."""
     found = Outcome.of(schema, numbers)
     target = schema.target
     assert target is not None
@@ -85,10 +76,7 @@ class PrivateForest:
         return predictions
 
     def importances(self) -> np.ndarray:
-        """Each column's fraction of the weighted functions' variances; a tree's is even over its splits.
-
-        Variances are those of the synthetic records, so that no further query is asked.
-        """
+        """Fractions of the functions' variances over synthetic records; a tree's is even over its splits."""
         model, basis = self.model, self.model.basis
         variances = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
         found = variances[: basis.columns].copy()
@@ -115,11 +103,7 @@ class PrivateForest:
         return "\n".join([head, *(f"{names[k]}: {shares[k]:.1%} of the score" for k in order)])
 
     def to_text(self, head: Mapping[str, Any]) -> str:
-        """See the base.
-
-        Raises:
-            InputError: always; its trees are weighted through a link.
-        """
+        """Raise InputError: its trees are weighted through a link."""
         raise InputError("a private model is no set of rules; write to_dict() or describe()")
 
     def readable(self) -> dict[str, str]:
@@ -134,11 +118,7 @@ class PrivateForest:
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
-        """Read what :meth:`to_state` gave.
-
-        Raises:
-            ValueError, TypeError, LookupError, QueryError: it makes no sense.
-        """
+        """Read what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
         model = _built(PrivateModel, {**state["private"], "schema": schema})
         model.outcome.check(schema)
         model.basis.check(schema)

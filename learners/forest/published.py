@@ -12,13 +12,13 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.growth import MOST_CELLS, ForestParams, Grown, Growth
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.growth import MOST_CELLS, ForestGrower, ForestParams, Grown
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.model import FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag, score
-from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
-from privfed.learners.forest.trees import Trees, category_sizes
+from privfed.learners.forest.trees import BinaryTrees, category_sizes
 from privfed.learners.impurity import sizes
 from privfed.learners.ways import Way
 from privfed.questions.query import Query
@@ -47,7 +47,13 @@ class PublishedForest(Way[ForestParams, Learned]):
     """A forest grown level by level from the clients' quantiles and counts."""
 
     name = "published"
-    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins, LocalGains, Shortlist, OutOfBag)
+    queries: ClassVar[tuple[type[Query], ...]] = (
+        Sketches,
+        BinStatistics,
+        LocalGains,
+        Shortlist,
+        OutOfBag,
+    )
 
     def first(self, schema: Schema) -> Query:
         """See the base."""
@@ -58,7 +64,7 @@ class PublishedForest(Way[ForestParams, Learned]):
 
     def offered(self, federation: Disclosure) -> bool:
         """See the base; each client is asked about the trees that it takes part in."""
-        queries = Growth(federation, self.params).first_queries()
+        queries = ForestGrower(federation, self.params).first_queries()
         return any(federation.offers(query, [client]) for client, query in queries)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
@@ -71,7 +77,7 @@ class PublishedForest(Way[ForestParams, Learned]):
             planned.append(Planned(self.first(schema), times))
         if p.averaged:
             planned.append(Planned(LocalGains(level, cuts, p.criterion), times))
-        planned.append(Planned(Bins(level, cuts), times))
+        planned.append(Planned(BinStatistics(level, cuts), times))
         if p.oob_score:
             values = np.zeros((p.trees, p.classes or 1), np.float32)
             planned.append(Planned(OutOfBag(level.trees, level.sampling, values), 1))
@@ -79,7 +85,7 @@ class PublishedForest(Way[ForestParams, Learned]):
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
         """See the base; the draws hang on ``params.seed``."""
-        growth = Growth(federation, self.params)
+        growth = ForestGrower(federation, self.params)
         forest = self._valued(growth.grow(), federation)
         oob_score = float("nan")
         if self.params.oob_score:
@@ -103,7 +109,7 @@ class PublishedForest(Way[ForestParams, Learned]):
         return FittedForest(grown.trees, values, by_client, federation.schema, clients, criterion)
 
 
-def _ask_out_of_bag(federation: Disclosure, growth: Growth, forest: FittedForest) -> float:
+def _ask_out_of_bag(federation: Disclosure, growth: ForestGrower, forest: FittedForest) -> float:
     """Ask each client about the trees that it took part in; NaN if no client answers."""
     questions: dict[str, list[Query]] = {}
     for number, client in enumerate(federation.clients):
@@ -124,17 +130,19 @@ def _ask_out_of_bag(federation: Disclosure, growth: Growth, forest: FittedForest
     return score(totals)
 
 
-def _roots(schema: Schema, params: ForestParams) -> Level:
+def _roots(schema: Schema, params: ForestParams) -> OpenNodes:
     """The first level: the roots, each looking at the first features."""
     roots = np.arange(params.trees, dtype=np.int64)
     first = np.arange(params.per_node)
     categorical = category_sizes(schema)[first] > 0
     numeric, grouped = (
-        Pairs(np.full(len(roots), len(own)), np.tile(own, len(roots)))
+        NodeFeatures(np.full(len(roots), len(own)), np.tile(own, len(roots)))
         for own in (first[~categorical], first[categorical])
     )
     sampling = Sampling(params.sampling, params.seed, roots, params.trees)
-    return Level(Trees.stumps(params.trees), sampling, roots, numeric, grouped, params.classes)
+    return OpenNodes(
+        BinaryTrees.stumps(params.trees), sampling, roots, numeric, grouped, params.classes
+    )
 
 
 def _rounds(params: ForestParams, features: int) -> int:

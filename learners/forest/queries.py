@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.forest.bench import Bench
 from privfed.learners.forest.columns import LARGEST, TARGET_GRID
 from privfed.learners.forest.equations import bins_by_tree
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.local import local_gains, shortlist
+from privfed.learners.forest.node_index import NodeIndex
 from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
 from privfed.learners.forest.trees import category_sizes
@@ -31,7 +31,7 @@ _HALF = TARGET_GRID.denominator // 2
 class _AboutLevel(Query):
     """A question about the open nodes of all trees; which records they hold is for coins to say."""
 
-    level: Level
+    level: OpenNodes
     linear: ClassVar[bool] = False
 
 
@@ -73,7 +73,7 @@ class Sketches(_AboutLevel):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Sort every pair once; the next question about the same nodes finds it sorted."""
-        bench = Bench.of(view, self.level)
+        bench = NodeIndex.of(view, self.level)
         knots = quantiles(bench, view, self.level, self.levels, self.interpolate)
         told = totals(bench, view, self.level) if self.totals else {}
         return {**told, "knots": knots}
@@ -86,7 +86,9 @@ class Sketches(_AboutLevel):
         A sketch of as many levels as records is all the values. So m is such that a node shows at
         most one value for :attr:`.ForestSettings.sparse_ratio` records, and never its extremes; it still tells some.
         """
-        records = node_sizes(Bench.of(view, self.level), view, self.level)[self.level.numeric.nodes]
+        records = node_sizes(NodeIndex.of(view, self.level), view, self.level)[
+            self.level.numeric.nodes
+        ]
         every = np.maximum(-(-SETTINGS.sparse_ratio * self.levels // np.maximum(records, 1)), 1)[
             :, None
         ]
@@ -96,7 +98,7 @@ class Sketches(_AboutLevel):
 
 
 @dataclass(frozen=True, eq=False)
-class Bins(_AboutLevel):
+class BinStatistics(_AboutLevel):
     """Statistics between the cuts of every numeric pair, and of every category (Section 3.2).
 
     The paper sends those left of each cut, which are these summed up; bins are shorter.
@@ -132,7 +134,7 @@ class Bins(_AboutLevel):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Search the sorted values for every cut."""
-        bench, level = Bench.of(view, self.level), self.level
+        bench, level = NodeIndex.of(view, self.level), self.level
         width = _width(level, view.schema)
         return {
             **bins(bench, view, level, self.cuts),
@@ -174,8 +176,8 @@ class LocalGains(_AboutLevel):
         return {"gains": Part(PartType.VALUES, ("pair", "cut"), self.cuts.shape)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """From the same bins that :class:`Bins` would release."""
-        found = bins(Bench.of(view, self.level), view, self.level, self.cuts)
+        """From the same bins that :class:`BinStatistics` would release."""
+        found = bins(NodeIndex.of(view, self.level), view, self.level, self.cuts)
         return {"gains": local_gains(found, self.criterion)}
 
 
@@ -248,13 +250,13 @@ def _spread(mask: np.ndarray, array: np.ndarray) -> np.ndarray:
     return np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array.shape)
 
 
-def _width(level: Level, schema: Schema) -> int:
+def _width(level: OpenNodes, schema: Schema) -> int:
     """Most categories of a feature that is asked about."""
     sizes = category_sizes(schema)[level.grouped.features]
     return int(sizes.max(initial=1))
 
 
-def _reach(level: Level, pairs: Pairs | None = None) -> Bound | None:
+def _reach(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:
     """How far one record moves counts of open nodes, or of bins of their pairs; none for no bound."""
     repeats = level.sampling.repeats(1)
     if repeats is None:
@@ -267,7 +269,7 @@ def _reach(level: Level, pairs: Pairs | None = None) -> Bound | None:
 
 
 def _statistics(
-    level: Level, axes: tuple[str, ...], shape: tuple[int, ...], reach: Bound | None, of: str
+    level: OpenNodes, axes: tuple[str, ...], shape: tuple[int, ...], reach: Bound | None, of: str
 ) -> dict[str, Part]:
     """Counts (by class) and sums, of which one record moves counts as far as ``reach``."""
     counted = summed = None

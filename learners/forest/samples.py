@@ -54,10 +54,7 @@ class Sampling:
             raise QueryError("false-partition", "trees ascend, each listed once")
 
     def repeats(self, trees: int) -> int | None:
-        """Most instances of one record in so many trees; None for no bound.
-
-        Where there is a bound, one record more or less changes no other record's instances.
-        """
+        """Most instances of a record in so many trees, independent of other records'; None for no bound."""
         return {"bootstrap": None, "poisson": CAP * trees, "split": 1, "all": trees}[self.way]
 
     def rows(self, view: View, tree: int) -> np.ndarray:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.forest.asking import Summed
 from privfed.learners.forest.gains import Best, best_cut, best_subset, decreases, fisher_order
-from privfed.learners.forest.level import Level
-from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.forest.level import OpenNodes
+from privfed.learners.forest.level_queries import Summed
+from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import Criterion, sizes
 
 
@@ -49,7 +49,7 @@ class Splits:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class BestSplits:
     """The best of each pair of a level, numeric pairs first.
 
     Args:
@@ -61,7 +61,7 @@ class Candidates:
         constant: which pairs have but one value, shape (pairs,).
     """
 
-    level: Level
+    level: OpenNodes
     cuts: np.ndarray
     place: np.ndarray
     chosen: np.ndarray
@@ -111,7 +111,7 @@ class Candidates:
 
 
 def exact_splits(
-    level: Level,
+    level: OpenNodes,
     cuts: np.ndarray,
     constant: np.ndarray,
     bins: Summed,
@@ -135,7 +135,7 @@ def exact_splits(
     numeric = _best_cuts(bins, criterion, min_leaf)
     by_group = groups.total()
     grouped, chosen = best_subset(by_group, criterion, min_leaf)
-    found = Candidates(
+    found = BestSplits(
         level,
         cuts,
         numeric.place,
@@ -157,7 +157,7 @@ def _best_cuts(bins: Summed, criterion: Criterion, min_leaf: int) -> Best:
 
 
 def averaged_splits(
-    level: Level,
+    level: OpenNodes,
     cuts: np.ndarray,
     constant: np.ndarray,
     local: np.ndarray,
@@ -184,7 +184,7 @@ def averaged_splits(
     worth = np.where((fewest >= min_leaf) & ~constant[:, None], worth, -np.inf)
     place = worth.argmax(axis=1)
     by_group, chosen = averaged_subset(groups, criterion, min_leaf)
-    found = Candidates(
+    found = BestSplits(
         level,
         cuts,
         place,
@@ -198,10 +198,7 @@ def averaged_splits(
 def with_clients(
     splits: Splits, totals: np.ndarray, features: int, criterion: Criterion, min_leaf: int
 ) -> Splits:
-    """Let a division of the clients take the place of splits that gain less (Section 3.2).
-
-    The nodes' totals by client, shape (clients, nodes, statistics), suffice: no further query is asked.
-    """
+    """Replace splits that gain less than a division of the clients (Section 3.2), by known totals."""
     best, chosen = best_subset(totals.transpose(1, 0, 2), criterion, min_leaf)
     better = best.gain > splits.gain
     sets = splits.chosen.copy()
@@ -273,7 +270,7 @@ def averaged_subset(
     return worth[np.arange(len(worth)), place], ranks <= place[:, None]
 
 
-def split_trees(trees: Trees, splits: Splits, first: np.ndarray) -> Trees:
+def split_trees(trees: BinaryTrees, splits: Splits, first: np.ndarray) -> BinaryTrees:
     """Trees with some leaves split; the children of the i-th are ``first[i]`` and the next."""
     new = 2 * len(splits.nodes)
     feature = np.concatenate([trees.feature, np.full(new, LEAF, np.int32)])
@@ -287,6 +284,6 @@ def split_trees(trees: Trees, splits: Splits, first: np.ndarray) -> Trees:
     subsets[: len(trees.subsets), : trees.subsets.shape[1]] = trees.subsets
     subsets[len(trees.subsets) :, : splits.chosen.shape[1]] = added
     subset[splits.nodes[splits.grouped]] = len(trees.subsets) + np.arange(len(added))
-    return Trees(
+    return BinaryTrees(
         trees.roots, feature, cut, left, subset, subsets if len(subsets) else trees.subsets
     )

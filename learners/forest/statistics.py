@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from privfed.learners.forest.bench import Bench, Gathered, Sorted
 from privfed.learners.forest.columns import Columns, ordered, unordered
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
+from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
 from privfed.questions.query import View
 
 _U64 = np.uint64
@@ -18,7 +18,7 @@ TABLED = 2**17
 Arrays = dict[str, np.ndarray]
 
 
-def totals(bench: Bench, view: View, level: Level) -> Arrays:
+def totals(bench: NodeIndex, view: View, level: OpenNodes) -> Arrays:
     """Class counts of each open node, or count and sum of the target."""
     target, nodes = bench.columns.target, len(level.nodes)
     found: Arrays = {"counts": np.zeros((nodes, level.classes or 1), np.int64)}
@@ -36,7 +36,7 @@ def totals(bench: Bench, view: View, level: Level) -> Arrays:
     return found
 
 
-def node_sizes(bench: Bench, view: View, level: Level) -> np.ndarray:
+def node_sizes(bench: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
     """Instances in each open node, shape (nodes,)."""
     found = np.zeros(len(level.nodes), np.int64)
     for own in bench.open(view, level):
@@ -44,11 +44,10 @@ def node_sizes(bench: Bench, view: View, level: Level) -> np.ndarray:
     return found
 
 
-def quantiles(bench: Bench, view: View, level: Level, levels: int, interpolate: bool) -> np.ndarray:
-    """Values at the ranks 0, 1/Q, ..., 1 of each numeric pair, shape (pairs, Q + 1); zero without records.
-
-    They are order statistics (the nearest rank) unless interpolated.
-    """
+def quantiles(
+    bench: NodeIndex, view: View, level: OpenNodes, levels: int, interpolate: bool
+) -> np.ndarray:
+    """Values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
     for part in bench.sorted(view, level):
         knots[part.pairs] = _knots(part, levels, bench.columns.payload, interpolate)
@@ -91,7 +90,7 @@ def _values(keys: np.ndarray, payload: int) -> np.ndarray:
     return unordered((keys >> _U64(payload)).astype(np.uint32))
 
 
-def bins(bench: Bench, view: View, level: Level, cuts: np.ndarray) -> Arrays:
+def bins(bench: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Arrays:
     """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
@@ -151,7 +150,7 @@ def _cumulated(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def categories(bench: Bench, view: View, level: Level, width: int) -> Arrays:
+def categories(bench: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
     """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     classes, pairs = level.classes or 1, level.grouped
     counts = np.zeros(len(pairs) * width * classes, np.int64)
@@ -168,7 +167,7 @@ def categories(bench: Bench, view: View, level: Level, width: int) -> Arrays:
 
 
 def _category_cells(
-    own: Gathered, columns: Columns, pairs: Pairs, width: int
+    own: NodeInstances, columns: Columns, pairs: NodeFeatures, width: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Each instance's category of its node's first, second, ... categorical pair, and its record."""
     sizes = pairs.sizes.take(own.nodes)

@@ -1,7 +1,4 @@
-"""Binary trees side by side, as arrays: what a query carries, and what a model is.
-
-The roots come first; every child comes after its parent, the right one next to the left.
-"""
+"""Binary trees as arrays, roots first; a child comes after its parent, the right one next to the left."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ MOST_TREES, MOST_NODES, MOST_DEPTH = 10_000, 8_000_000, 60
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
+class BinaryTrees:
     """Trees of one forest, node by node.
 
     A record goes left where its value is at most the cut, or its category (its client) is one of the
@@ -48,7 +45,7 @@ class Trees:
         return len(self.feature)
 
     @classmethod
-    def stumps(cls, roots: int) -> Trees:
+    def stumps(cls, roots: int) -> BinaryTrees:
         """Trees that do not split yet."""
         none = np.zeros(roots, np.int32)
         return cls(roots, none - 1, none.astype(np.float32), none, none - 1, np.zeros((0, 1), bool))
@@ -110,7 +107,7 @@ class Trees:
 
     # --- for one client ------------------------------------------------------------------------
 
-    def seen_by(self, client: int, features: int) -> Trees:
+    def seen_by(self, client: int, features: int) -> BinaryTrees:
         """The trees with every split on the client decided for one of them."""
         by_client = np.flatnonzero(self.feature == features)
         if not len(by_client):
@@ -122,12 +119,8 @@ class Trees:
         subset[by_client] = -1
         return replace(self, feature=feature, subset=subset)
 
-    def only(self, kept: np.ndarray) -> tuple[Trees, np.ndarray]:
-        """Some of the trees, and the numbers of their nodes here.
-
-        Args:
-            kept: which trees, shape (roots,).
-        """
+    def only(self, kept: np.ndarray) -> tuple[BinaryTrees, np.ndarray]:
+        """Some of the trees (a mask over the roots), and the numbers of their nodes here."""
         if kept.all():
             return self, np.arange(len(self))
         nodes = np.flatnonzero(kept[self.tree_of])
@@ -136,7 +129,7 @@ class Trees:
         inner = self.feature[nodes] != LEAF
         left = np.where(inner, number[self.left[nodes]], 0).astype(self.left.dtype)
         parts = (self.feature[nodes], self.cut[nodes], left, self.subset[nodes])
-        return Trees(int(kept.sum()), *parts, self.subsets), nodes
+        return BinaryTrees(int(kept.sum()), *parts, self.subsets), nodes
 
     # --- what follows from the arrays ----------------------------------------------------------
 

@@ -1,7 +1,4 @@
-"""What a client keeps between questions: its records in ranks, its secret order, fitted candidates.
-
-All of it is rebuilt from records and secret whenever it is gone.
-"""
+"""What a client keeps between queries, rebuilt from records and secret whenever it is gone."""
 
 from __future__ import annotations
 

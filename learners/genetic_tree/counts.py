@@ -21,7 +21,7 @@ MOST_BINS = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Cells(Query):
+class ColumnCounts(Query):
     """How the records lie in each column, by bin (the target's column among them, if asked for).
 
     Sensitivity: a record falls into exactly one bin of each column, so with p columns L1 = p and
@@ -55,8 +55,8 @@ class Cells(Query):
         return {"counts": np.array(rows)}
 
 
-class TargetCells(Cells):
-    """:class:`Cells` of a numeric target alone, p = 1: a kind of its own, for it has its own budget."""
+class TargetCells(ColumnCounts):
+    """:class:`ColumnCounts` of a numeric target alone, p = 1: a kind of its own, for it has its own budget."""
 
     kind: ClassVar[str] = "genetic_tree.target"
 

@@ -11,8 +11,8 @@ import pandas as pd
 from privfed.errors import InputError
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, PersonalLearner
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.evolution import GeneticParams
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree
 from privfed.learners.genetic_tree.population import (
     MOST_FOLDS,
@@ -117,7 +117,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return GeneticTreeParams(
             GeneticParams(
                 *(size, self.generations, self.lowest, self.deepest, self.leaf_share),
-                *(self.pressure, self.flips, self.swaps, self.participation, local.Votes()),
+                *(
+                    self.pressure,
+                    self.flips,
+                    self.swaps,
+                    self.participation,
+                    local.VoteThresholds(),
+                ),
             ),
             Scoring(self._classify, self.fitness, self.train_share, self.folds, self.bounded),
             Choice(self.own_tree, self.refit, self.lowest, self.deepest),
@@ -163,11 +169,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
     def describe(self, *, client: str | None = None) -> str:
-        """A client's own tree as text; only where it was taken home.
-
-        Raises:
-            InputError: no client is named, or that client's tree is not here.
-        """
+        """A client's own tree as text; InputError unless it was taken home."""
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 

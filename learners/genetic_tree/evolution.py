@@ -26,10 +26,7 @@ SILENCE = "nobody scored candidates after generation {}: the search ends there"
 
 @dataclass(frozen=True)
 class GeneticParams:
-    """The server's input (paper, Table II): P, G, depths, r_l, s, m_1, m_2, c, thresholds of votes.
-
-    See :class:`.GeneticTreeClassifier` for each.
-    """
+    """The server's input (paper, Table II); see :class:`.GeneticTreeClassifier` for each."""
 
     population: int
     generations: int
@@ -40,28 +37,28 @@ class GeneticParams:
     flips: float
     swaps: float
     participation: float
-    votes: local.Votes
+    votes: local.VoteThresholds
 
 
 @dataclass(eq=False)
-class Pool:
+class ScoredPopulation:
     """Candidates, their fitness (the greater the better), and which are the clients' own."""
 
     genes: np.ndarray
     fitness: np.ndarray
     elite: np.ndarray
 
-    def join(self, other: Pool) -> Pool:
+    def join(self, other: ScoredPopulation) -> ScoredPopulation:
         """Both, in this order."""
-        return Pool(
+        return ScoredPopulation(
             np.concatenate([self.genes, other.genes]),
             np.concatenate([self.fitness, other.fitness]),
             np.concatenate([self.elite, other.elite]),
         )
 
-    def take(self, rows: np.ndarray) -> Pool:
+    def take(self, rows: np.ndarray) -> ScoredPopulation:
         """Some of them."""
-        return Pool(self.genes[rows], self.fitness[rows], self.elite[rows])
+        return ScoredPopulation(self.genes[rows], self.fitness[rows], self.elite[rows])
 
 
 @dataclass
@@ -128,7 +125,7 @@ class Evolution:
             self.scoring = replace(self.scoring, held="none")
         self.elitism = bool(elitism)
 
-    def _join(self, clients: Sequence[str]) -> Pool:
+    def _join(self, clients: Sequence[str]) -> ScoredPopulation:
         """Hear of clients that take part for the first time: their sizes and own structures."""
         assert self.depth is not None
         new = [client for client in clients if client not in self.sizes]
@@ -146,7 +143,7 @@ class Evolution:
 
     # --- a generation ------------------------------------------------------------------------
 
-    def _scored(self, offspring: Pool) -> Pool:
+    def _scored(self, offspring: ScoredPopulation) -> ScoredPopulation:
         """Ask active clients to score; those new to it bring their own structure and its score."""
         assert self.depth is not None
         active = self._active()
@@ -156,7 +153,7 @@ class Evolution:
             scored = scored.join(replace(own, fitness=self._fitness(own, [client])))
         return scored
 
-    def _fitness(self, pool: Pool, clients: Sequence[str]) -> np.ndarray:
+    def _fitness(self, pool: ScoredPopulation, clients: Sequence[str]) -> np.ndarray:
         """Means over clients, weighted by their released sizes; NaN where nobody told."""
         assert self.depth is not None
         if not len(pool.genes):
@@ -169,7 +166,7 @@ class Evolution:
         mean: np.ndarray = np.average([np.asarray(each) for each in told.values()], 0, weights)
         return mean
 
-    def _survive(self, pool: Pool) -> Pool:
+    def _survive(self, pool: ScoredPopulation) -> ScoredPopulation:
         elite = pool.elite if self.elitism else np.zeros_like(pool.elite)
         assert self.depth is not None
         size = self.params.population
@@ -177,7 +174,7 @@ class Evolution:
         self.history.append((float(alive.fitness.max()), float(alive.fitness.mean())))
         return alive
 
-    def _bred(self, pool: Pool) -> Pool:
+    def _bred(self, pool: ScoredPopulation) -> ScoredPopulation:
         """The next offspring: tournaments, crossover, one kind of mutation."""
         params, features = self.params, len(self.federation.schema.features)
         winners = operators.tournaments(pool.fitness, params.population, params.pressure, self.rng)
@@ -186,17 +183,17 @@ class Evolution:
             operators.mutate(children, features, params.flips, params.swaps, self.rng)
         )
 
-    def _random(self, count: int) -> Pool:
+    def _random(self, count: int) -> ScoredPopulation:
         features = len(self.federation.schema.features)
         assert self.depth is not None
         leaves = self.params.leaves
         return self._pool(random_structures(count, self.depth, features, leaves, self.rng))
 
-    def _empty(self) -> Pool:
+    def _empty(self) -> ScoredPopulation:
         return self._random(0)
 
-    def _pool(self, genes: np.ndarray, elite: bool = False) -> Pool:
-        return Pool(genes, np.full(len(genes), np.nan), np.full(len(genes), elite))
+    def _pool(self, genes: np.ndarray, elite: bool = False) -> ScoredPopulation:
+        return ScoredPopulation(genes, np.full(len(genes), np.nan), np.full(len(genes), elite))
 
 
 def _own(nodes: np.ndarray, depth: int, features: int) -> np.ndarray:

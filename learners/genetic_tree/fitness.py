@@ -8,10 +8,9 @@ from privfed.learners.genetic_tree.trie import Trie
 
 
 def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
-    """Confusion matrices over the records to score on, all roots together.
+    """Confusion matrices over all records to score on, shape (candidates, true classes, predicted classes).
 
-    A leaf predicts the commonest class of the records that it was fitted to, of equal ones the first.
-    Shape (candidates, true classes, predicted classes).
+    A leaf predicts the first commonest class of the records that it was fitted to.
     """
     classes = trie.table.classes
     cells = np.zeros((len(genes) * classes, classes))
@@ -24,11 +23,7 @@ def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(confusion: np.ndarray) -> np.ndarray:
-    """Unweighted mean F1 over classes that occur or are predicted, shape (candidates,); 0 without records.
-
-    Args:
-        confusion: shape (candidates, true classes, predicted classes).
-    """
+    """Mean F1 over classes that occur or are predicted, by confusion matrix; 0 without records."""
     hits = np.diagonal(confusion, axis1=1, axis2=2)
     both = confusion.sum(axis=1) + confusion.sum(axis=2)
     each = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
@@ -37,10 +32,7 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
 
 
 def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Sums of squared errors of the leaves' means, in the target's units, by candidate.
-
-    Beside them that of the records' own means, and how many records there are.
-    """
+    """Squared errors of the leaves' means by candidate, in target units; of the mean; number of records."""
     total, unit = np.zeros(len(genes)), trie.table.unit
     for leaves in trie.walk(genes):
         count, fitted = trie.fitted(leaves.node)[:, :2].T

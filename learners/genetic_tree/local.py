@@ -1,7 +1,4 @@
-"""What a client learns alone: its own CART tree, its depth, and its votes.
-
-A tree of depth j is a deeper one cut at j: each fold grows one tree, which gives all depths' scores.
-"""
+"""What a client learns alone: its own CART tree (cut at j it is the tree of depth j), and its votes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tr
 
 
 @dataclass(frozen=True)
-class Votes:
+class VoteThresholds:
     """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II).
 
     Args:
@@ -154,7 +151,7 @@ def best_depth(scores: np.ndarray, depths: range) -> int:
     return depths[int(scores.mean(axis=0).argmax())] if len(scores) else depths[0]
 
 
-def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: Votes) -> tuple[bool, bool]:
+def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) -> tuple[bool, bool]:
     """Whether to score candidates on all records, and whether to keep the clients' own structures.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.fuzzy_tree.settings import SETTINGS
-from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
+from privfed.learners.genetic_tree.top import NoisyTreeGrower, bin_means, quantile_edges
 from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
@@ -171,7 +171,7 @@ class Bins:
         """The means about the target's, in its deviations: what splits are told apart by."""
         return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
 
-    def values(self, growth: Growth) -> np.ndarray:
+    def values(self, growth: NoisyTreeGrower) -> np.ndarray:
         """A mean for each node, as far as its counts c bear it out; shape (nodes, 1).
 
         Of n records with worth w, d = sum c (w - m) / n tells how the node departs from m, its

@@ -15,20 +15,20 @@ import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.fuzzy_tree.shrinkage import Count
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.counts import (
-    Cells,
+    ColumnCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
     TargetCells,
 )
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.top import (
-    Growth,
-    Rule,
+    NoisyTreeGrower,
+    SplitCriterion,
     gains,
     padded,
     quantile_edges,
@@ -82,8 +82,8 @@ class PrivateTree:
         self._edges = self.find_edges()
         if not self.classify:
             self._bins = self.find_bins()
-        rule = Rule(worth=None if self._bins is None else self._bins.worth)
-        growth = Growth(classes(schema) if self._bins is None else len(self._bins.means))
+        rule = SplitCriterion(worth=None if self._bins is None else self._bins.worth)
+        growth = NoisyTreeGrower(classes(schema) if self._bins is None else len(self._bins.means))
         open_, features = [0], np.arange(len(schema.features))
         for level in range(self.plan.depth):
             asked = self._question(growth, open_, features, level)
@@ -108,7 +108,7 @@ class PrivateTree:
     def _target_edges(self) -> np.ndarray | None:
         return None if self._bins is None else self._bins.edges
 
-    def _hear_leaves(self, growth: Growth) -> None:
+    def _hear_leaves(self, growth: NoisyTreeGrower) -> None:
         """Ask for the leaves' counts once more: those that chose the last splits favour them."""
         tree = growth.tree
         told = self.federation.ask_offered(NodeTotals(tree, tree.leaves, self._target_edges)).only
@@ -119,7 +119,7 @@ class PrivateTree:
             growth.nodes[leaf].hear(counts, variance)
 
     def _question(
-        self, growth: Growth, open_: Sequence[int], features: np.ndarray, level: int
+        self, growth: NoisyTreeGrower, open_: Sequence[int], features: np.ndarray, level: int
     ) -> NodeCounts:
         kind = NodeCounts if level else RootCounts
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
@@ -127,7 +127,7 @@ class PrivateTree:
         return kind(growth.tree, nodes, features, edges, self._target_edges)
 
     def _promising(
-        self, counts: np.ndarray, features: np.ndarray, variance: float, rule: Rule
+        self, counts: np.ndarray, features: np.ndarray, variance: float, rule: SplitCriterion
     ) -> np.ndarray:
         """The features that split the root best, in their own order."""
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
@@ -179,7 +179,7 @@ class PrivateTree:
                 finer = quantile_edges(edges, counts, cells)
                 ends[n] = np.concatenate([edges[:1], finer, edges[-1:]])
             inner = padded([each[1:-1] for each in ends.values()], cells - 1)
-            asked = Cells(np.array(list(ends), dtype=np.int64), inner)
+            asked = ColumnCounts(np.array(list(ends), dtype=np.int64), inner)
             answer = self.federation.ask(asked).only
             rows = np.asarray(answer.total("counts"), dtype=float)
             told = {

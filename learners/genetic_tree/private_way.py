@@ -12,7 +12,7 @@ from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree.counts import (
-    Cells,
+    ColumnCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
@@ -29,7 +29,6 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
-from privfed.questions.query import Query
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
@@ -38,11 +37,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
     """A shared tree grown from noisy counts; clients choose below it by themselves."""
 
     name = "private"
-    queries = (Cells, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
-
-    def first(self, schema: Schema) -> Query:
-        """See the base."""
-        return self.plan(schema)[0].query
+    queries = (ColumnCounts, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """Cells, a number's own, the root, each level, the leaves, what is kept."""
@@ -53,7 +48,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
         targets = None if scoring.classify else np.full(top.targets - 1, np.inf)
         cells = np.full((len(features), top.cells - 1), np.inf)
         root = RootCounts(full_tree(0), np.zeros(1, np.int64), features, edges, targets)
-        planned = [Planned(Cells(features, cells), top.rounds), Planned(root, 1)]
+        planned = [Planned(ColumnCounts(features, cells), top.rounds), Planned(root, 1)]
         if not scoring.classify:
             finer = np.full((1, top.target_cells - 1), np.inf)
             own = TargetCells(np.array([len(features)], dtype=np.int64), finer)
@@ -96,7 +91,7 @@ def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> 
         return (Guard.of("gaussian", spend=spend / times, times=times),)
 
     guards: dict[str, tuple[Guard, ...]] = {
-        Cells.kind: gaussian(rho * looking, top.rounds),
+        ColumnCounts.kind: gaussian(rho * looking, top.rounds),
         RootCounts.kind: gaussian(root),
         NodeTotals.kind: gaussian(rho * s.leaves_budget),
         KeepBelow.kind: (),

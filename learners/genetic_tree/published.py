@@ -10,8 +10,8 @@ import numpy as np
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared
 from privfed.learners.genetic_tree.evolution import Evolution, GeneticParams
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.private_tree import TopPlan
@@ -92,7 +92,7 @@ class PublishedGeneticTree(Way[GeneticTreeParams, Learned]):
         if p.depth is None:
             plan.insert(0, Planned(Depth(scoring, *limits), 1))
         if not scoring.classify:
-            votes = Votes(scoring, min(depth, limits[1]), *limits, local.Votes())
+            votes = Votes(scoring, min(depth, limits[1]), *limits, local.VoteThresholds())
             plan.insert(1, Planned(votes, 1))
         return plan
 

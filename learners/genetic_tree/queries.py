@@ -10,9 +10,9 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
+from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.learners.genetic_tree.personal import Choice, choose
 from privfed.learners.genetic_tree.population import Population, Scoring, check_depth, classes
 from privfed.learners.genetic_tree.structures import DEEPEST, pack
@@ -106,7 +106,7 @@ class Votes(Query):
     depth: int
     lowest: int
     deepest: int
-    rule: local.Votes
+    rule: local.VoteThresholds
     kind: ClassVar[str] = "genetic_tree.votes"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -37,10 +37,7 @@ def spans(depth: int) -> np.ndarray:
 
 
 def levels(depth: int) -> Iterator[np.ndarray]:
-    """The positions of each level from the root down.
-
-    The left child of position p stands at p + 1, the right one where the left one's subtree ends.
-    """
+    """Positions of each level: a left child at p + 1, the right one where the left subtree ends."""
     at = np.zeros(1, dtype=np.int64)
     for level in range(depth):
         yield at
@@ -91,10 +88,7 @@ def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def positions(codes: np.ndarray, depth: int) -> np.ndarray:
-    """Where each code stands, candidates one behind the other; one more entry for where they end.
-
-    Codes are whole trees if the end is a multiple of the strings' length.
-    """
+    """Where each code stands, and where they end: whole trees if at a multiple of the strings' length."""
     sizes, whole = spans(depth).tolist(), length(depth)
     at, found = 0, [0]
     for code in codes.tolist():
@@ -112,10 +106,7 @@ def unpack(codes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:
-    """The string of a tree given by its nodes, the root first, cut at a depth; shape (2^depth - 1,).
-
-    `feature` is negative at leaves.
-    """
+    """The string of a tree given by its nodes (negative features at leaves), shape (2^depth - 1,)."""
     genes = np.full(length(depth), NIL, dtype=np.int16)
     open_ = [(0, 0, length(depth))]
     while open_:

@@ -1,7 +1,4 @@
-"""A tree grown from noisy counts: level by level, every cut known to everybody.
-
-All that is computed here is computed from releases, and so it costs nothing further.
-"""
+"""A tree grown from released noisy counts, level by level; all here is post-processing and costs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from privfed.questions.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class NoisySplit:
     """A feature (its place among those asked for), an edge's number, and the counts on both sides."""
 
     feature: int
@@ -25,7 +22,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SplitCriterion:
     """When a node is split.
 
     Args:
@@ -40,7 +37,9 @@ class Rule:
     worth: tuple[float, ...] | None = None
 
 
-def best_split(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> Split | None:
+def best_split(
+    counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
+) -> NoisySplit | None:
     """The best split of one node; None if nothing gains.
 
     A side counts (sum_c n_c^2) / n, or (sum y)^2 / n, less what noise adds to that on average: else small
@@ -58,14 +57,13 @@ def best_split(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rul
     if not gain > 0:
         return None
     sides = counts[feature, : edge + 1].sum(axis=0), counts[feature, edge + 1 :].sum(axis=0)
-    return Split(int(feature), int(edge), gain, np.stack(sides))
+    return NoisySplit(int(feature), int(edge), gain, np.stack(sides))
 
 
-def gains(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) -> np.ndarray:
-    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1).
-
-    The parameters are those of :func:`best_split`.
-    """
+def gains(
+    counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
+) -> np.ndarray:
+    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1)."""
     bins, classes = counts.shape[1:]
     left = np.cumsum(counts, axis=1)[:, :-1]
     right = counts.sum(axis=1, keepdims=True) - left
@@ -78,7 +76,7 @@ def gains(counts: np.ndarray, edges: np.ndarray, variance: float, rule: Rule) ->
     return found
 
 
-def _quality(counts: np.ndarray, variance: np.ndarray, rule: Rule) -> np.ndarray:
+def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> np.ndarray:
     """Minus weighted impurity, up to a constant, corrected for the noise's mean contribution.
 
     A noisy count c of a class with fraction p is p n + r, with the noisy n and r = e_c - p sum(e). So
@@ -103,11 +101,8 @@ def _quality(counts: np.ndarray, variance: np.ndarray, rule: Rule) -> np.ndarray
 
 
 @dataclass
-class Node:
-    """A node of a growing tree: noisy class counts, and the variance of each.
-
-    They are `sound` if released after the node's place was chosen; what chose a split favours it.
-    """
+class NoisyNode:
+    """Noisy class counts of a node; `sound` if released after its place was chosen, which favours it."""
 
     counts: np.ndarray
     variance: float
@@ -128,15 +123,15 @@ class Node:
 
 
 @dataclass
-class Growth:
+class NoisyTreeGrower:
     """A tree as it grows, with the noisy counts of its nodes by class (or bin of a numeric target)."""
 
     classes: int
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[NoisyNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            self.nodes = [Node(np.zeros(self.classes), 0.0, sound=False)]
+            self.nodes = [NoisyNode(np.zeros(self.classes), 0.0, sound=False)]
 
     def level(
         self,
@@ -145,7 +140,7 @@ class Growth:
         features: np.ndarray,
         edges: np.ndarray,
         variance: float,
-        rule: Rule,
+        rule: SplitCriterion,
     ) -> list[int]:
         """Split open nodes by what was released about them; returns the new open nodes.
 
@@ -167,13 +162,13 @@ class Growth:
                 cut = float(edges[split.feature, split.edge])
                 held = split.edge + 1, bins - split.edge - 1
                 below = [
-                    Node(side, variance * each, sound=False)
+                    NoisyNode(side, variance * each, sound=False)
                     for side, each in zip(split.below, held, strict=True)
                 ]
                 found += self._split(node, int(features[split.feature]), cut, below)
         return found
 
-    def _split(self, node: int, feature: int, cut: float, below: Sequence[Node]) -> list[int]:
+    def _split(self, node: int, feature: int, cut: float, below: Sequence[NoisyNode]) -> list[int]:
         new = [len(self.nodes), len(self.nodes) + 1]
         parent = self.nodes[node]
         parent.feature, parent.cut, parent.children = feature, cut, (new[0], new[1])
@@ -219,7 +214,7 @@ class Growth:
             shares[[child for child in node.children if child >= 0]] = shares[number]
         return shares
 
-    def added_up(self) -> list[Node]:
+    def added_up(self) -> list[NoisyNode]:
         """The nodes, each having heard from its children what they hold together."""
         nodes = [replace(node) for node in self.nodes]
         for node in reversed(nodes):

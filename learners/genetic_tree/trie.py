@@ -51,7 +51,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaves:
+class LeafAssignments:
     """Where candidates end, leaf by leaf: the candidate's number, the root's, the node's."""
 
     candidate: np.ndarray
@@ -118,11 +118,8 @@ class Trie:
 
     # --- walking -----------------------------------------------------------------------------
 
-    def walk(self, genes: np.ndarray) -> Iterator[Leaves]:
-        """Fit candidates, shape (candidates, 2^depth - 1), and yield their leaves, block by block.
-
-        The nodes of a block are valid until the next block is asked for.
-        """
+    def walk(self, genes: np.ndarray) -> Iterator[LeafAssignments]:
+        """Fit candidates and yield their leaves block by block, each valid until the next one is asked for."""
         candidate = np.repeat(np.arange(len(genes)), len(self.roots))
         root = np.tile(np.arange(len(self.roots)), len(genes))
         one = 8 * self.depth * max(len(self.table), 1)
@@ -132,7 +129,7 @@ class Trie:
                 self._clear()
             yield self._block(genes, candidate[start : start + block], root[start : start + block])
 
-    def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> Leaves:
+    def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
         live = np.array([candidate, root, root, np.zeros_like(root)])  # ..., node, position
         found = []
         for level in range(self.depth):
@@ -149,7 +146,7 @@ class Trie:
                 np.array([self._sibling.all[left], live[3] + 1 + half]),
             )
             live = np.hstack([np.vstack([live[:2], side]) for side in lower])
-        return Leaves(*np.hstack([*found, live[:3]]))
+        return LeafAssignments(*np.hstack([*found, live[:3]]))
 
     def _children(self, node: np.ndarray, gene: np.ndarray) -> np.ndarray:
         """Left children, fitted where they were not yet known."""

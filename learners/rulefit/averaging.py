@@ -75,7 +75,7 @@ def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Steps:
+class LocalStepParams:
     """What a client needs for its local steps of one round (paper, Algorithm 3).
 
     Args:
@@ -92,7 +92,7 @@ class Steps:
 
 
 def local_steps(
-    design: Slopes, target: np.ndarray, dual: np.ndarray, steps: Steps, logistic: bool
+    design: Slopes, target: np.ndarray, dual: np.ndarray, steps: LocalStepParams, logistic: bool
 ) -> np.ndarray:
     """A client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
     own, scale = dual.copy(), steps.client_step / len(target)
@@ -109,7 +109,7 @@ def residuals_on_the_way(
     target: np.ndarray,
     dual: np.ndarray,
     increment: np.ndarray,
-    steps: Steps,
+    steps: LocalStepParams,
     logistic: bool,
 ) -> np.ndarray:
     """Any record's residuals at a client's local steps, by its increment alone; shape (steps, records).

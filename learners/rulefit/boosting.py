@@ -1,7 +1,4 @@
-"""A client's own rules: boosted trees that split at the shared cut-offs.
-
-Paper, Section 2.2.2 and Algorithm 1; tree sizes and subsampling after Friedman and Popescu 2008, 3.3.
-"""
+"""Boosted rules at the shared cut-offs (paper, Algorithm 1; Friedman and Popescu 2008, Section 3.3)."""
 
 from __future__ import annotations
 

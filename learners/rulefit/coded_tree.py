@@ -16,7 +16,7 @@ EXPLAINED = 1e-12
 
 
 @dataclass(frozen=True)
-class Split:
+class LeafSplit:
     """Records of `leaf` with a code of at least `cut` go to a new leaf, which gets the next number."""
 
     leaf: int
@@ -28,7 +28,7 @@ class Split:
 class CodedTree:
     """A tree as the splits that made it, in order, and the mean of each leaf, shape (splits + 1,)."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[LeafSplit, ...]
     values: np.ndarray
 
     def predict(self, codes: np.ndarray) -> np.ndarray:
@@ -83,13 +83,13 @@ class Growing:
         """Split the leaf that gains most, until there are so many leaves or none gains."""
         rows = [np.arange(len(self.target))]
         best = [self._best(rows[0])]
-        splits: list[Split] = []
+        splits: list[LeafSplit] = []
         while len(rows) < leaves:
             leaf = max(range(len(best)), key=lambda own: best[own].gain)
             chosen = best[leaf]
             if chosen.gain <= 0:
                 break
-            splits.append(Split(leaf, chosen.feature, chosen.cut))
+            splits.append(LeafSplit(leaf, chosen.feature, chosen.cut))
             above = self.codes[rows[leaf], chosen.feature] >= chosen.cut
             rows.append(rows[leaf][above])
             rows[leaf] = rows[leaf][~above]

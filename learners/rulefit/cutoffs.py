@@ -1,7 +1,4 @@
-"""Shared cut-offs, winsorising limits and scales, read off histograms (paper, Section 2.2.1).
-
-Reading quantiles off noisy counts is post-processing: it costs nothing.
-"""
+"""Cut-offs, winsorising limits and scales from histograms, at no cost (paper, Section 2.2.1)."""
 
 from __future__ import annotations
 
@@ -86,10 +83,7 @@ class Cutoffs:
                 raise QueryError("malformed", "cut-offs must be finite and rise")
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """How many cut-offs each value has reached, uint8, shape (records, features).
-
-        ``x >= cuts[k]`` exactly if ``code > k``.
-        """
+        """Cut-offs reached: ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (records, features)."""
         columns = [
             np.searchsorted(np.array(cuts), x[:, feature], side="right")
             for feature, cuts in enumerate(self.cuts)
@@ -200,10 +194,7 @@ class _Marginal:
 
 
 def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
-    """Standard deviation, summed exactly: a dot product's last bit hangs on the processor.
-
-    The cut-offs are part of a query, and a client's randomness hangs on the query.
-    """
+    """Standard deviation, summed exactly: clients' randomness hangs on a query's last bit."""
     mean = math.fsum(masses * values)
     return math.sqrt(math.fsum(masses * (values - mean) ** 2))
 

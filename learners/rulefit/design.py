@@ -23,7 +23,7 @@ BLOCK, KEPT = 2**21, 2**21
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RecordBlock:
     """Some records: their cells, shape (records, cells), and linear terms, shape (records, linear terms)."""
 
     rows: slice
@@ -43,21 +43,21 @@ class Predictor:
     by_cell: np.ndarray
     linear: np.ndarray
 
-    def scores(self, block: Block) -> np.ndarray:
+    def scores(self, block: RecordBlock) -> np.ndarray:
         """Scores of a block's records, shape (records,)."""
         return np.asarray(block.leaves @ self.by_cell + block.linear @ self.linear + self.constant)
 
 
-class Design:
+class DesignOperator:
     """Intercept, rules and linear terms of all records, never formed as one matrix; double precision."""
 
     def __init__(self, terms: Terms, x: np.ndarray) -> None:
         self._terms, self._x = terms, x
         self._grids = grids_of(terms, len(x))
         self._width = max(1, len(self._grids.grids) + len(terms.linear))
-        self._kept: list[Block] = []
+        self._kept: list[RecordBlock] = []
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RecordBlock]:
         """All records in order; the first blocks are kept for the next time."""
         yield from self._kept
         rows = max(1, BLOCK // self._width)
@@ -68,13 +68,13 @@ class Design:
                 self._kept.append(block)
             yield block
 
-    def _block(self, rows: slice) -> Block:
+    def _block(self, rows: slice) -> RecordBlock:
         x, cutoffs = self._x[rows], self._terms.cutoffs
         cells = self._grids.cells(cutoffs.codes(x))
         ends = np.arange(len(x) + 1, dtype=np.int32) * cells.shape[1]
         shape = (len(x), self._grids.size)
         leaves = csr_array((np.ones(cells.size), cells.ravel(), ends), shape=shape)
-        return Block(rows, leaves, cutoffs.linear(x)[:, list(self._terms.linear)])
+        return RecordBlock(rows, leaves, cutoffs.linear(x)[:, list(self._terms.linear)])
 
     def predictor(self, weights: np.ndarray, shift: float = 0.0) -> Predictor:
         """The linear predictor of some weights, less a shift."""
@@ -95,10 +95,10 @@ class Design:
 
 
 @dataclass(frozen=True, eq=False)
-class CentredDesign:
+class CentredOperator:
     """A design with `means`, shape (1 + terms,), subtracted from its columns (zero for the intercept)."""
 
-    design: Design
+    design: DesignOperator
     means: np.ndarray
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:

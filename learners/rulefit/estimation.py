@@ -13,15 +13,15 @@ import numpy as np
 
 from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rulefit.averaging import Steps, primal, stable_step
+from privfed.learners.rulefit.averaging import LocalStepParams, primal, stable_step
 from privfed.learners.rulefit.pooled import Pooled
 from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
-from privfed.learners.rulefit.queries import Curvature, Increment, Objective
+from privfed.learners.rulefit.queries import Increment, Objective, SmoothnessBound
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.settings import SETTINGS
 
 #: Local steps whose increment is minus the gradient.
-GRADIENT = Steps(1.0, 0.0, 1, 0.0)
+GRADIENT = LocalStepParams(1.0, 0.0, 1, 0.0)
 #: Curvature along the intercept alone, that of any record.
 LEVEL = 1.0
 
@@ -59,7 +59,7 @@ class FitContext:
         return np.concatenate([[0.0], self.pooled.means])
 
     def increment(
-        self, dual: np.ndarray, steps: Steps, clients: Sequence[str] | None = None
+        self, dual: np.ndarray, steps: LocalStepParams, clients: Sequence[str] | None = None
     ) -> np.ndarray | None:
         """The clients' mean increment; none where nobody answers."""
         query = Increment(self.terms, self.means, dual, steps, self.logistic)
@@ -67,15 +67,12 @@ class FitContext:
         return self.pooled.average(told) if told else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
-        """Minus the gradient of the pooled mean loss at some weights; None if no client answers.
-
-        One local step of size one without penalty from "dual" weights w is minus the gradient at w.
-        """
+        """Minus the gradient of the pooled mean loss at some weights; None if no client answers."""
         return self.increment(weights, GRADIENT)
 
     def curvature(self) -> Curvatures:
         """The largest eigenvalues that clients release, whose mean bounds the pooled one; else the variances' sum."""
-        answers = self.federation.ask_offered(Curvature(self.terms, self.means)).only
+        answers = self.federation.ask_offered(SmoothnessBound(self.terms, self.means)).only
         told = answers.each("largest") if "largest" in answers else {}
         if not told:
             return Curvatures(1 + float(self.pooled.variances.sum()))
@@ -136,10 +133,7 @@ class Estimation(ABC):
         pooled: Pooled,
         rng: np.random.Generator | None = None,
     ) -> Estimate:
-        """Find the weights of intercept and terms.
-
-        A client that does not answer a round is left out of it; learning stops when no client answers.
-        """
+        """Find the weights; a client that does not answer a round is left out of it, and silence ends learning."""
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
         curvatures = context.curvature() if needed else Curvatures(math.inf)
@@ -154,7 +148,7 @@ class Estimation(ABC):
 
     @property
     @abstractmethod
-    def first_steps(self) -> Steps:
+    def first_steps(self) -> LocalStepParams:
         """The local steps of the first round."""
 
     @abstractmethod
@@ -189,10 +183,7 @@ class Estimation(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients(Estimation):
-    """Accelerated proximal gradient: each round one exact gradient, whatever clients are like.
-
-    A client takes one local step (paper, Algorithm 3 with G = 1).
-    """
+    """Accelerated proximal gradient: one local step a round (paper, Algorithm 3 with G = 1)."""
 
     remedy = "leave client_step out, or make it smaller"
     first_steps = GRADIENT
@@ -232,9 +223,9 @@ class Averaging(Estimation):
     remedy = "leave client_step out, take fewer local_steps, or make server_step smaller"
 
     @property
-    def first_steps(self) -> Steps:
+    def first_steps(self) -> LocalStepParams:
         """Steps of size .01, whatever ``client_step`` is: the size is no part of the cost."""
-        return Steps(0.01, 0.0, self.local_steps, self.penalty)
+        return LocalStepParams(0.01, 0.0, self.local_steps, self.penalty)
 
     def _step(self, curvatures: Curvatures) -> float:
         return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
@@ -242,7 +233,7 @@ class Averaging(Estimation):
     def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
         dual, elapsed, rounds = np.zeros(1 + len(context.terms)), 0.0, 0
         for _ in range(self.rounds):
-            steps = Steps(step, elapsed, self.local_steps, self.penalty)
+            steps = LocalStepParams(step, elapsed, self.local_steps, self.penalty)
             moved = context.increment(dual, steps, self._drawn(context))
             if moved is None:
                 break

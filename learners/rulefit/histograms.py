@@ -16,7 +16,7 @@ from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
+class PooledHistogram:
     """Released histograms: summed counts by covariate and bin, and each client's size by its noisy counts."""
 
     counts: np.ndarray
@@ -28,10 +28,7 @@ class Marginal:
         return SyntheticRecords.draw(*self._distributions(schema), rng)
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the linear terms over all clients' records, shape (features,) each.
-
-        Read off the summed histograms: free, and as exact as the bins and their noise.
-        """
+        """Means and variances of the linear terms over all records, as exact as bins and noise, at no cost."""
         shares, values = self._distributions(schema)
         means, variances = np.zeros(len(values)), np.zeros(len(values))
         for feature, own in enumerate(values):
@@ -56,7 +53,7 @@ class Marginal:
         return shares, tuple(values)
 
 
-def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
+def ask_marginals(federation: Disclosure, bins: int) -> PooledHistogram:
     """Ask for a histogram of each covariate; NobodyAnswered if one has no answer."""
     features = range(len(federation.schema.features))
     answers: Answers = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
@@ -70,4 +67,4 @@ def ask_marginals(federation: Disclosure, bins: int) -> Marginal:
         for client, release in answer.releases.items():
             totals.setdefault(client, []).append(float(release["counts"].sum()))
     sizes = {client: max(1.0, float(np.median(own))) for client, own in totals.items()}
-    return Marginal(counts, sizes, bins)
+    return PooledHistogram(counts, sizes, bins)

@@ -73,10 +73,7 @@ class RuleEnsemble:
 
     @cached_property
     def variable_importances(self) -> np.ndarray:
-        """Linear terms' importances plus rules', shared equally among their covariates; shape (features,).
-
-        Relative to the largest, which is 1 (all zero in an empty model).
-        """
+        """Linear terms' importances plus rules', shared among their covariates; the largest is 1 (or all are 0)."""
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
         shares = used / np.maximum(used.sum(axis=1), 1)[:, None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.histograms import PooledHistogram
 from privfed.learners.rulefit.queries import Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
@@ -17,10 +17,7 @@ from privfed.learners.rulefit.synthetic import SyntheticRecords
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Moments of the terms over all clients, and the clients' sizes.
-
-    Means and variances (pooled within clients) have shape (terms,); a rule's support is NaN if withheld.
-    """
+    """Moments of the terms, shape (terms,), variances pooled within clients; a withheld support is NaN."""
 
     sizes: Mapping[str, float]
     means: np.ndarray
@@ -36,12 +33,9 @@ class Pooled:
 
 
 def ask_pooled(
-    federation: Disclosure, terms: Terms, marginal: Marginal, synthetic: SyntheticRecords
+    federation: Disclosure, terms: Terms, marginal: PooledHistogram, synthetic: SyntheticRecords
 ) -> Pooled:
-    """Ask for supports, sizes and the spreads of the linear terms.
-
-    Spreads that are withheld are read off the histograms; supports that are, off synthetic records.
-    """
+    """Ask for supports, sizes and spreads; withheld ones are read off synthetic records and histograms."""
     rules, linear = len(terms.boxes), list(terms.linear)
     told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only

@@ -17,7 +17,6 @@ from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.ways import Way
-from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 
@@ -26,10 +25,6 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
 
     name = "private"
     queries = private.QUERIES
-
-    def first(self, schema: Schema) -> Query:
-        """See the base."""
-        return self.plan(schema)[0].query
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """See the base."""
@@ -86,10 +81,7 @@ def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
 
 
 def _steps(fitted: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes of the columns' codes, shape (steps, columns, 2), those of equal effect joined.
-
-    Beside them (effect, support) by step.
-    """
+    """Boxes of the columns' codes, those of equal effect joined, and (effect, support) of each."""
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
     effects, boxes, told = fitted.effects[:, 0], [], []
     for j, size in enumerate(sizes):

@@ -44,10 +44,7 @@ class Iterate:
 
 
 def descending_step(curvature: float, logistic: bool) -> float:
-    """The inverse of the gradient's Lipschitz constant, by which the objective falls.
-
-    That is at most the columns' curvature (a quarter for the logistic loss), known to Lanczos' precision.
-    """
+    """The inverse of the gradient's Lipschitz constant, the curvature known to Lanczos' precision."""
     return (4.0 if logistic else 1.0) / ((1 + 2 * SETTINGS.eigenvalue_tol) * curvature)
 
 

@@ -19,9 +19,9 @@ from privfed.learners.rulefit.pooled import ask_pooled
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
-    Curvature,
     Increment,
     Objective,
+    SmoothnessBound,
     Supports,
 )
 from privfed.learners.rulefit.rules import Terms, union
@@ -65,11 +65,15 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
     """Boosted rules, exact supports, coefficients round by round."""
 
     name = "published"
-    queries = (CovariateHistogram, BoostedRules, Supports, Spreads, Curvature, Increment, Objective)
-
-    def first(self, schema: Schema) -> CovariateHistogram:
-        """See the base."""
-        return CovariateHistogram((0,), self.params.bins)
+    queries = (
+        CovariateHistogram,
+        BoostedRules,
+        Supports,
+        Spreads,
+        SmoothnessBound,
+        Increment,
+        Objective,
+    )
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
         """See the base."""
@@ -78,11 +82,11 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         zeros = np.zeros(1 + len(terms))
         increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic)
         return [
-            Planned(self.first(schema), len(schema.features)),
+            Planned(CovariateHistogram((0,), params.bins), len(schema.features)),
             Planned(BoostedRules(terms.cutoffs, params.boosting), 1),
             Planned(Supports(terms), 1),
             Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
-            Planned(Curvature(terms, zeros), 1),
+            Planned(SmoothnessBound(terms, zeros), 1),
             Planned(increment, estimation.rounds + estimation.reference_rounds),
             Planned(Objective(terms, zeros, logistic), 2),
         ]

@@ -12,8 +12,8 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.rulefit.averaging import (
     Centred,
+    LocalStepParams,
     Slopes,
-    Steps,
     local_steps,
     losses,
     residuals_on_the_way,
@@ -21,7 +21,7 @@ from privfed.learners.rulefit.averaging import (
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
-from privfed.learners.rulefit.design import CentredDesign, Design
+from privfed.learners.rulefit.design import CentredOperator, DesignOperator
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.settings import SETTINGS
 from privfed.questions import wire
@@ -132,9 +132,9 @@ class _Model(Query):
             raise QueryError("malformed", f"at most {MOST_RULES} rules can be asked about")
         self.terms.check(schema)
 
-    def _design(self, view: View) -> Design:
+    def _design(self, view: View) -> DesignOperator:
         """The terms over the records, kept for the next question about the same terms."""
-        design: Design = self._kept(view, "rulefit.design", Design)
+        design: DesignOperator = self._kept(view, "rulefit.design", DesignOperator)
         return design
 
     def _matrix(self, view: View) -> np.ndarray:
@@ -146,7 +146,7 @@ class _Model(Query):
         """The centred columns: as a matrix where the client has few records, else never formed."""
         if len(view.table) * (1 + len(self.terms)) <= FEW:
             return Centred(self._matrix(view), means)
-        return CentredDesign(self._design(view), means)
+        return CentredOperator(self._design(view), means)
 
     def _kept(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
         """What a client has made of the terms and its records; of one set of terms at a time."""
@@ -201,7 +201,7 @@ class Supports(_Model):
 
 
 @dataclass(frozen=True, eq=False)
-class Curvature(_Model):
+class SmoothnessBound(_Model):
     """How steep a client's mean loss can be, which bounds the step (not in the paper).
 
     The largest eigenvalue of the second moments S of its columns about public means. Sensitivity: none
@@ -247,7 +247,7 @@ class Increment(_Model):
 
     means: np.ndarray
     dual: np.ndarray
-    steps: Steps
+    steps: LocalStepParams
     logistic: bool
     kind: ClassVar[str] = "rulefit.increment"
 

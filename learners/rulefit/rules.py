@@ -57,10 +57,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """A conjunction of conditions, at most one for each feature, sorted by feature.
-
-    Built with :meth:`of`, ``==`` is logical equality, and rules can be put into sets.
-    """
+    """At most one condition for each feature, sorted by feature; ``==`` is logical equality."""
 
     conditions: tuple[Condition, ...]
 
@@ -144,10 +141,7 @@ def union(
 
 
 def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, int, int]]]:
-    """Each rule's covariates, with the codes from and up to which it holds.
-
-    An interval of all of a covariate's codes is left out.
-    """
+    """Each rule's covariates, with the codes from and up to which it holds; whole intervals are left out."""
     rules, features = np.nonzero((boxes[..., 0] > 0) | (boxes[..., 1] < sizes))
     found: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
     named = (rules, features, boxes[rules, features, 0], boxes[rules, features, 1])

@@ -1,7 +1,4 @@
-"""Numbers that RuleFit's behaviour depends on and that nobody has to choose.
-
-How they were found is in docs/tuning.md.
-"""
+"""Numbers that RuleFit depends on and that nobody has to choose; see docs/tuning.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Synthetic records from histograms, for moments of rules that no client releases.
-
-They cost no budget. Columns are drawn independently; a wrong guess slows learning down and changes no
-guarantee.
-"""
+"""Synthetic records from histograms, columns independent, for rules' moments that no client releases."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def _learned(learner: LearnerByWays, policies: dict[str, Policy]) -> str:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Note)
-        return clone(learner).fit(federation).way_
+        fitted: LearnerByWays = clone(learner).fit(federation)
+    return fitted.way_
 
 
 @EACH

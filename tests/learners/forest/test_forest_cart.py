@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from privfed import Column, Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
-from privfed.learners.forest import asking
+from privfed.learners.forest import level_queries
 from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.trees import LEAF
 from privfed.tables.records import Records
@@ -175,8 +175,8 @@ def test_a_portion_of_the_pairs_at_a_time_is_as_good_as_all(
     rng = np.random.default_rng(3)
     table = np.column_stack([rng.uniform(-9, 9, (200, FEATURES)), rng.uniform(0, 16, 200)])
     clients, fits = rng.integers(0, 3, 200), []
-    for portion in (asking.PORTION, 3):
-        monkeypatch.setattr(asking, "PORTION", portion)
+    for portion in (level_queries.PORTION, 3):
+        monkeypatch.setattr(level_queries, "PORTION", portion)
         learner = FedForestRegressor(trees=4, max_depth=4, clients_per_tree=2, random_state=0)
         fits.append(learner.fit(federation(NUMBERS, table, clients)).forest_)
     assert len(fits[0].trees) > 20

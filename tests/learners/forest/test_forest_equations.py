@@ -10,7 +10,7 @@ from privfed.attacks.base import question_of
 from privfed.attacks.candidate_inference import CandidateInference
 from privfed.engines.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
-from privfed.learners.forest.queries import Bins
+from privfed.learners.forest.queries import BinStatistics
 from privfed.questions.query import View
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -53,7 +53,9 @@ def test_drawn_records_add_up_to_the_bins(learner) -> None:  # type: ignore[no-u
     """In each tree a record counts as often as its sample holds it, and every filled cell is told of."""
     transcript, truth, schema = grown(learner)
     asked = [
-        q for entry in transcript.of(Bins.kind, "one") if isinstance(q := question_of(entry), Bins)
+        q
+        for entry in transcript.of(BinStatistics.kind, "one")
+        if isinstance(q := question_of(entry), BinStatistics)
     ]
     assert len(asked) > 2
     view = View(truth["one"], schema, secret=b"anybody's")
@@ -73,8 +75,8 @@ def test_drawn_records_add_up_to_the_bins(learner) -> None:  # type: ignore[no-u
 def test_bins_of_bootstraps_give_their_members_away(learner) -> None:  # type: ignore[no-untyped-def]
     """Three trees of forty records each: their exact counts tell members from others, and outcomes."""
     transcript, truth, schema = grown(learner)
-    bins = type(transcript)(transcript.of(Bins.kind).entries)
+    bins = type(transcript)(transcript.of(BinStatistics.kind).entries)
     who, outcomes = CandidateInference().run(bins, truth, schema)
-    assert who.detail["area under the curve"] > 0.9 and who.releases == (Bins.kind,)
+    assert who.detail["area under the curve"] > 0.9 and who.releases == (BinStatistics.kind,)
     assert outcomes.low is not None and outcomes.baseline is not None
     assert outcomes.low > outcomes.baseline

@@ -18,6 +18,7 @@ from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest import growth
 from privfed.learners.forest.estimator import features_of
+from privfed.learners.forest.settings import ForestSettings
 from privfed.learners.forest.trees import LEAF
 from privfed.testing.check_learner import CHECKS, check_learner
 
@@ -382,7 +383,7 @@ def test_large_levels_are_asked_in_portions(monkeypatch: pytest.MonkeyPatch) -> 
     """In whatever portions a level is asked, the forest is the same."""
     whole = fitted(table())
     monkeypatch.setattr(growth, "MOST_CELLS", 500)
-    monkeypatch.setattr(growth, "SETTINGS", replace(growth.SETTINGS, max_quantile_cells=0))
+    monkeypatch.setattr(growth, "SETTINGS", ForestSettings(max_quantile_cells=0))
     small = fitted(table())
     monkeypatch.setattr(growth, "MOST_CELLS", 10**9)
     again = fitted(table())

@@ -15,11 +15,11 @@ from privfed import LocalDisclosure
 from privfed.errors import QueryError
 from privfed.learners import FedForestClassifier
 from privfed.learners.forest.columns import TARGET_GRID
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.out_of_bag import OutOfBag
-from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import CAP, Sampling
-from privfed.learners.forest.trees import ALL_LEFT, LEAF, Trees
+from privfed.learners.forest.trees import ALL_LEFT, LEAF, BinaryTrees
 from privfed.questions.part import Bound, Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -34,7 +34,7 @@ SCHEMA = Schema(
     ),
     Column("y", "number", -2, 2),
 )
-TREES = Trees(
+TREES = BinaryTrees(
     2,
     np.array([0, 2, LEAF, LEAF, LEAF, LEAF]),
     np.array([0.5, 0, 0, 0, 0, 0], np.float32),
@@ -45,11 +45,11 @@ TREES = Trees(
 CUTS = np.array([[-1, 0, 1]] * 6, np.float32)
 
 
-def level(way: str, classes: int) -> Level:
+def level(way: str, classes: int) -> OpenNodes:
     """All four leaves of two trees of one split each, with one to three pairs."""
-    numeric = Pairs(np.array([2, 1, 2, 1]), np.array([0, 1, 1, 0, 1, 0]))
-    grouped = Pairs(np.array([1, 1, 0, 1]), np.array([2, 2, 2]))
-    return Level(
+    numeric = NodeFeatures(np.array([2, 1, 2, 1]), np.array([0, 1, 1, 0, 1, 0]))
+    grouped = NodeFeatures(np.array([1, 1, 0, 1]), np.array([2, 2, 2]))
+    return OpenNodes(
         TREES, Sampling(way, 1, np.arange(2), 2), np.arange(2, 6), numeric, grouped, classes
     )
 
@@ -59,7 +59,7 @@ def questions(way: str) -> list[Query]:
     asked: list[Query] = [
         question
         for classes in (0, 1, 2)
-        for question in (Sketches(level(way, classes), 3), Bins(level(way, classes), CUTS))
+        for question in (Sketches(level(way, classes), 3), BinStatistics(level(way, classes), CUTS))
     ]
     if way != "all":
         asked.append(OutOfBag(TREES, level(way, 0).sampling, np.linspace(-0.5, 0.5, 6)[:, None]))
@@ -114,7 +114,7 @@ def test_the_bounds_are_attained_and_a_smaller_one_is_caught() -> None:
     row = (0.0, 0.0, 0.0, 2.0)
     for query, name in (
         (Sketches(level("all", 2), 3), "counts"),
-        (Bins(level("all", 2), CUTS), "bins"),
+        (BinStatistics(level("all", 2), CUTS), "bins"),
     ):
         part = query.parts(SCHEMA)[name]
         step = moved(units(query, [row])[name], units(query, [])[name])
@@ -129,7 +129,7 @@ def test_the_bounds_are_attained_and_a_smaller_one_is_caught() -> None:
 
 def test_sums_move_by_half_a_unit_of_the_scaled_target() -> None:
     """The extremes of the target lie at one half of the grid's whole."""
-    told = units(Bins(level("all", 0), CUTS), [(0.0, 0.0, 0.0, 2.0)])["bin_sums"]
+    told = units(BinStatistics(level("all", 0), CUTS), [(0.0, 0.0, 0.0, 2.0)])["bin_sums"]
     assert np.abs(told).max() == TARGET_GRID.denominator // 2
 
 
@@ -138,7 +138,7 @@ def test_repeats_of_a_record_are_bounded_by_its_coins() -> None:
     own = View(Records(SCHEMA, np.zeros((3000, 3)), np.zeros(3000)), SCHEMA, b"s")
     counts = np.bincount(level("poisson", 0).sampling.rows(own, 0), minlength=3000)
     assert counts.max() == CAP
-    parts = Bins(level("bootstrap", 0), CUTS).parts(SCHEMA)
+    parts = BinStatistics(level("bootstrap", 0), CUTS).parts(SCHEMA)
     assert all(part.sensitivity is None for part in parts.values())
 
 
@@ -147,12 +147,12 @@ def test_repeats_of_a_record_are_bounded_by_its_coins() -> None:
 GOOD = level("all", 2)
 
 
-def trees(**changes: Any) -> Level:
+def trees(**changes: Any) -> OpenNodes:
     """The level with its trees changed."""
     return replace(GOOD, trees=replace(GOOD.trees, **changes))
 
 
-HOSTILE: dict[str, tuple[Level, str]] = {
+HOSTILE: dict[str, tuple[OpenNodes, str]] = {
     "a child before its parent": (trees(left=np.array([2, 0, 0, 0, 0, 0])), "malformed"),
     "two parents": (trees(left=np.array([2, 2, 0, 0, 0, 0])), "false-partition"),
     "a child that is no node": (trees(left=np.array([2, 5, 0, 0, 0, 0])), "malformed"),
@@ -200,13 +200,13 @@ HOSTILE: dict[str, tuple[Level, str]] = {
     "ask",
     [
         lambda own: Sketches(own, 3),
-        lambda own: Bins(own, CUTS),
+        lambda own: BinStatistics(own, CUTS),
         lambda own: LocalGains(own, CUTS, "gini"),
         lambda own: Shortlist(own, 3, 1, "gini"),
     ],
 )
 def test_hostile_levels_are_refused(
-    ask: Callable[[Level], Query], hostile: Level, reason: str
+    ask: Callable[[OpenNodes], Query], hostile: OpenNodes, reason: str
 ) -> None:
     """Whatever the question, before a record is read, and for the right reason."""
     with pytest.raises(QueryError) as caught:
@@ -227,7 +227,7 @@ def test_hostile_levels_are_refused(
 def test_hostile_cuts_are_refused(cuts: np.ndarray, reason: str) -> None:
     """Falling, no numbers, too few, none at all, of another type."""
     with pytest.raises(QueryError) as caught:
-        Bins(GOOD, cuts).parts(SCHEMA)
+        BinStatistics(GOOD, cuts).parts(SCHEMA)
     assert caught.value.reason == reason
 
 
@@ -242,7 +242,7 @@ def test_hostile_values_and_depths_are_refused() -> None:
     inner[[0, *range(1, nodes - 2, 2)]] = True
     left = np.zeros(nodes, int)
     left[inner] = np.arange(1, nodes, 2)
-    chain = Trees(
+    chain = BinaryTrees(
         1,
         np.where(inner, ALL_LEFT, LEAF),
         np.zeros(nodes),

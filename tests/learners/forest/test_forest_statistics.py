@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed import Column, Schema
-from privfed.learners.forest import bench as levels
+from privfed.learners.forest import node_index as levels
 from privfed.learners.forest.columns import ordered, unordered
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.local import local_gains
-from privfed.learners.forest.queries import Bins, LocalGains, Shortlist, Sketches
+from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import CAP, Sampling
-from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.questions.query import View
 from privfed.tables.records import Records
 
@@ -41,9 +41,9 @@ def view(records: int = RECORDS, seed: int = 0) -> View:
     return View(Records(SCHEMA, x, rng.integers(0, 3, records)), SCHEMA, b"secret")
 
 
-def stump_and_root(way: str = "all", classes: int = 3) -> Level:
+def stump_and_root(way: str = "all", classes: int = 3) -> OpenNodes:
     """Two trees: the first split on ``a`` at 0.25 and its right child by category, the second a root."""
-    trees = Trees(
+    trees = BinaryTrees(
         2,
         np.array([0, LEAF, LEAF, 2, LEAF, LEAF]),
         np.array([0.25, 0, 0, 0, 0, 0], np.float32),
@@ -52,12 +52,12 @@ def stump_and_root(way: str = "all", classes: int = 3) -> Level:
         np.array([[True, False, True]]),
     )
     open_ = np.array([2, 4, 5, 1])
-    numeric = Pairs(np.array([2, 1, 0, 2]), np.array([0, 1, 1, 0, 1]))
-    grouped = Pairs(np.array([1, 0, 1, 1]), np.array([2, 2, 2]))
-    return Level(trees, Sampling(way, 5, np.arange(2), 2), open_, numeric, grouped, classes)
+    numeric = NodeFeatures(np.array([2, 1, 0, 2]), np.array([0, 1, 1, 0, 1]))
+    grouped = NodeFeatures(np.array([1, 0, 1, 1]), np.array([2, 2, 2]))
+    return OpenNodes(trees, Sampling(way, 5, np.arange(2), 2), open_, numeric, grouped, classes)
 
 
-def members(own: View, level: Level, node: int) -> np.ndarray:
+def members(own: View, level: OpenNodes, node: int) -> np.ndarray:
     """The instances in a node, by its conditions."""
     x = own.table.x.astype(np.float32)
     rows = level.sampling.rows(own, 0 if node != 1 else 1)
@@ -101,7 +101,7 @@ def test_bins_and_categories(way: str, classes: int) -> None:
     own, level = view(), stump_and_root(way, classes)
     cuts = np.sort(np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32), axis=1)
     cuts[1] = [-1, -1, 0]
-    found = Bins(level, cuts).evaluate(own)
+    found = BinStatistics(level, cuts).evaluate(own)
     x, y = own.table.x.astype(np.float32), own.table.target
     units = np.trunc((y / 2 - 0.5) * 2**20)
     for pair, (node, feature) in enumerate(
@@ -142,7 +142,10 @@ def check(
 def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, no room to keep anything, a cache that vanished: the same answers."""
     cuts = np.tile(np.array([-0.5, 0.5], np.float32), (5, 1))
-    questions = [Sketches(stump_and_root("bootstrap"), 4), Bins(stump_and_root("bootstrap"), cuts)]
+    questions = [
+        Sketches(stump_and_root("bootstrap"), 4),
+        BinStatistics(stump_and_root("bootstrap"), cuts),
+    ]
     kept = view()
     before = [question.evaluate(kept) for question in questions]
     for room, block in ((levels.KEPT, 1), (0, 40_000), (600, 50)):
@@ -166,18 +169,21 @@ def test_parts_of_another_number_of_trees_are_other_samples(
     level = stump_and_root("split")
     three = replace(level, sampling=Sampling("split", 5, np.arange(2), 3))
     seen = view()
-    Bins(level, cuts).evaluate(seen)
-    found, expected = Bins(three, cuts).evaluate(seen), Bins(three, cuts).evaluate(view())
+    BinStatistics(level, cuts).evaluate(seen)
+    found, expected = (
+        BinStatistics(three, cuts).evaluate(seen),
+        BinStatistics(three, cuts).evaluate(view()),
+    )
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    other = Bins(level, cuts).evaluate(view())
+    other = BinStatistics(level, cuts).evaluate(view())
     assert not all(np.array_equal(other[name], expected[name]) for name in expected)
 
 
 def test_grown_trees_are_walked_on_from_where_they_were() -> None:
     """Asked about the roots first, then about their children, a client says what a fresh one says."""
     level = stump_and_root("bootstrap")
-    none = Pairs(np.zeros(2, int), np.zeros(0, int))
-    roots = Level(Trees.stumps(2), level.sampling, np.arange(2), none, none, 3)
+    none = NodeFeatures(np.zeros(2, int), np.zeros(0, int))
+    roots = OpenNodes(BinaryTrees.stumps(2), level.sampling, np.arange(2), none, none, 3)
     own = view()
     Sketches(roots, 1).evaluate(own)
     assert np.array_equal(
@@ -218,7 +224,7 @@ def test_local_gains_and_shortlists() -> None:
     own = View(Records(SCHEMA, x, target), SCHEMA, b"secret")
     cuts = np.tile(np.array([-1.5, -0.5, 0.5], np.float32), (5, 1))
     gains = LocalGains(level, cuts, "gini").evaluate(own)["gains"]
-    assert np.array_equal(gains, local_gains(Bins(level, cuts).evaluate(own), "gini"))
+    assert np.array_equal(gains, local_gains(BinStatistics(level, cuts).evaluate(own), "gini"))
     assert gains[1].argmax() == 2
     told = Shortlist(level, 4, 2, "gini").evaluate(own)
     assert told["features"][0, 0] == 1 and told["features"][3, 0] == 1

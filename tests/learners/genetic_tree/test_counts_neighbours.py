@@ -13,7 +13,7 @@ from privfed.errors import QueryError
 from privfed.learners.forest.columns import encoded_target
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.counts import (
-    Cells,
+    ColumnCounts,
     NodeCounts,
     NodeTotals,
     RootCounts,
@@ -48,9 +48,9 @@ TARGET = np.array([0.0, 2.0])
 
 QUERIES: dict[str, tuple[Query, Schema]] = {
     "size": (Size(), CLASSES),
-    "cells": (Cells(ALL, EDGES), CLASSES),
-    "cells of two": (Cells(np.array([2, 0]), EDGES[[2, 0]]), CLASSES),
-    "cells with the target": (Cells(np.array([1, 3]), EDGES[[1, 1]]), NUMBERS),
+    "cells": (ColumnCounts(ALL, EDGES), CLASSES),
+    "cells of two": (ColumnCounts(np.array([2, 0]), EDGES[[2, 0]]), CLASSES),
+    "cells with the target": (ColumnCounts(np.array([1, 3]), EDGES[[1, 1]]), NUMBERS),
     "target": (TargetCells(np.array([3]), EDGES[[1]]), NUMBERS),
     "root": (RootCounts(ROOT, np.array([0]), ALL, EDGES, None), CLASSES),
     "open nodes": (NodeCounts(TREE, OPEN, np.array([0, 2]), EDGES[[0, 2]], None), CLASSES),
@@ -133,7 +133,7 @@ def test_the_bounds_are_attained(query: Query, schema: Schema) -> None:
 def test_a_mutant_is_convicted() -> None:
     """Counting a record once a bin below it, cumulatively, breaks the bound and is noticed."""
 
-    class Cumulative(Cells):
+    class Cumulative(ColumnCounts):
         """Counts of records at or below each bin."""
 
         kind = "test.cumulative"
@@ -161,9 +161,9 @@ HOSTILE: dict[str, Query] = {
     "too few edges": NodeCounts(TREE, OPEN, ALL, EDGES[:2], None),
     "whole edges": NodeCounts(TREE, OPEN, ALL, np.ones((3, 1), dtype=np.int64), None),
     "edges of a class": NodeCounts(TREE, OPEN, ALL, EDGES, TARGET),
-    "too many bins": Cells(ALL, np.tile(np.arange(5000.0), (3, 1))),
-    "a column beyond the target": Cells(np.array([4]), EDGES[:1]),
-    "no column": Cells(np.array([], dtype=np.int64), EDGES[:0]),
+    "too many bins": ColumnCounts(ALL, np.tile(np.arange(5000.0), (3, 1))),
+    "a column beyond the target": ColumnCounts(np.array([4]), EDGES[:1]),
+    "no column": ColumnCounts(np.array([], dtype=np.int64), EDGES[:0]),
 }
 
 

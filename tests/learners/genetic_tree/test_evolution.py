@@ -42,7 +42,7 @@ def _settings(**changes: float) -> GeneticParams:
         "swaps": 0.1,
         "participation": 1.0,
     }
-    return GeneticParams(**(given | changes), votes=local.Votes())  # type: ignore[arg-type]
+    return GeneticParams(**(given | changes), votes=local.VoteThresholds())  # type: ignore[arg-type]
 
 
 def _scripted(

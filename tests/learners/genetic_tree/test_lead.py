@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Shared, choose_below
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.lead import ScoreDifference, SelectionRule, of_labels, of_numbers
+from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.questions.query import View
 from privfed.questions.tree import Tree
 from privfed.tables.records import Records

@@ -70,7 +70,7 @@ def test_too_few_records_give_the_least_depth() -> None:
 
 def test_votes_follow_the_paper_s_thresholds() -> None:
     """Steady over folds and rising with depth: all records. Targets mostly distinct: elitism."""
-    rule = local.Votes()
+    rule = local.VoteThresholds()
     steady = np.array([[0.5, 0.6, 0.7], [0.5, 0.6, 0.7]])
     flat = np.array([[0.7, 0.7, 0.7], [0.7, 0.7, 0.7]])
     noisy = np.array([[0.1, 0.2, 0.3], [0.5, 0.7, 0.9]])
@@ -86,4 +86,4 @@ def test_a_constant_target_scores_nothing() -> None:
     parts = local.folds(np.arange(10), 5)
     scores = local.depth_scores(np.zeros((10, 1)), np.ones(10), 0, parts, DEPTHS)
     assert not scores.any()
-    assert local.vote(scores, np.ones(10), 0, local.Votes()) == (False, False)
+    assert local.vote(scores, np.ones(10), 0, local.VoteThresholds()) == (False, False)

@@ -17,7 +17,7 @@ from privfed.errors import Note
 from privfed.learners import GeneticTreeRegressor
 from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution, borne_out
 from privfed.learners.genetic_tree.queries import KeepBelow
-from privfed.learners.genetic_tree.top import Growth, Node
+from privfed.learners.genetic_tree.top import NoisyNode, NoisyTreeGrower
 from privfed.tables.schema import Column, Schema
 
 CELLS, ROUNDS = 32, 4
@@ -95,11 +95,15 @@ def test_a_departure_is_drawn_to_none(departure: float, noise: float, variance: 
 def test_exact_counts_tell_exact_means_and_noisy_ones_their_parents() -> None:
     """Two children far apart, without noise and with too much of it."""
     bins = Bins(np.array([0.5]), np.array([0.0, 1.0]), 0.5, 1e-9, 0.25)
-    nodes = [Node(np.zeros(2), 0.0, sound=False, children=(1, 2))]
+    nodes = [NoisyNode(np.zeros(2), 0.0, sound=False, children=(1, 2))]
     counts = np.array([9000.0, 1000.0])
-    exact = Growth(2, [*nodes, *(Node(own, 0.0, True) for own in (counts, counts[::-1]))])
+    exact = NoisyTreeGrower(
+        2, [*nodes, *(NoisyNode(own, 0.0, True) for own in (counts, counts[::-1]))]
+    )
     assert bins.values(exact)[:, 0] == pytest.approx([0.5, 0.1, 0.9], abs=1e-2)
-    noisy = Growth(2, [*nodes, *(Node(own, 1e12, True) for own in (counts, counts[::-1]))])
+    noisy = NoisyTreeGrower(
+        2, [*nodes, *(NoisyNode(own, 1e12, True) for own in (counts, counts[::-1]))]
+    )
     assert bins.values(noisy)[:, 0] == pytest.approx([0.5, 0.5, 0.5], abs=1e-2)
 
 

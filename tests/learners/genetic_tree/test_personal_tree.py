@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from privfed.learners.genetic_tree import local
-from privfed.learners.genetic_tree.below import Graft, Shared, choose_below, drawn, drawn_firmly
 from privfed.learners.genetic_tree.client import Client
+from privfed.learners.genetic_tree.local_subtrees import (
+    LocalSubtrees,
+    Shared,
+    choose_below,
+    drawn,
+    drawn_firmly,
+)
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree, choose, succession
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.structures import random_structures
@@ -142,7 +148,7 @@ def test_a_client_without_records_says_the_middle_of_the_bounds() -> None:
 def test_a_cut_at_the_root_is_the_own_tree() -> None:
     """At level 0 nothing of the shared tree is left."""
     client, shared = _client(), Shared(STUMP, np.full((3, 2), 0.5))
-    planted = Graft.grown(shared, 0, client.x, client.y, 2, 4).planted(4, 0.0)
+    planted = LocalSubtrees.grown(shared, 0, client.x, client.y, 2, 4).planted(4, 0.0)
     own = PersonalTree.of_nodes(local.cart(client.x, client.y, 2, 4), "own")
     same = planted.predict(client.x).argmax(axis=1) == own.predict(client.x).argmax(axis=1)
     assert same.all()
@@ -155,7 +161,7 @@ def test_what_is_planted_says_what_was_tried(classify: bool) -> None:
     client = _client(classify=classify)
     shared = Shared(STUMP, np.array([[0.2, 0.8]] * 3) if classify else np.ones((3, 1)))
     for level in (0, 1):
-        grown = Graft.grown(shared, level, client.x, client.y, 2 * classify, 5)
+        grown = LocalSubtrees.grown(shared, level, client.x, client.y, 2 * classify, 5)
         said = grown.by_depth(client.x, range(6), (0.0, 9.0))
         for depth in range(6):
             for tried, prior in zip(said, (0.0, 9.0), strict=True):
@@ -178,7 +184,7 @@ def test_small_leaves_are_drawn_to_what_all_have_found() -> None:
     x = np.array([[-2.0, 0, 0], [-1, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]])
     y = np.array([1.0, 1, 0, 0, 0])
     shared = Shared(STUMP, np.array([[0.5, 0.5], [0.9, 0.1], [0.3, 0.7]]))
-    found = Graft.grown(shared, 0, x, y, 2, 1).planted(1, 4.0).predict(x[[0, 4]])
+    found = LocalSubtrees.grown(shared, 0, x, y, 2, 1).planted(1, 4.0).predict(x[[0, 4]])
     wanted = [(2 * np.eye(2)[1] + 4 * shared.values[1]) / 6]
     wanted += [(3 * np.eye(2)[0] + 4 * shared.values[2]) / 7]
     assert found == pytest.approx(np.array(wanted))

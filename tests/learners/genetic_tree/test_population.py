@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import QueryError
-from privfed.learners.genetic_tree.local import Votes as Rule
+from privfed.learners.genetic_tree.local import VoteThresholds
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import MOST_GENES, Population, Scoring, classes
 from privfed.learners.genetic_tree.queries import (
@@ -84,8 +84,8 @@ def test_hostile_settings_are_refused(scoring: Scoring) -> None:
         Depth(SCORING, 0, 2),
         Depth(SCORING, 2, 16),
         Structure(SCORING, 16),
-        Votes(SCORING, 3, 2, 5, Rule()),
-        Votes(Scoring(classify=False), 9, 2, 5, Rule()),
+        Votes(SCORING, 3, 2, 5, VoteThresholds()),
+        Votes(Scoring(classify=False), 9, 2, 5, VoteThresholds()),
         Fitness(GOOD, Scoring(classify=False, folds=1)),
         KeepBest(GOOD, SCORING, Choice(lowest=3, deepest=2)),
     ],
@@ -133,7 +133,7 @@ def test_good_questions_pass() -> None:
         Fitness(GOOD, SCORING),
         Depth(SCORING, 2, 15),
         Structure(SCORING, 15),
-        Votes(Scoring(classify=False), 3, 2, 5, Rule()),
+        Votes(Scoring(classify=False), 3, 2, 5, VoteThresholds()),
         KeepBest(GOOD, SCORING, Choice()),
     ):
         schema = NUMBERS if isinstance(query, Votes) else SCHEMA

@@ -7,9 +7,9 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.top import (
-    Growth,
-    Node,
-    Rule,
+    NoisyNode,
+    NoisyTreeGrower,
+    SplitCriterion,
     best_split,
     bin_means,
     gains,
@@ -17,7 +17,7 @@ from privfed.learners.genetic_tree.top import (
     quantile_edges,
 )
 
-BARE = Rule(least=0.0, doubt=0.0)
+BARE = SplitCriterion(least=0.0, doubt=0.0)
 
 
 def _codes(classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,9 @@ def test_numbers_split_by_the_squared_error() -> None:
     """With what a bin is worth in the target's place, as CART does on such targets."""
     x, y = _codes(4)
     worth = np.array([0.0, 0.5, 0.2, 1.0])
-    split = best_split(_counts(x, y, 4), EDGES, 0.0, Rule(0.0, 0.0, tuple(worth.tolist())))
+    split = best_split(
+        _counts(x, y, 4), EDGES, 0.0, SplitCriterion(0.0, 0.0, tuple(worth.tolist()))
+    )
     stump = DecisionTreeRegressor(max_depth=1).fit(x, worth[y]).tree_
     assert split is not None
     assert (split.feature, split.edge + 0.5) == (stump.feature[0], stump.threshold[0])
@@ -78,16 +80,16 @@ def test_children_must_stand_out_of_the_noise() -> None:
     """A side smaller than the noise of a node's counts is no child, nor one of too few records."""
     counts = np.zeros((1, 5, 2))
     counts[0, 0, 0], counts[0, 4, 1] = 30, 300
-    assert best_split(counts, EDGES[:1], 0.0, Rule()) is not None
-    assert best_split(counts, EDGES[:1], 100.0, Rule()) is None
-    assert best_split(counts, EDGES[:1], 0.0, Rule(least=40.0)) is None
+    assert best_split(counts, EDGES[:1], 0.0, SplitCriterion()) is not None
+    assert best_split(counts, EDGES[:1], 100.0, SplitCriterion()) is None
+    assert best_split(counts, EDGES[:1], 0.0, SplitCriterion(least=40.0)) is None
     assert best_split(counts, np.full((1, 4), np.inf), 0.0, BARE) is None
 
 
 def test_growth_numbers_children_after_their_parents() -> None:
     """Two levels; what is known of a node that noise emptied is its parent's."""
     x, y = _codes(2)
-    growth, features = Growth(2), np.arange(3)
+    growth, features = NoisyTreeGrower(2), np.arange(3)
     open_ = growth.level([0], _counts(x, y, 2)[None], features, EDGES, 0.0, BARE)
     assert open_ == [1, 2]
     goes_left = growth.tree.reach(x.astype(float)) == 1
@@ -116,9 +118,11 @@ def test_quantile_edges_follow_the_mass() -> None:
 # --- what the counts bear out --------------------------------------------------------------------
 
 
-def _split_in_two(left: np.ndarray, right: np.ndarray, variance: float) -> Growth:
-    nodes = [Node(np.zeros(2), 0.0, sound=False, children=(1, 2))]
-    return Growth(2, [*nodes, *(Node(each, variance, sound=True) for each in (left, right))])
+def _split_in_two(left: np.ndarray, right: np.ndarray, variance: float) -> NoisyTreeGrower:
+    nodes = [NoisyNode(np.zeros(2), 0.0, sound=False, children=(1, 2))]
+    return NoisyTreeGrower(
+        2, [*nodes, *(NoisyNode(each, variance, sound=True) for each in (left, right))]
+    )
 
 
 def test_shares_without_noise_are_drawn_to_the_parent_by_so_many_records() -> None:
@@ -132,8 +136,10 @@ def test_shares_without_noise_are_drawn_to_the_parent_by_so_many_records() -> No
 def test_noise_makes_records_count_for_less() -> None:
     """By hand: n' = n^2 q / (n q + v s); counts of noise alone leave the parent's shares."""
     parent = np.array([0.9, 0.1])
-    growth = Growth(2, [Node(np.array([90.0, 10.0]) * 1e9, 0.0, sound=True, children=(1, 1))])
-    growth.nodes.append(Node(np.array([100.0, 100.0]), 50.0, sound=True))
+    growth = NoisyTreeGrower(
+        2, [NoisyNode(np.array([90.0, 10.0]) * 1e9, 0.0, sound=True, children=(1, 1))]
+    )
+    growth.nodes.append(NoisyNode(np.array([100.0, 100.0]), 50.0, sound=True))
     n, q, s = 200.0, 2 * 0.9 * 0.1, 2 * (0.81 + 0.01)
     own = n**2 * q / (n * q + 50.0 * s)
     assert growth.smoothed(4.0)[1] == pytest.approx((own * 0.5 + 4 * parent) / (own + 4), rel=1e-6)
@@ -167,7 +173,7 @@ def test_noisy_shares_lose_less_than_the_constant() -> None:
 
 def test_later_counts_stand_beside_earlier_ones_by_their_variances() -> None:
     """Inverse variances; but what chose a split is forgotten, for it favours the split."""
-    node = Node(np.array([10.0, 0.0]), 4.0, sound=False)
+    node = NoisyNode(np.array([10.0, 0.0]), 4.0, sound=False)
     node.hear(np.array([8.0, 2.0]), 12.0)
     assert node.counts.tolist() == [8.0, 2.0] and node.variance == 12.0
     node.hear(np.array([4.0, 4.0]), 4.0)

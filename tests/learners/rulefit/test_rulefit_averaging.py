@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from privfed.learners.rulefit.averaging import (
     Centred,
-    Steps,
+    LocalStepParams,
     local_steps,
     losses,
     primal,
@@ -54,7 +54,7 @@ def run(
     step = stable_step(1 + float(clients[0][0].matrix.var(axis=0)[1:].sum()), True)
     dual, elapsed = np.zeros(13), 0.0
     for _ in range(rounds):
-        order = Steps(step, elapsed, steps, 0.02)
+        order = LocalStepParams(step, elapsed, steps, 0.02)
         moves = [local_steps(design, target, dual, order, True) for design, target in clients]
         dual = dual + sign * np.mean(moves, axis=0)
         elapsed += step * steps
@@ -64,7 +64,7 @@ def run(
 def test_each_local_step_shrinks_by_the_time_that_has_passed() -> None:
     """Algorithm 3, line 5: the threshold is (eta_s eta_c r G + eta_c g) lambda, g from 1 to G."""
     matrix, means, target = np.ones((4, 2)), np.zeros(2), np.full(4, 0.75)
-    order = Steps(client_step=0.5, elapsed=2.0, steps=3, penalty=0.1)
+    order = LocalStepParams(client_step=0.5, elapsed=2.0, steps=3, penalty=0.1)
     dual = np.array([0.0, 1.0])
     own = dual.copy()
     for threshold in ((2.0 + 0.5) * 0.1, (2.0 + 1.0) * 0.1, (2.0 + 1.5) * 0.1):
@@ -148,7 +148,7 @@ def test_twice_the_inverse_curvature_is_where_steps_begin_to_diverge(
     records, terms = design.matrix.shape
     step = share / steepest(design, records, terms)
     moved = local_steps(
-        design, target, 1e-3 * np.ones(terms), Steps(step, 0.0, 500, 0.0), logistic=False
+        design, target, 1e-3 * np.ones(terms), LocalStepParams(step, 0.0, 500, 0.0), logistic=False
     )
     assert bool(np.abs(moved).max() < 10) == bounded
 

@@ -13,7 +13,7 @@ from privfed.learners.rulefit import design as module
 from privfed.learners.rulefit import grids as putting
 from privfed.learners.rulefit.averaging import Centred, chances, residuals
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.design import CentredDesign, Design
+from privfed.learners.rulefit.design import CentredOperator, DesignOperator
 from privfed.learners.rulefit.grids import Lone, grids_of
 from privfed.learners.rulefit.rules import Terms
 
@@ -68,7 +68,7 @@ def test_gradients_are_those_of_the_design_matrix(
         patch.setattr(module, "BLOCK", 40)
         patch.setattr(module, "KEPT", 80)
         putting._grids.cache_clear()
-        own = CentredDesign(Design(terms, x), twin.means)
+        own = CentredOperator(DesignOperator(terms, x), twin.means)
         for _ in range(2):  # the second time some blocks are kept
             found = own.gradient(target, weights, logistic)
             assert found == pytest.approx(twin.gradient(target, weights, logistic), abs=1e-11)

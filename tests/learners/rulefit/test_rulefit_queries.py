@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses
+from privfed.learners.rulefit.averaging import Centred, LocalStepParams, local_steps, losses
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,
-    Curvature,
     Increment,
     Objective,
+    SmoothnessBound,
     Supports,
     unit_target,
 )
@@ -116,7 +116,7 @@ def test_histogram_counts_every_record_once() -> None:
 def test_an_increment_is_pure_in_records_and_query() -> None:
     """With a cache and without, and after another model was asked about."""
     rows = [(0.1 * k, k, int(k > 4)) for k in range(10)]
-    steps = Steps(0.1, 0.0, 3, 0.01)
+    steps = LocalStepParams(0.1, 0.0, 3, 0.01)
     query = Increment(TERMS, np.zeros(8), np.zeros(8), steps, True)
     other = Increment(Terms(CUTOFFS, BOXES[:2], ()), np.zeros(3), np.zeros(3), steps, True)
     view = View(records(rows), SCHEMA)
@@ -136,10 +136,10 @@ def test_an_increment_is_pure_in_records_and_query() -> None:
         BoostedRules(CUTOFFS, Boosting(0, 4.0, 0.01, 0.0, 5, True)),
         BoostedRules(CUTOFFS, Boosting(10, float("nan"), 0.01, 0.0, 5, True)),
         BoostedRules(replace(CUTOFFS, lower=np.zeros(3)), Boosting(9, 4.0, 0.01, 0.0, 5, True)),
-        Increment(TERMS, np.zeros(8), np.full(8, np.nan), Steps(0.1, 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(7), Steps(0.1, 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(float("nan"), 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0, 0, 0.1), True),
+        Increment(TERMS, np.zeros(8), np.full(8, np.nan), LocalStepParams(0.1, 0, 1, 0.1), True),
+        Increment(TERMS, np.zeros(8), np.zeros(7), LocalStepParams(0.1, 0, 1, 0.1), True),
+        Increment(TERMS, np.zeros(8), np.zeros(8), LocalStepParams(float("nan"), 0, 1, 0.1), True),
+        Increment(TERMS, np.zeros(8), np.zeros(8), LocalStepParams(0.1, 0, 0, 0.1), True),
         Objective(TERMS, np.zeros(9), True),
         Supports(replace(TERMS, boxes=BOXES[:, :1])),
     ],
@@ -156,7 +156,7 @@ def test_malformed_questions_are_refused_before_data_are_read(query: Query) -> N
         CovariateHistogram((1,), 7),
         BoostedRules(CUTOFFS, Boosting(10, 4.0, 0.01, 0.0, 5, True)),
         Supports(TERMS),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0.0, 1, 0.1), True),
+        Increment(TERMS, np.zeros(8), np.zeros(8), LocalStepParams(0.1, 0.0, 1, 0.1), True),
     ],
 )
 def test_questions_survive_the_wire(query: Query) -> None:
@@ -213,7 +213,7 @@ def test_increments_and_losses_need_memory_that_no_rules_times_records_fill(
     terms, view = many()
     rng = np.random.default_rng(1)
     means = np.concatenate([[0.0], terms.design(view.table.x)[:, 1:].mean(axis=0)])
-    dual, steps = rng.normal(size=1 + len(terms)) / 1000, Steps(0.001, 0.0, 3, 0.1)
+    dual, steps = rng.normal(size=1 + len(terms)) / 1000, LocalStepParams(0.001, 0.0, 3, 0.1)
     increment = Increment(terms, means, dual, steps, logistic)
     objective = Objective(terms, dual, logistic)
     increment.evaluate(view)  # rules are put together once, for all clients
@@ -240,7 +240,7 @@ def test_a_client_with_few_records_steps_as_one_with_many(
     fewer = Terms(CUTOFFS, BOXES[:2], (0, 1))
     for terms in (TERMS, fewer, TERMS):
         width = 1 + len(terms)
-        dual, steps = rng.normal(size=width) / 10, Steps(0.05, 0.1, 20, 0.1)
+        dual, steps = rng.normal(size=width) / 10, LocalStepParams(0.05, 0.1, 20, 0.1)
         query = Increment(terms, means[:width], dual, steps, logistic)
         matrix = query.evaluate(view)["increment"]
         monkeypatch.setattr("privfed.learners.rulefit.queries.FEW", 0)
@@ -255,7 +255,7 @@ def test_the_curvature_is_the_same_for_few_records_and_many(
     rng = np.random.default_rng(2)
     own = records([(rng.uniform(), int(rng.integers(10)), k % 2) for k in range(40)])
     means = np.concatenate([[0.0], rng.uniform(size=len(TERMS))])
-    asked = Curvature(TERMS, means)
+    asked = SmoothnessBound(TERMS, means)
     centred = TERMS.design(own.x) - means
     wanted = np.linalg.eigvalsh(centred.T @ centred / 40)[-1]
     assert asked.evaluate(View(own, SCHEMA))["largest"] == pytest.approx([wanted], rel=0.01)

@@ -10,7 +10,7 @@ import pytest
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.cutoffs import read_cutoffs
-from privfed.learners.rulefit.histograms import Marginal
+from privfed.learners.rulefit.histograms import PooledHistogram
 from privfed.learners.rulefit.spreads import ask_spreads
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -23,7 +23,7 @@ def test_moments_of_linear_terms_are_read_off_the_counts() -> None:
     schema = Schema((Column("n", "integer", 0, 9),), Column("y", "integer", 0, 1))
     counts = np.bincount(values.astype(int), minlength=10)[None]
     cutoffs = read_cutoffs(counts, schema, 20, 5)
-    told = Marginal(counts, {"a": 500.0}, 20).linear_moments(schema, cutoffs)
+    told = PooledHistogram(counts, {"a": 500.0}, 20).linear_moments(schema, cutoffs)
     terms = cutoffs.linear(values[:, None])[:, 0]
     assert [one[0] for one in told] == pytest.approx([terms.mean(), terms.var()])
 

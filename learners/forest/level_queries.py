@@ -10,7 +10,7 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.messages import Release
-from privfed.learners.forest.level import Level, Pairs
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.local import together
 from privfed.learners.forest.mixture import between_shown
 from privfed.questions.query import Query
@@ -23,13 +23,13 @@ PORTION = 4096
 class Version:
     """One client's version of a level, and the indices of its nodes and pairs in the whole one."""
 
-    level: Level
+    level: OpenNodes
     nodes: np.ndarray
     numeric: np.ndarray
     grouped: np.ndarray
 
 
-def versions(level: Level, members: np.ndarray, features: int) -> list[Version | None]:
+def versions(level: OpenNodes, members: np.ndarray, features: int) -> list[Version | None]:
     """Each client's version of a level; None for a client that takes part in no open tree.
 
     Clients that see the same get the same object, so that one query goes to all of them.
@@ -52,7 +52,7 @@ def versions(level: Level, members: np.ndarray, features: int) -> list[Version |
 
 
 def _version(
-    level: Level, taking_part: np.ndarray, mine: np.ndarray, client: int, features: int
+    level: OpenNodes, taking_part: np.ndarray, mine: np.ndarray, client: int, features: int
 ) -> Version | None:
     nodes = np.flatnonzero(mine)
     if not len(nodes):
@@ -62,19 +62,19 @@ def _version(
     numeric, grouped = (
         np.flatnonzero(mine[pairs.nodes]) for pairs in (level.numeric, level.grouped)
     )
-    own = Level(
+    own = OpenNodes(
         trees,
         sampling,
         np.searchsorted(kept, level.nodes[nodes]),
-        Pairs(level.numeric.sizes[nodes], level.numeric.features[numeric]),
-        Pairs(level.grouped.sizes[nodes], level.grouped.features[grouped]),
+        NodeFeatures(level.numeric.sizes[nodes], level.numeric.features[numeric]),
+        NodeFeatures(level.grouped.sizes[nodes], level.grouped.features[grouped]),
         level.classes,
     )
     return Version(own, nodes, numeric, grouped)
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class PartReplies:
     """What clients released of one part.
 
     Args:
@@ -129,13 +129,10 @@ class Heard:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Additive statistics as clients released them: class counts, or counts and target sums, by item.
+    """Released class counts, or counts and sums, by item; with `by_client` each client is a class."""
 
-    With `by_client` each client is a class of its own.
-    """
-
-    counts: Heard
-    sums: Heard | None = None
+    counts: PartReplies
+    sums: PartReplies | None = None
     by_client: bool = False
 
     def of(self, counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
@@ -160,14 +157,14 @@ class Summed:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class LevelReplies:
     """What clients released in answer to one query about a level; None for a client that did not."""
 
-    level: Level
+    level: OpenNodes
     versions: Sequence[Version | None]
     releases: Sequence[Release | None]
 
-    def heard(self, part: str) -> Heard:
+    def heard(self, part: str) -> PartReplies:
         """One part: exact units, suppressed cells as zero, and ranks between those that are shown."""
         where = "numeric" if part in ("knots", "bins", "bin_sums", "gains") else "nodes"
         where = "grouped" if part.startswith("group") else where
@@ -185,7 +182,7 @@ class Told:
             if mask is not None:
                 units = between_shown(units, mask) if part == "knots" else np.where(mask, 0, units)
             said.append((client, getattr(own, where), units))
-        return Heard(len(self.versions), items[where], said)
+        return PartReplies(len(self.versions), items[where], said)
 
     @property
     def suppressed(self) -> bool:
@@ -205,10 +202,10 @@ class Told:
 
 def ask_about(
     federation: Disclosure,
-    level: Level,
+    level: OpenNodes,
     versions: Sequence[Version | None],
     question: Callable[[Version], Query],
-) -> Told:
+) -> LevelReplies:
     """Ask every client its version of a query, equal ones once; NobodyAnswered if no client releases any."""
     made = {id(version): question(version) for version in versions if version is not None}
     asked = {
@@ -219,4 +216,4 @@ def ask_about(
     released: dict[str, Release] = {}
     for answer in federation.ask(asked):
         released |= answer.releases
-    return Told(level, versions, [released.get(client) for client in federation.clients])
+    return LevelReplies(level, versions, [released.get(client) for client in federation.clients])

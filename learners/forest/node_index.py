@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privfed.learners.forest.columns import Columns
-from privfed.learners.forest.level import Level, Pairs
-from privfed.learners.forest.trees import LEAF, Trees
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
+from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
@@ -20,7 +20,7 @@ _U64 = np.uint64
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class NodeInstances:
     """Instances of some trees, node after node.
 
     Args:
@@ -34,7 +34,7 @@ class Gathered:
     counts: np.ndarray
 
     @classmethod
-    def at_roots(cls, view: View, level: Level, trees: range) -> Gathered:
+    def at_roots(cls, view: View, level: OpenNodes, trees: range) -> NodeInstances:
         """What some trees learn from; in the records' order, so that reading their values is quick."""
         each = [np.sort(level.sampling.rows(view, tree)) for tree in trees]
         counts = np.array([len(rows) for rows in each])
@@ -49,30 +49,30 @@ class Gathered:
         """What is known of each node, instance by instance."""
         return np.repeat(each, self.counts)
 
-    def only(self, kept: np.ndarray) -> Gathered:
+    def only(self, kept: np.ndarray) -> NodeInstances:
         """Some of the nodes, shape (nodes,)."""
         if kept.all():
             return self
         if not kept.any():
-            return Gathered(self.rows[:0], self.nodes[:0], self.counts[:0])
+            return NodeInstances(self.rows[:0], self.nodes[:0], self.counts[:0])
         rows = self.rows.take(np.flatnonzero(self.spread(kept)))
-        return Gathered(rows, self.nodes[kept], self.counts[kept])
+        return NodeInstances(rows, self.nodes[kept], self.counts[kept])
 
-    def numbered(self, numbers: np.ndarray) -> Gathered:
+    def numbered(self, numbers: np.ndarray) -> NodeInstances:
         """The nodes that have a number, by that."""
         return replace(self, nodes=numbers.take(self.nodes)).only(numbers.take(self.nodes) >= 0)
 
-    def between(self, room: int) -> Iterator[Gathered]:
+    def between(self, room: int) -> Iterator[NodeInstances]:
         """The same, so many nodes at a time."""
         edges = self.edges
         for first in range(0, len(self.nodes), room):
             part = slice(first, first + room)
             last = min(first + room, len(self.nodes))
-            yield Gathered(
+            yield NodeInstances(
                 self.rows[edges[first] : edges[last]], self.nodes[part], self.counts[part]
             )
 
-    def descended(self, trees: Trees, columns: np.ndarray) -> list[Gathered]:
+    def descended(self, trees: BinaryTrees, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to their leaves; what stays is not touched again."""
         inner = trees.inner.take(self.nodes)
         if not inner.any():
@@ -80,19 +80,19 @@ class Gathered:
         moved = self.only(inner)._parted(trees, columns).descended(trees, columns)
         return moved if inner.all() else [*moved, self.only(~inner)]
 
-    def _parted(self, trees: Trees, columns: np.ndarray) -> Gathered:
+    def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
         """One step down: all that goes left, and then all that goes right."""
         right = trees.goes_right(self.nodes, self.rows, columns, self.counts)
         gone = np.diff(np.cumsum(right)[self.edges[1:] - 1], prepend=0)
         left = trees.left.take(self.nodes).astype(np.intp)
-        return Gathered(
+        return NodeInstances(
             np.concatenate([self.rows.take(np.flatnonzero(side)) for side in (~right, right)]),
             np.concatenate([left, left + 1]),
             np.concatenate([self.counts - gone, gone]),
         )._inhabited()
 
     @classmethod
-    def together(cls, parts: Sequence[Gathered]) -> Gathered:
+    def together(cls, parts: Sequence[NodeInstances]) -> NodeInstances:
         """Several, of different nodes."""
         some = [part for part in parts if len(part.nodes)] or parts[:1]
         if len(some) == 1:
@@ -104,10 +104,10 @@ class Gathered:
             )
         )
 
-    def _inhabited(self) -> Gathered:
+    def _inhabited(self) -> NodeInstances:
         """Without nodes of no instance."""
         some = self.counts > 0
-        return self if some.all() else Gathered(self.rows, self.nodes[some], self.counts[some])
+        return self if some.all() else NodeInstances(self.rows, self.nodes[some], self.counts[some])
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +126,18 @@ class Sorted:
 
 
 @dataclass(eq=False)
-class Bench:
+class NodeIndex:
     """A client's records as they lie in the open nodes; cached in the view, which changes no answer."""
 
     columns: Columns
-    _asked: Level | None = None
-    _leaves: dict[int, list[Gathered]] = field(default_factory=dict)
+    _asked: OpenNodes | None = None
+    _leaves: dict[int, list[NodeInstances]] = field(default_factory=dict)
     _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
     _held: int = 0
     _room: int = 0
 
     @classmethod
-    def of(cls, view: View, level: Level) -> Bench:
+    def of(cls, view: View, level: OpenNodes) -> NodeIndex:
         """The bench for a question: the one kept from the last, if it was about the same forest."""
         known = view.cache.get("forest")
         sampling = level.sampling
@@ -146,11 +146,11 @@ class Bench:
         if known is None or known[0] != key:
             known = (key, cls(Columns.of(view.table, level.classes)))
             view.cache["forest"] = known
-        bench: Bench = known[1]
+        bench: NodeIndex = known[1]
         bench._turn_to(level)
         return bench
 
-    def _turn_to(self, level: Level) -> None:
+    def _turn_to(self, level: OpenNodes) -> None:
         before = self._asked
         if before is not None and not _grew(before.trees, level.trees):
             self._leaves.clear()
@@ -160,12 +160,12 @@ class Bench:
             self._room = KEPT
         self._asked = level
 
-    def open(self, view: View, level: Level) -> Iterator[Gathered]:
+    def open(self, view: View, level: OpenNodes) -> Iterator[NodeInstances]:
         """The instances in open nodes, which are counted among those, a block of trees at a time."""
         for trees in self._blocks(level):
             yield self._open(view, level, trees)
 
-    def sorted(self, view: View, level: Level) -> Iterator[Sorted]:
+    def sorted(self, view: View, level: OpenNodes) -> Iterator[Sorted]:
         """Every numeric pair of the open nodes, sorted; kept for the next question if room is."""
         for trees in self._blocks(level):
             if trees.start in self._sorted:
@@ -178,7 +178,7 @@ class Bench:
             if made is not None:
                 self._sorted[trees.start] = made
 
-    def _blocks(self, level: Level) -> Iterator[range]:
+    def _blocks(self, level: OpenNodes) -> Iterator[range]:
         step = max(1, BLOCK // max(self.columns.records, 1))
         for first in range(0, level.trees.roots, step):
             yield range(first, min(first + step, level.trees.roots))
@@ -189,18 +189,18 @@ class Bench:
         self._room -= size if fits else 0
         return fits
 
-    def _open(self, view: View, level: Level, trees: range) -> Gathered:
+    def _open(self, view: View, level: OpenNodes, trees: range) -> NodeInstances:
         """A block's instances in open nodes; walked on from where they were, if known."""
-        leaves = self._leaves.get(trees.start) or [Gathered.at_roots(view, level, trees)]
+        leaves = self._leaves.get(trees.start) or [NodeInstances.at_roots(view, level, trees)]
         leaves = [
             part for own in leaves for part in own.descended(level.trees, self.columns.values)
         ]
         if trees.start in self._leaves or self._held < KEPT:
             self._held += 0 if trees.start in self._leaves else _size(leaves)
             self._leaves[trees.start] = leaves
-        return Gathered.together([part.numbered(level.numbers) for part in leaves])
+        return NodeInstances.together([part.numbered(level.numbers) for part in leaves])
 
-    def _sort(self, own: Gathered, pairs: Pairs) -> Iterator[Sorted]:
+    def _sort(self, own: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""
         for part in own.between(self.columns.room):
             sizes = pairs.sizes.take(part.nodes)
@@ -211,7 +211,9 @@ class Bench:
                     above = self._above(part)
                 yield self._slot(part, above, pairs.first.take(part.nodes) + slot, pairs)
 
-    def _slot(self, part: Gathered, above: np.ndarray, chosen: np.ndarray, pairs: Pairs) -> Sorted:
+    def _slot(
+        self, part: NodeInstances, above: np.ndarray, chosen: np.ndarray, pairs: NodeFeatures
+    ) -> Sorted:
         columns = self.columns
         where = part.spread(pairs.features.take(chosen).astype(np.intp) * columns.records)
         where += part.rows
@@ -220,18 +222,18 @@ class Bench:
         keys.sort()
         return Sorted(chosen, keys, part.edges)
 
-    def _above(self, part: Gathered) -> np.ndarray:
+    def _above(self, part: NodeInstances) -> np.ndarray:
         """What stands in a key above a record's own bits: its node's place."""
         bits = _U64(32 + self.columns.payload)
         return part.spread(np.arange(len(part.nodes), dtype=_U64) << bits)
 
 
-def _size(leaves: Sequence[Gathered]) -> int:
+def _size(leaves: Sequence[NodeInstances]) -> int:
     """Bytes of the instances' records: most of what remembering their leaves takes."""
     return sum(part.rows.nbytes for part in leaves)
 
 
-def _grew(before: Trees, after: Trees) -> bool:
+def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     """Whether trees are earlier ones grown on, so that places in those are on the way."""
     size = len(before)
     if before is after:
@@ -252,7 +254,7 @@ def _grew(before: Trees, after: Trees) -> bool:
     )
 
 
-def _same(one: Level, other: Level) -> bool:
+def _same(one: OpenNodes, other: OpenNodes) -> bool:
     """Whether two questions sort the same values by the same nodes of the same trees."""
     if one is other:
         return True

@@ -22,10 +22,7 @@ LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The tree that all clients share; `values` (fractions of the classes, or a mean) were released.
-
-    Shapes: values (nodes, classes or 1).
-    """
+    """The tree that all share, and its released class fractions or means, shape (nodes, classes or 1)."""
 
     tree: Tree
     values: np.ndarray
@@ -46,7 +43,7 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
-class Graft:
+class LocalSubtrees:
     """A shared tree cut at a level (0 leaves nothing of it), and subtrees grown on a client's records below."""
 
     shared: Shared
@@ -56,7 +53,7 @@ class Graft:
     @classmethod
     def grown(
         cls, shared: Shared, level: int, x: np.ndarray, y: np.ndarray, classes: int, depth: int
-    ) -> Graft:
+    ) -> LocalSubtrees:
         """Grow a subtree below each node that has records."""
         at, expected = shared.places(x, level), shared.values[shared.tree.reach(x)]
         nodes = {}
@@ -158,7 +155,7 @@ def choose_below(
     records by :class:`.SelectionRule`. With fewer than two records it takes the shared tree.
     """
     if len(client.y) < 2:
-        return Graft(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
+        return LocalSubtrees(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
     chosen = _least_loss(client, shared, folds, lowest, deepest)
     alone = client.own_depth(folds, range(lowest, deepest + 1))
     weights, lead = _compared(client, shared, folds, chosen, alone)
@@ -167,7 +164,7 @@ def choose_below(
         return _alone(client, shared, folds, alone)
     level, depth, prior = chosen
     data = client.x, client.y, client.classes
-    return Graft.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
+    return LocalSubtrees.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
 
 
 def _least_loss(
@@ -187,7 +184,7 @@ def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTr
     How far is chosen by cross-validated log loss: a small leaf of one class would rule out all others.
     """
     data = client.x, client.y, client.classes
-    nodes = Graft.grown(shared, 0, *data, depth).below[0]
+    nodes = LocalSubtrees.grown(shared, 0, *data, depth).below[0]
     tree = PersonalTree.of_nodes(nodes, "own")
     if not client.classes:
         return tree
@@ -208,11 +205,7 @@ def _priors(client: Client) -> tuple[float, ...]:
 def _compared(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
 ) -> tuple[np.ndarray | None, ScoreDifference]:
-    """Class weights by which a choice (level, depth, prior) does best, and its lead over the own tree.
-
-    Returns:
-        the weights, None for equal ones or for numbers; and the lead.
-    """
+    """Class weights by which a choice does best (None for equal ones, or numbers), and its lead."""
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
     true, own = client.own_held_out(scoring, alone)
@@ -231,14 +224,14 @@ def _compared(
 
 def _held_out(
     client: Client, shared: Shared, folds: int, levels: Sequence[int], depth: int
-) -> Iterator[tuple[np.ndarray, int, Graft]]:
+) -> Iterator[tuple[np.ndarray, int, LocalSubtrees]]:
     """For each fold and level: the records held out, the level, and a graft on all others."""
     everyone = np.arange(len(client.y))
     for held in local.folds(client.order, folds):
         rest = np.setdiff1d(everyone, held)
         data = client.x[rest], client.y[rest], client.classes
         for level in levels:
-            yield held, level, Graft.grown(shared, level, *data, max(depth, 1))
+            yield held, level, LocalSubtrees.grown(shared, level, *data, max(depth, 1))
 
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:
