@@ -1,20 +1,23 @@
-"""Percentiles read off histograms that add up over clients, refined round by round.
+"""Percentiles read off histograms that sum over clients, refined round by round.
 
-A column's tail may lie deep inside one bin of its public bounds. So the bins that hold the wanted
-percentiles are divided again, and what lies beside them is counted as a whole.
+The bins that hold the percentiles are divided again, and what lies beside them is counted as a whole.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from privfed.exchange.disclosure import Answer
+from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.mass import Mass
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
 
 #: Numbers nearer than this share of themselves are one number.
 _RESOLUTION = 1e-15
@@ -26,7 +29,7 @@ def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
     """How many histograms of so many bins it takes until the percentiles' bins are fine.
 
     Args:
-        finest: width of a bin beside the bounds.
+        finest: width of a bin in its bounds.
     """
     if bins < _FEWEST:
         return 1
@@ -34,7 +37,7 @@ def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
 
 
 def most_rounds(bins: int) -> int:
-    """How many histograms are asked for where bounds are as loose as they may be."""
+    """The same for bounds as loose as they may be."""
     return rounds(bins, SETTINGS.min_bin)
 
 
@@ -61,10 +64,7 @@ class Histograms:
         return cls(np.vstack([counts, target]), edges, each)
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of each feature, linear inside a bin, shape (features,) each.
-
-        With noise, those of the posterior means.
-        """
+        """Both percentiles of each feature, linear inside a bin, shape (features,) each."""
         ends = np.array(
             [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
         )
@@ -82,7 +82,7 @@ class Histograms:
 
     @property
     def _totals(self) -> np.ndarray:
-        """The number of records by each feature; with noise, by all of them together."""
+        """Records by feature; with noise, by all of them together."""
         sums: np.ndarray = self.counts.sum(axis=1)
         told = self.noise > 0
         if not told.any():
@@ -102,7 +102,7 @@ class Histograms:
         """Which columns' percentiles have bins that are narrow beside what lies between them.
 
         Args:
-            whole: which columns hold whole numbers, shape (columns,), the target's last.
+            whole: which columns hold integers, shape (columns,), the target's last.
         """
         beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
@@ -114,7 +114,7 @@ class Histograms:
         )
 
     def noisy(self, place: int) -> bool:
-        """Whether a mean over all bins would have noise that shows beside a column's own variance."""
+        """Whether the noise of a mean over all bins shows beside the column's variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
         mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
         return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
@@ -128,7 +128,7 @@ class Histograms:
         return means, (shares * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
-        """These counts, joined with earlier rounds' by their precision where the bins are the same."""
+        """These counts, joined with earlier rounds' by precision where the bins are equal."""
         same = (self.edges == former.edges).all(axis=1)
         whole = self.noise**2 + former.noise**2
         share = np.where(same & (whole > 0), self.noise**2 / np.where(whole > 0, whole, 1.0), 0.0)
@@ -136,10 +136,10 @@ class Histograms:
         return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
 
     def refined(self) -> np.ndarray:
-        """Edges of as many bins for a closer look, most of them about the two ends.
+        """Edges of as many bins for the next round, most of them about the two percentiles.
 
-        With noise, only a feature whose ends lie within a few bins of each other is looked at again,
-        and as a whole; others keep their edges.
+        With noise, only a feature whose percentiles lie within a few bins of each other is refined, as a
+        whole; others keep their edges.
         """
         lower, upper = self.percentiles()
         rows = zip(self.edges, lower, upper, strict=True)
@@ -149,7 +149,7 @@ class Histograms:
 
 
 def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
-    """Whether the bins of two values are narrow or hold one number, or the values are edges themselves."""
+    """Whether two values' bins are narrow or hold one number, or the values are edges themselves."""
     narrow = max(share * (high - low), 1.0 if whole else 0.0)
     for end, place in zip((low, high), _bins_of(edges, low, high), strict=True):
         same = _RESOLUTION * max(abs(edges[place]), abs(edges[place + 1]))
@@ -160,7 +160,7 @@ def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool)
 
 
 def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
-    """Where the records from the first bin on reach a share."""
+    """Where the records from the first bin on reach a number."""
     reached = np.cumsum(counts)
     last = min(int(np.searchsorted(reached, share)), len(counts) - 1)
     before = reached[last] - counts[last]
@@ -169,7 +169,7 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
 
 
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
-    """The bins of two values: one that lies on an edge counts to the side of the other."""
+    """The bins of two values: one on an edge counts to the side of the other."""
     below = int(np.searchsorted(edges, low, side="right")) - 1
     above = int(np.searchsorted(edges, high, side="left")) - 1
     places = np.clip([below, above], 0, len(edges) - 2)
@@ -215,17 +215,90 @@ def widened(
 ) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 
-    Some of its width more on either side leaves room for what noise hides, since what lies beyond
-    counts as its ends. A narrow interval makes every released sum that much more precise.
+    A margin on either side leaves room for what noise hides, since values beyond are clipped. A narrow
+    interval makes every released sum more precise.
 
     Args:
         low, high: the percentiles.
         bounds: the public ones.
-        share: of the bounds, that the interval is to be narrower than.
-        room: how much wider on either side, as a share of what lies between the percentiles.
+        share: of the bounds, that the interval must be narrower than.
+        room: the margin, in widths between the percentiles.
     """
     more = room * (high - low)
     narrow = max(low - more, bounds[0]), min(high + more, bounds[1])
     if not 0 < narrow[1] - narrow[0] < share * (bounds[1] - bounds[0]):
         return ()
     return narrow
+
+
+@dataclass(eq=False)
+class ScalingBounds:
+    """The public bounds, until something narrower is released."""
+
+    schema: Schema  #: the public one, with a numeric target
+    lower: np.ndarray = field(init=False)  #: of the features, shape (features,)
+    upper: np.ndarray = field(init=False)
+    #: a released interval of the target; empty for its public bounds
+    target: tuple[float, ...] = ()
+    #: variance of the target over the square of its interval, as far as known
+    usual: float = SETTINGS.usual_variance
+
+    def __post_init__(self) -> None:
+        self.lower, self.upper = self.schema.lower.copy(), self.schema.upper.copy()
+
+    @property
+    def _bounds(self) -> list[tuple[float, float]]:
+        """Of all columns, the target's last."""
+        assert self.schema.target is not None
+        return [column.bounds for column in (*self.schema.features, self.schema.target)]
+
+    def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
+        """Refine histograms round by round; where none are offered, the public bounds stay.
+
+        Args:
+            ask: asks one query of those who offer an answer.
+            bins: of each histogram.
+        """
+        low, high = np.array(self._bounds).T
+        edges = np.linspace(low, high, bins + 1, axis=1)
+        asked, former = Scaling(bins), None
+        whole = np.array([column.kind != "number" for column in self.schema.columns])
+        for number in range(1, most_rounds(bins) + 1):
+            answer = ask(asked)
+            if "counts" not in answer:
+                break
+            told = Histograms.from_answer(answer, edges)
+            if told.noise.any():
+                told = told if former is None else told.with_former(former)
+                self._take_noisy(told)
+            else:
+                self._take(*told.percentiles())
+            noisy, usual = bool(told.noise.any()), rounds(bins)
+            fine = told.fine(whole) & (number >= usual) & (not noisy)
+            if fine.all() or (noisy and number == SETTINGS.noisy_rounds):
+                return
+            former, edges = told, np.where(fine[:, None], told.edges, told.refined())
+            asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
+
+    def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Take exact percentiles; of the target, only an interval that is far narrower."""
+        self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
+        ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
+        share, room = SETTINGS.exact_narrow_target, SETTINGS.exact_margin_target
+        self.target = widened(*ends, bounds=bounds, share=share, room=room)
+
+    def _take_noisy(self, told: Histograms) -> None:
+        """Take a noisy round's percentiles, only intervals that are far narrower than the bounds."""
+        features, bounds = len(self.lower), self._bounds
+        shares = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
+        ends = [
+            widened(float(low), float(high), bounds=own, share=share)
+            for low, high, own, share in zip(*told.percentiles(), bounds, shares, strict=True)
+        ]
+        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
+            ends[-1] = ()
+        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
+        self.lower, self.upper = np.array(taken[:features], float).reshape(-1, 2).T.copy()
+        self.target = ends[-1]
+        low, high = self.target or bounds[-1]
+        self.usual = float(told.moments()[1][-1]) / (high - low) ** 2

@@ -1,4 +1,4 @@
-"""A client's side of the fuzzy tree: its records in the tree's coordinates, and their sums."""
+"""A client's records in the tree's coordinates, and their sums."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PIECE = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Fuzzified:
-    """A client's records in the tree's own coordinates.
+    """A client's records in the tree's coordinates.
 
-    What is kept of each value is its place among the sets; the unit interval's own value is worked
-    out again where it is wanted, so that a large table is not held three times.
+    Only each value's place among the sets is kept; its unit scale is computed again where needed, so
+    that a large table is not held three times.
     """
 
     x: np.ndarray  #: encoded features, shape (records, features)
@@ -68,7 +68,7 @@ class Fuzzified:
         return np.column_stack([np.ones(len(chosen)), chosen - 0.5])
 
     def reach(self, nodes: Sequence[Path]) -> list[Activation]:
-        """Activations of the nodes; only these are remembered, for their children."""
+        """Activations of the nodes; only these are kept, for their children."""
         reached = activations(self.memberships, nodes, self.known)
         keep_only(self.known, nodes)
         return reached
@@ -91,7 +91,7 @@ class Pairs:
 
     @classmethod
     def from_activations(cls, reached: Sequence[Activation]) -> Pairs:
-        """Lay the nodes' activations end to end."""
+        """Concatenate the nodes' activations."""
         return cls(
             np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached]),
             np.concatenate([one.rows for one in reached]),
@@ -147,7 +147,7 @@ def node_sums(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarra
 def equations(
     prepared: Fuzzified, features: Sequence[int], leaf: Activation
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One leaf's normal equations in whole grid units, a piece of its records at a time."""
+    """One leaf's normal equations in grid units, a piece of its records at a time."""
     width = len(features) + 1
     rows, columns = np.triu_indices(width)
     upper, moment = np.zeros(len(rows)), np.zeros(width)
@@ -160,3 +160,50 @@ def equations(
     gram = np.zeros((width, width))
     gram[rows, columns] = gram[columns, rows] = upper
     return gram, moment
+
+
+def cell_terms(
+    prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
+) -> dict[str, np.ndarray]:
+    """By (record, node, feature, set); used features hold zeros."""
+    below = prepared.memberships.below[:, list(features), None]
+    rest = prepared.memberships.rest[:, list(features), None]
+    each = np.arange(sets)
+    degrees = np.where(below == each, 1 - rest, np.where(below + 1 == each, rest, 0.0))
+    used = [{feature for feature, _ in path} for path in nodes]
+    open_ = np.array([[feature not in own for feature in features] for own in used])
+    inside = prepared.weights(nodes)[:, :, None, None] * degrees[:, None] * open_[..., None]
+    target = prepared.target[:, None, None, None]
+    return {**_moments("", inside, target), "counts": inside >= LEAST}
+
+
+def node_terms(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
+    """By (record, node)."""
+    weights = prepared.weights(nodes)
+    strong = weights >= [0.5 ** len(path) for path in nodes]
+    return {
+        **_moments("node_", weights, prepared.target[:, None]),
+        "node_counts": weights > 0,
+        "node_strong": strong & (weights > 0),
+    }
+
+
+def equation_terms(
+    design: np.ndarray, target: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal equations by (record, leaf, row, column), and their right sides by (record, leaf, row)."""
+    weighted = weights[..., None] * design[:, None]
+    rows, columns = np.triu_indices(design.shape[1])
+    gram = np.zeros((*weighted.shape, design.shape[1]))
+    gram[..., rows, columns] = on_grid(weighted[..., rows] * design[:, None, columns])
+    gram[..., columns, rows] = gram[..., rows, columns]
+    return gram, on_grid(weighted * target[:, None, None])
+
+
+def _moments(prefix: str, weights: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
+    """w, y w and y^2 w, floored to the grid."""
+    return {
+        f"{prefix}weights": on_grid(weights),
+        f"{prefix}linear": on_grid(weights * target),
+        f"{prefix}squares": on_grid(weights * target**2),
+    }
