@@ -1,6 +1,6 @@
 """Federated histogram forest (Kalloori and Klingler 2022), adapted to regression by its sums.
 
-At each node every feature is split into equal widths between the extremes of all clients; their
+At each node every feature is cut into equal widths between the extremes of all clients; their
 histograms over these bins add up.
 """
 
@@ -51,17 +51,26 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
         bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(trees=trees, max_depth=max_depth, min_leaf=min_leaf)
-        self.max_features = max_features
         self.bins = bins
-        self.random_state = random_state
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
 
     def _settings(self, schema: Schema) -> Settings:
         return replace(super()._settings(schema), quantiles=self.bins, candidates="range")
 
 
 class HistogramForestRegressor(Baseline, FedForestRegressor):
-    """The same for numbers; parameters as :class:`HistogramForestClassifier`."""
+    """A federated regression forest over equal-width bins.
+
+    Args:
+        trees, max_depth, min_leaf, max_features, bins, random_state: as for
+            :class:`HistogramForestClassifier`.
+    """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Sketches, Bins)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
@@ -76,10 +85,14 @@ class HistogramForestRegressor(Baseline, FedForestRegressor):
         bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(trees=trees, max_depth=max_depth, min_leaf=min_leaf)
-        self.max_features = max_features
         self.bins = bins
-        self.random_state = random_state
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
 
     def _settings(self, schema: Schema) -> Settings:
         return replace(super()._settings(schema), quantiles=self.bins, candidates="range")
