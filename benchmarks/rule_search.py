@@ -25,8 +25,8 @@ from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import PROFILES, generate
-from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.power_analysis import smallest_part
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.learners.rule_search.support_prediction import Subtree
 from privfed.learners.stl.grammar import Symbols

@@ -1,8 +1,7 @@
 """Learners whose federation is a cohort: many individuals, each with records of its own.
 
-A study of a cohort reads what everybody holds from one folder and puts one gate before it, a
-simulation of many phones. What it needs of a learner for that is said here, so that any installed
-learner of this kind can be studied.
+A study of a cohort reads the records of all individuals from one folder and puts one gate before
+them, a simulation of many phones.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from privfed.tables.schema import Schema
 
 
 class CohortRecords(Protocol):
-    """What the individuals of a cohort hold; its questions know more of it."""
+    """What the individuals of a cohort hold."""
 
     @property
     def schema(self) -> Schema:
@@ -31,15 +30,15 @@ class CohortLearner(FederatedLearner):
 
     @abstractmethod
     def read(self, folder: Path, schema: Schema) -> CohortRecords:
-        """Read what every individual holds, one file for each in a study's folder.
+        """Read each individual's file in a study's folder.
 
         Args:
             folder: the study's ``source``.
             schema: the study's public data dictionary.
 
         Raises:
-            InputError: no such folder, nothing in it, or a file that does not fit; it is named, and
-                nothing of what it holds is shown.
+            InputError: no such folder, nothing in it, or a file that does not fit; the message names
+                it and shows nothing of its content.
         """
 
     @abstractmethod
@@ -48,10 +47,7 @@ class CohortLearner(FederatedLearner):
 
     @abstractmethod
     def assess(self, records: Any) -> dict[str, Any]:
-        """Score the fitted model with the truth: for simulations, and never a release.
-
-        Args:
-            records: what :meth:`read` gave.
+        """Score the fitted model with the truth (what :meth:`read` gave): never a release.
 
         Returns:
             ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,

@@ -102,12 +102,7 @@ class BayesianInference(LinearBaseline):
         self.precision = precision
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask once, and join.
-
-        Raises:
-            InputError: the precision is not positive, or the target not binary.
-            NobodyAnswered: no client answered.
-        """
+        """Ask once, and join; errors as for the base."""
         self._start(federation)
         answers = federation.ask(LocalPosterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]

@@ -48,12 +48,7 @@ class FedAvgLogistic(LinearBaseline):
         self.step = step
 
     def fit(self, federation: Disclosure) -> Self:
-        """Average until the rounds are over or nobody answers.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is not binary.
-            NobodyAnswered: no client told its size.
-        """
+        """Average until the rounds are over or nobody answers; errors as for the base."""
         self._start(federation)
         terms = _linear(federation.schema)
         answers = federation.ask(Supports(terms))
@@ -66,8 +61,7 @@ class FedAvgLogistic(LinearBaseline):
             logistic=True,
             local_steps=self.local_steps,
         )
-        pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
-        result = averaging.run(federation, terms, pooled)
+        result = averaging.run(federation, terms, Pooled(sizes, zeros, zeros, np.zeros(0)))
         slopes = result.weights[1:] * 0.4 / terms.cutoffs.scale
         middle = (federation.schema.lower + federation.schema.upper) / 2
         self.rounds_ = result.rounds

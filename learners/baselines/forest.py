@@ -93,12 +93,7 @@ class LocalForests(BinaryBaseline):
         self.min_leaf = min_leaf
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask once.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is not binary.
-            NobodyAnswered: no client answered.
-        """
+        """Ask once; errors as for the base."""
         self._start(federation)
         answers = federation.ask(LocalForest(self.trees, self.min_leaf))
         self.forests_ = [

@@ -1,6 +1,6 @@
 """Federated histogram forest (Kalloori and Klingler 2022), adapted to regression by its sums.
 
-At each node every feature is split into equal widths between the extremes of all clients; their
+At each node every feature is cut into equal widths between the extremes of all clients; their
 histograms over these bins add up.
 """
 
@@ -59,17 +59,26 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
         bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(trees=trees, max_depth=max_depth, min_leaf=min_leaf)
-        self.max_features = max_features
         self.bins = bins
-        self.random_state = random_state
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
 
     def _params(self, schema: Schema) -> ForestParams:
         return replace(super()._params(schema), quantiles=self.bins, candidates="range")
 
 
 class HistogramForestRegressor(Baseline, FedForestRegressor):
-    """The same for numbers; parameters as :class:`HistogramForestClassifier`."""
+    """A federated regression forest over equal-width bins.
+
+    Args:
+        trees, max_depth, min_leaf, max_features, bins, random_state: as for
+            :class:`HistogramForestClassifier`.
+    """
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
@@ -84,10 +93,14 @@ class HistogramForestRegressor(Baseline, FedForestRegressor):
         bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(trees=trees, max_depth=max_depth, min_leaf=min_leaf)
-        self.max_features = max_features
         self.bins = bins
-        self.random_state = random_state
+        super().__init__(
+            trees=trees,
+            max_depth=max_depth,
+            min_leaf=min_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
 
     def _params(self, schema: Schema) -> ForestParams:
         return replace(super()._params(schema), quantiles=self.bins, candidates="range")

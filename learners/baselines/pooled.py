@@ -67,8 +67,7 @@ class RawBaseline(Baseline):
         """Ask for the records and learn; sets ``models_``; a client without records has no model.
 
         Raises:
-            InputError: a parameter or the target makes no sense, or nobody has a record.
-            NobodyAnswered: no client answered.
+            InputError: nobody has a record; or as for the base.
         """
         self._start(federation)
         replies = federation.ask(RawRecords()).each("records")

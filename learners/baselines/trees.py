@@ -32,13 +32,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class KeepOwn(LocalEffect):
-    """Grow a tree on the client's records, its depth by cross-validation, and keep it there.
-
-    Args:
-        scoring: how depths are compared.
-        lowest: the least depth tried.
-        deepest: the greatest.
-    """
+    """Grow a tree on the client's records, its depth by cross-validation, and keep it there."""
 
     scoring: Scoring
     lowest: int

@@ -58,25 +58,21 @@ class TruexTreeClassifier(BaselineClassifier):
         self.bins = bins
 
     def fit(self, federation: Disclosure) -> Self:
-        """Grow; sets ``shared_``.
-
-        Raises:
-            NobodyAnswered: no client answered the first question.
-        """
+        """Grow; sets ``shared_``; errors as for the base."""
         self._start(federation)
         schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.depth):
-            query = LevelCounts(growth.tree, np.array(open_), features, edges, None)
+            asked = LevelCounts(growth.tree, np.array(open_), features, edges, None)
             try:
-                counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
+                told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
             except NobodyAnswered:
                 if not level:
                     raise
                 break
             rule = SplitCriterion(least=0.0, doubt=0.0)
-            open_ = growth.level(open_, counts, features, edges, 0.0, rule)
+            open_ = growth.level(open_, told, features, edges, 0.0, rule)
             if not open_:
                 break
         self._label(federation, growth, edges)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
-from privfed.errors import InputError
+from privfed.errors import InputError, NobodyAnswered
 from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
-from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
 from privfed.learners.rule_search.best_first import BestFirst
-from privfed.learners.rule_search.individual_search import SampledSearch, smallest_part
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
 from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.patterns import PatternBit
-from privfed.learners.rule_search.power_analysis import PowerAnalysis, too_few
+from privfed.learners.rule_search.power_analysis import PowerAnalysis, smallest_part, too_few
 from privfed.learners.rule_search.queries import (
     CohortSample,
     Encoding,
@@ -27,7 +27,7 @@ from privfed.learners.rule_search.queries import (
 from privfed.learners.rule_search.rule_learner import ATOM, SHARED, RuleLearner
 from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch, symbols_of
-from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.exact import Number, exact
 from privfed.questions.part import Unit
 from privfed.questions.query import Query
@@ -52,7 +52,34 @@ class _AsksForHolders(RuleLearner):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeRuleSearch(_AsksForHolders):
+class _Explores(_AsksForHolders):
+    """A search of the tree, one template at a time; it protects individuals."""
+
+    error: float = 0.05
+    margin: float = 1.0
+    most_questions: int | None = None
+    seed: int = 0
+
+    unit: ClassVar[Unit] = "individual"
+    _parameter_constraints: ClassVar[Constraints] = {
+        **SHARED,
+        "error": [Real(above=0, below=0.5)],
+        "margin": [Real(above=0)],
+        "most_questions": [Whole(at_least=1), None],
+        "seed": [Whole(at_least=0)],
+    }
+
+    def check_parameters(self) -> None:
+        """See the base; what looks for more than the threshold needs room above it."""
+        super().check_parameters()
+        self._exploration()
+
+    def _exploration(self) -> Exploration:
+        return Exploration(self.threshold, self.error, self.margin)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TreeRuleSearch(_Explores):
     """Searches the tree of templates, one query to everybody at a time.
 
     One bit to each query, so that the guarantee is for whole individuals. ``uct`` and ``equal`` are
@@ -78,34 +105,23 @@ class TreeRuleSearch(_AsksForHolders):
     """
 
     order: Order = "best-first"
-    error: float = 0.05
-    margin: float = 1.0
     share: float = 0.0
     constant: float | None = None
     expected: int = 400
     questions: int = 1000
-    most_questions: int | None = None
-    seed: int = 0
 
-    unit: ClassVar[Unit] = "individual"
     _parameter_constraints: ClassVar[Constraints] = {
-        **SHARED,
+        **_Explores._parameter_constraints,
         "order": [OneOf(*get_args(Order))],
-        "error": [Real(above=0, below=0.5)],
-        "margin": [Real(above=0)],
         "share": [Real(at_least=0, at_most=1)],
         "constant": [Real(at_least=0), None],
         "expected": [Whole(at_least=0)],
         "questions": [Whole(at_least=1)],
-        "most_questions": [Whole(at_least=1), None],
-        "seed": [Whole(at_least=0)],
     }
 
     def check_parameters(self) -> None:
-        """See the base; what looks for more than the threshold needs room above it."""
-        super().check_parameters()
-        if self.order != "equal":
-            self._exploration()
+        """See the base; equal shares look for the threshold itself."""
+        (RuleLearner if self.order == "equal" else _Explores).check_parameters(self)
 
     def _exploration(self) -> Exploration:
         return Exploration(self.threshold, self.error, self.margin, self.share)
@@ -200,7 +216,7 @@ class LevelRuleSearch(_AsksForHolders):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PartRuleSearch(_AsksForHolders):
+class PartRuleSearch(_Explores):
     """Searches the tree by UCT, each query to individuals who were not asked before.
 
     Args:
@@ -212,28 +228,7 @@ class PartRuleSearch(_AsksForHolders):
     The other parameters are those of :class:`RuleLearner`.
     """
 
-    error: float = 0.05
-    margin: float = 1.0
-    most_questions: int | None = None
-    seed: int = 0
-
-    unit: ClassVar[Unit] = "individual"
     decides: ClassVar[bool] = False
-    _parameter_constraints: ClassVar[Constraints] = {
-        **SHARED,
-        "error": [Real(above=0, below=0.5)],
-        "margin": [Real(above=0)],
-        "most_questions": [Whole(at_least=1), None],
-        "seed": [Whole(at_least=0)],
-    }
-
-    def check_parameters(self) -> None:
-        """See the base; what looks for more than the threshold needs room above it."""
-        super().check_parameters()
-        self._exploration()
-
-    def _exploration(self) -> Exploration:
-        return Exploration(self.threshold, self.error, self.margin)
 
     def _part(self, people: int) -> int:
         """Individuals of one query."""
@@ -287,9 +282,40 @@ class SampledRuleSearch(RuleLearner):
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
-        """See the base."""
-        sizes = (self.levels, self.slots, self.most_templates, self.seed)
-        return SampledSearch(asking, self._answer, self.threshold, *sizes, self.encoding).run()
+        """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""
+        grammar, size = asking.grammar, asking.people // self.levels
+        frontier: list[Symbols] = [()]
+        found: list[FoundRule] = []
+        for level in range(self.levels):
+            templates = [t for f in frontier for t in grammar.continuations(f)]
+            templates = templates[: self.most_templates]
+            if not templates:
+                break
+            who = CohortSample(asking.people, level * size, (level + 1) * size, self.seed + 1)
+            try:
+                result = self._ask(asking, templates, who)
+            except NobodyAnswered:
+                break
+            std = result.deviation
+            cut = max(self.threshold, 1.645 * std / size) * size
+            rows = zip(templates, result.estimate, strict=True)
+            kept = [(template, rules) for template, rules in rows if rules >= cut]
+            frontier = [template for template, _ in kept if grammar.open(template)]
+            found += [FoundRule.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
+        return found
+
+    def _ask(
+        self, asking: CohortSession, templates: list[Symbols], who: CohortSample
+    ) -> SupportEstimate:
+        """Scale by the number of slots, for a rule is sampled with probability 1 / slots."""
+        hashed, spend = self.encoding == "hashed", self._answer
+        kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
+        query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
+        answer = offered(asking.federation, query, spend)
+        result = hashed_counts(answer) if hashed else counts(answer, who.size)
+        asking.noted(result, spend)
+        std = result.deviation * self.slots
+        return SupportEstimate(result.estimate * self.slots, std, result.people)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
         """A drawn rule among one template."""

@@ -86,7 +86,9 @@ def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
     """
     rng = np.random.default_rng(seed)
     counts = _frequencies(profile)
-    table = _structures(profile, _Stems.of(profile, rng), rng)
+    shape = (profile.stems, 2)
+    stems = _signs(profile.grammar, shape, rng), _atoms(profile.grammar, profile, shape, rng)
+    table = _structures(profile, stems, rng)
     counts = _shortest_first(counts, (table > profile.grammar.atoms).sum(axis=1), profile, rng)
     starts = np.concatenate([[0], np.cumsum(counts)])
     holders = _holders(counts, profile.people, rng)
@@ -156,27 +158,16 @@ def _holders(counts: np.ndarray, people: int, rng: np.random.Generator) -> np.nd
     return np.asarray((starts + ranks * steps) % people, dtype=np.int32)
 
 
-@dataclass(frozen=True, eq=False)
-class _Stems:
-    """The beginnings that rules share: operators and left atoms, and how frequent each is."""
+#: The beginnings that rules share: operators and left atoms, shape (stems, 2) each.
+_Stems = tuple[np.ndarray, np.ndarray]
 
-    signs: np.ndarray
-    atoms: np.ndarray
-    weights: np.ndarray
 
-    @classmethod
-    def of(cls, profile: Profile, rng: np.random.Generator) -> _Stems:
-        """Draw the stems of a population."""
-        grammar, size = profile.grammar, profile.stems
-        signs = _signs(grammar, (size, 2), rng)
-        return cls(signs, _atoms(grammar, profile, (size, 2), rng), _weights(size, 0.5))
-
-    def begin(self, signs: np.ndarray, atoms: np.ndarray, rng: np.random.Generator) -> None:
-        """Overwrite the beginnings, in place."""
-        drawn = rng.choice(len(self.weights), len(signs), p=self.weights)
-        width = min(2, signs.shape[1])
-        signs[:, :width] = self.signs[drawn, :width]
-        atoms[:, :width] = self.atoms[drawn, :width]
+def _begin(stems: _Stems, signs: np.ndarray, atoms: np.ndarray, rng: np.random.Generator) -> None:
+    """Overwrite the beginnings of rules with drawn stems, in place."""
+    size, width = len(stems[0]), min(2, signs.shape[1])
+    drawn = rng.choice(size, len(signs), p=_weights(size, 0.5))
+    signs[:, :width] = stems[0][drawn, :width]
+    atoms[:, :width] = stems[1][drawn, :width]
 
 
 def _signs(grammar: Grammar, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
@@ -212,7 +203,7 @@ def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator)
     most = profile.most_operators
     signs = _signs(grammar, (size, most), rng)
     atoms = _atoms(grammar, profile, (size, most + 1), rng)
-    stems.begin(signs, atoms, rng)
+    _begin(stems, signs, atoms, rng)
     signs[np.arange(most)[None] >= counts[:, None]] = -1
     binary = (signs >= 0) & (signs < 3)
     _sort_operands(signs, atoms, counts, binary)

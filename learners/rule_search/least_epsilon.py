@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from scipy import stats
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.intervals import at_most
+from privfed.learners.rule_search.estimate import at_most
 
 #: Grid of epsilons, and the largest one considered; nats.
 STEP, MAX_EPSILON = Fraction(1, 200), 40

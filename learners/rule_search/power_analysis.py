@@ -1,7 +1,8 @@
 """Power analysis: epsilon or individuals that finding rules takes, from public numbers alone.
 
 It asks whether the finest query of :class:`Exploration`, which tells (1 + margin) nu N holders from
-none, can be asked as often as a search must.
+none, can be asked as often as a search must. A query to a fresh random part of the population costs
+that part alone, which can then afford a large epsilon: what limits it is the number of people.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from scipy import stats
+
+from privfed.errors import InputError
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 
 #: Most individuals considered.
@@ -86,3 +91,31 @@ def too_few(exploration: Exploration, people: int, enough: int) -> str:
 def percent(exploration: Exploration) -> str:
     """The fraction of holders that is looked for."""
     return f"{min(100.0, 100 * (1 + exploration.margin) * exploration.threshold):.3g} %"
+
+
+def smallest_part(
+    people: int, epsilon: float, threshold: float, margin: float, error: float
+) -> int:
+    """The fewest individuals of a query that tells (1 + margin) nu from nu.
+
+    The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
+    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
+    below everybody where that would be more.
+
+    Raises:
+        InputError: not even the whole population is enough; the message says which epsilon is.
+    """
+    share = min(1.0, (1 + margin) * threshold)
+    deviations = float(stats.norm.ppf(1 - error))
+
+    def needed(value: float) -> float:
+        variance = share * (1 - share) + 1 / (4 * math.sinh(value / 2) ** 2)
+        return variance * (deviations / (share - threshold)) ** 2
+
+    if needed(epsilon) <= people:
+        return math.ceil(needed(epsilon))
+    enough = next((e for e in np.arange(0.05, 40, 0.05) if needed(float(e)) <= people), None)
+    hint = f"at least {enough:.2f}" if enough else "more individuals; no epsilon is enough"
+    raise InputError(
+        f"epsilon {epsilon} is too small for any question to {people} individuals; give {hint}"
+    )

@@ -32,8 +32,7 @@ class CohortSample:
 
     Args:
         people: size of the cohort.
-        first: where the slice begins.
-        last: where it ends (not included).
+        first, last: the slice, ``last`` not included.
         seed: draws the order; 0 keeps the cohort's own.
     """
 

@@ -20,6 +20,9 @@ from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions import wire
 from privfed.tables.schema import Column, Schema
 
+#: A rule as (structure, individual, scaled parameters).
+Entry = tuple[Symbols, int, Sequence[float]]
+
 
 @dataclass(frozen=True, eq=False)
 class RuleIndex:
@@ -64,7 +67,7 @@ class RuleIndex:
         """Index the canonical rules of each individual, in the mapping's order.
 
         Raises:
-            InputError: nobody, or a rule outside the grammar (the individual is named, no value).
+            InputError: no individual, or a rule outside the grammar; no value is shown.
         """
         if not rules:
             raise InputError("a cohort needs at least one individual; this one is empty")
@@ -77,12 +80,7 @@ class RuleIndex:
         return replace(book, roster=wire.digest(wire.encode(tuple(rules))))
 
     @classmethod
-    def indexed(
-        cls,
-        grammar: Grammar,
-        people: int,
-        entries: Sequence[tuple[Symbols, int, Sequence[float]]],
-    ) -> RuleIndex:
+    def indexed(cls, grammar: Grammar, people: int, entries: Sequence[Entry]) -> RuleIndex:
         """Index (structure, individual, scaled parameters) entries that are sorted already."""
         distinct = sorted({structure for structure, _, _ in entries})
         longest = max((len(structure) for structure in distinct), default=1)
@@ -169,9 +167,9 @@ class RuleIndex:
         """The holders of a row of ``structures``, repeated where one holds several such rules."""
         return np.asarray(self.holders[self.starts[row] : self.starts[row + 1]])
 
-    def entries(self) -> list[tuple[Symbols, int, Sequence[float]]]:
+    def entries(self) -> list[Entry]:
         """All rules as (structure, individual, scaled parameters), in the index's order."""
-        entries: list[tuple[Symbols, int, Sequence[float]]] = []
+        entries: list[Entry] = []
         for row in range(len(self.structures)):
             structure = self.structure(row)
             width = len(self.grammar.ranges(structure)) if len(self.offsets) else 0

@@ -287,13 +287,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A ceiling for each unit of the search.
-
-        Args:
-            epsilon: the ceiling, parameters included.
-            delta: unused; all losses are pure.
-            schema: not needed.
-        """
+        """A ceiling ``epsilon`` for each unit of the search, parameters included; losses are pure."""
         self.check_parameters()
         total = exact(epsilon, "epsilon")
         return Policy(

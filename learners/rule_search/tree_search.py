@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -17,8 +17,10 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.queries import CohortSample
+from privfed.learners.rule_search.settings import DEFAULT
 from privfed.learners.stl.grammar import Grammar, Symbols
 
 
@@ -62,22 +64,19 @@ class SearchNode:
 class Allocation(ABC):
     """Says, from public values and earlier releases alone, how sharply to ask about a child."""
 
-    #: Whether to try first the symbols that were frequent elsewhere in the tree.
-    ordered: ClassVar[bool] = False
+    #: Whether earlier releases decide: symbols that were frequent elsewhere in the tree are tried
+    #: first, and what remains of the budget settles doubts.
+    adaptive: ClassVar[bool] = False
 
     @abstractmethod
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """Give epsilon, and the cut below which the child is not explored."""
 
-    def final(self, people: int, cut: float) -> bool:
-        """Whether a child below this cut is ignored for good."""
-        return True
-
     def valid(self, people: int, cut: float) -> float:
         """What a complete structure's estimate must reach to be listed."""
         return cut
 
-    def sharpen(self) -> bool:
+    def sharpen(self, people: int) -> bool:
         """Ask more sharply from now on; false if queries are as sharp as they get."""
         return False
 
@@ -115,7 +114,7 @@ class Adaptive(Allocation):
         exploration: when a subtree is worth exploring.
     """
 
-    ordered: ClassVar[bool] = True
+    adaptive: ClassVar[bool] = True
 
     def __init__(self, exploration: Exploration) -> None:
         self.exploration, self._share = exploration, exploration.share
@@ -126,24 +125,25 @@ class Adaptive(Allocation):
         question = self.exploration.question(people, self._share * holders)
         return least_epsilon(question), question.cut
 
-    def final(self, people: int, cut: float) -> bool:
-        """Only the finest query ignores for good."""
-        return cut <= self.exploration.finest(people).cut
-
     def valid(self, people: int, cut: float) -> float:
         """At least nu N, and what the query tells from noise."""
         return max(cut, self.exploration.threshold * people)
 
-    def sharpen(self) -> bool:
-        """Look for a quarter of the share; at the end for the finest."""
-        if self._share == 0:
-            return False
-        self._share = self._share / 4 if self._share > 0.001 else 0.0
-        return True
+    def sharpen(self, people: int) -> bool:
+        """Look for a quarter of the share, then for the finest, then for half the margin each time."""
+        if self._share:
+            self._share = self._share / 4 if self._share > 0.001 else 0.0
+            return True
+        finest = self.exploration.finest(people)
+        self.exploration = replace(self.exploration, margin=self.exploration.margin / 2)
+        return self.exploration.finest(people) != finest
 
 
 class TreeSearch:
-    """One run of the published protocol.
+    """One run of the published protocol, until the tree is explored.
+
+    What remains of the budget then looks for fewer holders than the protocol does, down to nu N, and
+    goes to complete structures that may or may not be valid; estimates of one template are combined.
 
     Args:
         asking: whom to ask.
@@ -169,28 +169,30 @@ class TreeSearch:
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
         self._size = part or asking.people
-        self._later: list[SearchNode] = []
+        #: All that was released about each template, and the greatest epsilon of it.
+        self._released: dict[Symbols, tuple[SupportEstimate, Fraction]] = {}
+        self._ignored: list[SearchNode] = []
         #: By symbol, the sum of its relative supports and their number.
         self._seen: dict[int, tuple[float, int]] = {}
         self.root = SearchNode(())
         self.root.untried = self._shuffled(())
-        self.found: list[FoundRule] = []
+        self._complete: dict[Symbols, None] = {}
+        self._most: int | None = None
 
     def run(self, most: int | None = None) -> list[FoundRule]:
         """Search until the budget, the individuals, the tree, or ``most`` queries are used up."""
-        asked = 0
-        while most is None or asked < most:
-            node = self._select()
-            if node is None:
-                if not self._resume():
-                    break
-                continue
-            try:
-                self._try(node)
-            except NobodyAnswered:
-                break
-            asked += 1
-        return self.found
+        self._most = most
+        try:
+            while (node := self._select()) is not None or self._resume():
+                if node is not None:
+                    self._try(node)
+        except NobodyAnswered:
+            pass
+        results = ((template, self._released[template][0]) for template in self._complete)
+        return [
+            FoundRule.of_count(template, float(counts.estimate[0]), counts.deviation, self._size)
+            for template, counts in results
+        ]
 
     # --- the four phases -----------------------------------------------------------------------
 
@@ -214,8 +216,7 @@ class TreeSearch:
         """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
-        self._spend(epsilon)
-        counts = self._asking.bits([template], epsilon, self._whom())
+        counts = self._ask(template, epsilon)
         parent.untried.remove(template)
         child = SearchNode(template, parent)
         child.estimate, child.deviation = float(counts.estimate[0]), counts.deviation
@@ -226,26 +227,33 @@ class TreeSearch:
         complete = not self._asking.grammar.open(template)
         if child.estimate >= (self._allocation.valid(self._size, cut) if complete else cut):
             self._explore(parent, child)
-        elif not self._allocation.final(self._size, cut):
-            self._later.append(child)
+        else:
+            self._ignored.append(child)
         node = parent
         while node.parent is not None and not node.unexplored:
             node.parent.children.remove(node)
             node = node.parent
 
-    def _spend(self, epsilon: Fraction) -> None:
-        if self._remaining is None:
-            return
-        if epsilon > self._remaining:
-            raise NobodyAnswered("the budget is used up")
-        self._remaining -= epsilon
+    def _ask(self, template: Symbols, epsilon: Fraction) -> SupportEstimate:
+        """Ask, and combine with what was released about the same template before."""
+        if self._most is not None and len(self._asking.steps) >= self._most:
+            raise NobodyAnswered("as many queries as were wanted have been asked")
+        if self._remaining is not None:
+            if epsilon > self._remaining:
+                raise NobodyAnswered("the budget is used up")
+            self._remaining -= epsilon
+        counts = self._asking.bits([template], epsilon, self._whom())
+        if template in self._released:
+            counts = counts.combined(self._released[template][0])
+        self._released[template] = counts, epsilon
+        return counts
 
     def _next(self, parent: SearchNode) -> Symbols:
         """The next child: in the drawn order, or the one whose symbol did best elsewhere.
 
         That is the mean of its relative supports, drawn towards 1 %.
         """
-        if not self._allocation.ordered:
+        if not self._allocation.adaptive:
             return parent.untried[-1]
 
         def relative_support(child: Symbols) -> float:
@@ -260,8 +268,7 @@ class TreeSearch:
             if child.untried:
                 parent.children.append(child)
         else:
-            result = (child.template, child.estimate, child.deviation, self._size)
-            self.found.append(FoundRule.of_count(*result))
+            self._complete[child.template] = None
 
     def _whom(self) -> CohortSample | None:
         """Everybody, or the next individuals of the public order."""
@@ -273,19 +280,39 @@ class TreeSearch:
         return CohortSample(self._asking.people, first, self._fresh, self._seed)
 
     def _resume(self) -> bool:
-        """Take up what was put off, more sharply."""
-        if not self._allocation.sharpen():
-            return False
-        for put_off in self._later:
-            node = put_off.parent
-            assert node is not None
-            node.untried.append(put_off.template)
-            while node.parent is not None:
-                if node not in node.parent.children:
-                    node.parent.children.append(node)
-                node = node.parent
-        self._later = []
-        return True
+        """Settle doubts, then take up what was ignored, where a query about it is sharper now."""
+        if self._allocation.adaptive:
+            self._settle()
+        while self._ignored and self._allocation.sharpen(self._size):
+            ignored, self._ignored = self._ignored, []
+            for child in ignored:
+                node = child.parent
+                assert node is not None
+                epsilon, _ = self._allocation.question(self._size, node)
+                if epsilon <= self._released[child.template][1]:
+                    self._ignored.append(child)
+                    continue
+                node.untried.append(child.template)
+                while node.parent is not None:
+                    if node not in node.parent.children:
+                        node.parent.children.append(node)
+                    node = node.parent
+            if len(self._ignored) < len(ignored):
+                return True
+        return False
+
+    def _settle(self) -> None:
+        """Ask twice as sharply each time whether complete structures are valid, until it is clear."""
+        nu, settings = self._allocation.valid(self._size, 0.0), DEFAULT
+        for template in list(self._complete):
+            counts, epsilon = self._released[template]
+            while abs(counts.estimate[0] - nu) < settings.certain * counts.deviation:
+                epsilon *= 2
+                if epsilon > settings.max_epsilon:
+                    break
+                counts = self._ask(template, epsilon)
+            if counts.estimate[0] < nu:
+                del self._complete[template]
 
     def _shuffled(self, template: Symbols) -> list[Symbols]:
         following = self._asking.grammar.continuations(template)

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from privfed.errors import InputError
-from privfed.learners.rule_search.estimate import SupportEstimate
-from privfed.learners.rule_search.intervals import at_most, exact_limits
+from privfed.learners.rule_search.estimate import SupportEstimate, at_most, exact_limits
 
 
 def _answers(people: int, holders: int, flip: float, draws: int) -> np.ndarray:

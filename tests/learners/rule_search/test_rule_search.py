@@ -15,7 +15,6 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.individual_search import smallest_part
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.level_search import LevelPlan
 from privfed.learners.rule_search.population_rules import (
@@ -24,6 +23,7 @@ from privfed.learners.rule_search.population_rules import (
     coverage,
     utility,
 )
+from privfed.learners.rule_search.power_analysis import smallest_part
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
@@ -164,11 +164,25 @@ def test_uct_explores_what_was_visited_least() -> None:
 
 
 def test_a_share_of_zero_asks_each_question_at_the_finest() -> None:
-    """The nearest to equation 5: one epsilon for all; and it finds more than a share of 1/4."""
+    """The nearest to equation 5: one epsilon for all, as long as the tree is unexplored."""
     asking = SimulatedAsking(TRUTHS, Fraction(1000), 1)
-    TreeSearch(asking, Adaptive(Exploration(NU)), seed=1).run()
+    TreeSearch(asking, Adaptive(Exploration(NU)), seed=1).run(300)
     finest = float(least_epsilon(Exploration(NU).finest(BOOK.people)))
     assert {step.epsilon for step in asking.steps} == {finest}
+
+
+def test_what_remains_of_an_explored_tree_looks_closer() -> None:
+    """Half of the budget used to be left; now nu N is looked for, and doubts are settled."""
+    book = generate(Profile(2000, 20_000, 400, 3, 1.8, 3, top=0.5, stems=5), 3)
+    truths, total = Truths(book), Fraction(1000)
+    scores = []
+    for seed in range(2):
+        asking = SimulatedAsking(truths, total, seed)
+        found = TreeSearch(asking, Adaptive(Exploration(NU)), 0.1, seed=seed, total=total).run()
+        assert asking.left < total / 20
+        scores.append(coverage([one.structure for one in found], book.valid(NU * book.people)))
+    right, precise = np.mean(scores, axis=0)
+    assert right > 0.8 and precise > 0.85
 
 
 def test_equal_shares_are_equal() -> None:
