@@ -30,17 +30,10 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.learners.rulefit import queries as rulefit
 from privfed.learners.rulefit.averaging import Steps
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import (
-    BoostedRules,
-    CovariateHistogram,
-    Curvature,
-    Increment,
-    Objective,
-    Supports,
-)
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
@@ -88,16 +81,16 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         ),
         NUMERIC,
     ),
-    "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
-    "supports": (Supports(TERMS), NUMERIC),
+    "histogram": (rulefit.CovariateHistogram((0, 2), 7), NUMERIC),
+    "supports": (rulefit.Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
-    "curvature": (Curvature(TERMS, 0 * WEIGHTS), NUMERIC),
-    "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
+    "curvature": (rulefit.Curvature(TERMS, 0 * WEIGHTS), NUMERIC),
+    "boosted rules": (rulefit.BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),
+        rulefit.Increment(TERMS, 0 * WEIGHTS, WEIGHTS, Steps(0.1, 0.1, 2, 0.01), True),
         BINARY,
     ),
-    "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
+    "objective": (rulefit.Objective(TERMS, WEIGHTS, False), NUMERIC),
     "posterior": (Posterior(0.1), BINARY),
     "forest": (Forest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
@@ -117,24 +110,12 @@ WHO = Asked.everybody(PEOPLE)
 Held = tuple[int, Symbols, float]
 
 
-def complete() -> list[Symbols]:
-    """Every structure that lacks nothing."""
-    found: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        found += [] if following else [template]
-        frontier += following
-    return sorted(found)
-
-
 def width(structure: Symbols) -> int:
     """How many parameters it has."""
     return len(GRAMMAR.ranges(structure))
 
 
-STRUCTURES = tuple(sorted(complete(), key=width)[::7])[:6]
+STRUCTURES = tuple(sorted(sorted(GRAMMAR.structures()), key=width)[::7])[:6]
 
 
 def book(rules: Sequence[Held]) -> RuleBook:

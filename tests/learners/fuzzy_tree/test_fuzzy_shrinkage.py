@@ -12,20 +12,12 @@ import pytest
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree import shrinkage
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
-from privfed.learners.fuzzy_tree.shrinkage import (
-    Count,
-    Design,
-    Shape,
-    Target,
-    Told,
-    departures,
-    leaf_departures,
-)
 
 FEATURES = 5
 PUBLIC = Coordinates.public(tuple(range(FEATURES)))
-KNOWN = Count(2000.0, 0.0)
+KNOWN = shrinkage.Count(2000.0, 0.0)
 
 
 def unit(rows: int, seed: int) -> np.ndarray:
@@ -40,12 +32,12 @@ def learned(u: np.ndarray, y: np.ndarray, noise: float, seed: int) -> np.ndarray
     rng = np.random.default_rng(seed)
     z, shrunk = PUBLIC.held(u)
     told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
-    shape = Shape.of(Design.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead)
+    shape = shrinkage.Shape.of(shrinkage.Design.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead)
     mean, spread = float(y.mean()), float(y.var()) + 1e-6
     sums = z.T @ ((y - mean) * shrunk) + rng.normal(0, noise, PUBLIC.width)
-    target = Target(mean, 1e-6, spread)
-    rounds = [Told(sums, noise**2 * np.eye(PUBLIC.width))]
-    away, error = departures(shape, rounds, target, spread)
+    target = shrinkage.Target(mean, 1e-6, spread)
+    rounds = [shrinkage.Told(sums, noise**2 * np.eye(PUBLIC.width))]
+    away, error = shrinkage.departures(shape, rounds, target, spread)
     assert error >= 0
     return np.asarray(mean + PUBLIC.of(u) @ away)
 
@@ -82,7 +74,9 @@ def test_eigenvalues_that_noise_could_feign_are_one() -> None:
     z, _ = PUBLIC.held(u)
     for noise, alike in ((400.0, True), (1.0, False)):
         told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
-        shape = Shape.of(Design.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead)
+        shape = shrinkage.Shape.of(
+            shrinkage.Design.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead
+        )
         values = np.linalg.eigvalsh(shape.covariance)
         assert values[0] > 0
         assert (values[-1] < 1.6 * values[0]) == alike
@@ -92,14 +86,14 @@ def test_rounds_are_joined_by_their_noise() -> None:
     """A second, sharper round moves the posterior to itself; departures taken far off weigh less."""
     u = unit(2000, 0)
     z, _ = PUBLIC.held(u)
-    shape = Shape.of(Design.of(z.T @ z, 1.0, KNOWN, PUBLIC.lead), PUBLIC.lead)
+    shape = shrinkage.Shape.of(shrinkage.Design.of(z.T @ z, 1.0, KNOWN, PUBLIC.lead), PUBLIC.lead)
     truth = np.array([0.0, 0.5, -0.5, 0.2, 0.0, 0.1])
     sums, eye = shape.gram @ truth, np.eye(PUBLIC.width)
-    target, blunt = Target(0.0, 1e-6, 0.05), Told(-sums, 900.0 * eye, 0.0)
-    alone, _ = departures(shape, [blunt], target, 0.01)
-    both, _ = departures(shape, [blunt, Told(sums, eye, 0.0)], target, 0.01)
+    target, blunt = shrinkage.Target(0.0, 1e-6, 0.05), shrinkage.Told(-sums, 900.0 * eye, 0.0)
+    alone, _ = shrinkage.departures(shape, [blunt], target, 0.01)
+    both, _ = shrinkage.departures(shape, [blunt, shrinkage.Told(sums, eye, 0.0)], target, 0.01)
     assert np.linalg.norm(both - truth) < 0.3 * np.linalg.norm(alone - truth)
-    far, _ = departures(shape, [blunt, Told(sums, eye, 1e6)], target, 0.01)
+    far, _ = shrinkage.departures(shape, [blunt, shrinkage.Told(sums, eye, 1e6)], target, 0.01)
     assert np.linalg.norm(far - truth) > np.linalg.norm(both - truth)
 
 
@@ -107,14 +101,16 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     """Leaves with slopes of their own are told from leaves that have none, by what is released."""
     u = unit(4000, 0)
     z, _ = PUBLIC.held(u)
-    shape = Shape.of(Design.of(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead)
-    weights, target = np.array([2000.0, 2000.0]), Target(0.0, 1e-6, 0.02)
+    shape = shrinkage.Shape.of(
+        shrinkage.Design.of(z.T @ z, 1.0, shrinkage.Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
+    )
+    weights, target = np.array([2000.0, 2000.0]), shrinkage.Target(0.0, 1e-6, 0.02)
     slopes = np.array([0.0, 0.4, 0.0, 0.0, 0.0, 0.0])
     differ = np.array([shape.gram @ slopes, -shape.gram @ slopes]) / 2
-    away, likely = leaf_departures(shape, differ, weights, 1.0, target)
+    away, likely = shrinkage.leaf_departures(shape, differ, weights, 1.0, target)
     assert likely > 0.99 and np.allclose(away, [slopes, -slopes], atol=0.05)
     chances = [
-        leaf_departures(
+        shrinkage.leaf_departures(
             shape, np.random.default_rng(seed).normal(0, 30, (2, 6)), weights, 900.0, target
         )[1]
         for seed in range(20)
@@ -124,9 +120,9 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
 
 def test_counts_are_joined_by_their_precision() -> None:
     """The mean's deviation is less than either's; what noise could feign counts as more."""
-    joined = Count(100, 3).joined(Count(110, 4))
+    joined = shrinkage.Count(100, 3).joined(shrinkage.Count(110, 4))
     assert (joined.records, joined.deviation) == pytest.approx((103.6, 2.4))
-    assert Count(5, 30.0).joined(Count(0.0, math.inf)).records == 60
+    assert shrinkage.Count(5, 30.0).joined(shrinkage.Count(0.0, math.inf)).records == 60
 
 
 def test_coordinates_have_a_norm_of_one_on_average() -> None:
@@ -196,7 +192,9 @@ def test_odd_tables_are_learned_without_fuss() -> None:
 
 def test_a_told_round_may_be_exact() -> None:
     """Noise of nothing is no fault."""
-    shape = Shape.of(Design.of(np.eye(6) * 300, 0.0, KNOWN, PUBLIC.lead), PUBLIC.lead)
-    told = replace(Told(np.ones(6), np.zeros((6, 6))), departure=0.0)
-    away, _ = departures(shape, [told], Target(), 0.01)
+    shape = shrinkage.Shape.of(
+        shrinkage.Design.of(np.eye(6) * 300, 0.0, KNOWN, PUBLIC.lead), PUBLIC.lead
+    )
+    told = replace(shrinkage.Told(np.ones(6), np.zeros((6, 6))), departure=0.0)
+    away, _ = shrinkage.departures(shape, [told], shrinkage.Target(), 0.01)
     assert np.isfinite(away).all()

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from privfed.learners.rule_search.queries import (
-    Asked,
-    HashedRule,
-    Parameters,
-    RuleQuery,
-    SampledRule,
-    TemplateBits,
-)
+from privfed.learners.rule_search import queries
 from privfed.learners.rule_search.rule_book import RuleBook
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.part import GRID, Bound, Sensitivity
@@ -30,42 +23,33 @@ Rule = tuple[Symbols, float]
 Relation = Literal["add_or_remove", "replace_one", "anything"]
 
 
-def _complete() -> list[Symbols]:
-    ends: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        ends += [] if following else [template]
-        frontier += following
-    return sorted(ends)
-
-
 def _width(structure: Symbols) -> int:
     return len(GRAMMAR.ranges(structure))
 
 
 #: Complete structures of five, four, three, two and one parameters, two of each.
 STRUCTURES = tuple(
-    s for width in (5, 4, 3, 2, 1) for s in [s for s in _complete() if _width(s) == width][:2]
+    s
+    for width in (5, 4, 3, 2, 1)
+    for s in [s for s in sorted(GRAMMAR.structures()) if _width(s) == width][:2]
 )
 LEVEL = tuple(u for t in GRAMMAR.continuations(()) for u in GRAMMAR.continuations(t))
-WHO = Asked.everybody(PEOPLE)
+WHO = queries.Asked.everybody(PEOPLE)
 
 
-def _parameters(*structures: Symbols) -> Parameters:
+def _parameters(*structures: Symbols) -> queries.Parameters:
     widths = tuple(_width(structure) for structure in structures)
-    return Parameters(WHO, GRAMMAR.digest, structures, widths)
+    return queries.Parameters(WHO, GRAMMAR.digest, structures, widths)
 
 
-QUESTIONS: dict[str, RuleQuery] = {
-    "bits of a level": TemplateBits(WHO, GRAMMAR.digest, LEVEL),
-    "bits of structures": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES),
-    "bits of two": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:2]),
-    "bit of one": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:1]),
-    "sampled": SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
-    "sampled of one": SampledRule(WHO, GRAMMAR.digest, STRUCTURES[:1], 2),
-    "hashed": HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+QUESTIONS: dict[str, queries.RuleQuery] = {
+    "bits of a level": queries.TemplateBits(WHO, GRAMMAR.digest, LEVEL),
+    "bits of structures": queries.TemplateBits(WHO, GRAMMAR.digest, STRUCTURES),
+    "bits of two": queries.TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:2]),
+    "bit of one": queries.TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:1]),
+    "sampled": queries.SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+    "sampled of one": queries.SampledRule(WHO, GRAMMAR.digest, STRUCTURES[:1], 2),
+    "hashed": queries.HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
     "parameters of one": _parameters(STRUCTURES[0]),
     "parameters of two": _parameters(*STRUCTURES[:2]),
     "parameters of unequal two": _parameters(STRUCTURES[1], STRUCTURES[8]),
@@ -87,7 +71,7 @@ def _book(held: Sequence[Sequence[Rule]]) -> RuleBook:
 SCHEMA = _book([[]] * PEOPLE).schema
 
 
-def _moved(question: RuleQuery, one: list[list[Rule]], other: list[list[Rule]]) -> Bound:
+def _moved(question: queries.RuleQuery, one: list[list[Rule]], other: list[list[Rule]]) -> Bound:
     """How far the one part moves between two books, L1 and squared L2, in whole units."""
     (before,), (after,) = (
         question.evaluate(View(_book(held), SCHEMA, b"secret")).values() for held in (one, other)
@@ -96,7 +80,7 @@ def _moved(question: RuleQuery, one: list[list[Rule]], other: list[list[Rule]]) 
     return Bound(int(moved.sum()), int((moved**2).sum()))
 
 
-def _bound(question: RuleQuery, relation: Relation) -> Bound:
+def _bound(question: queries.RuleQuery, relation: Relation) -> Bound:
     (part,) = question.parts(SCHEMA).values()
     assert isinstance(part.sensitivity, Sensitivity)
     bound = getattr(part.sensitivity, relation)
@@ -105,7 +89,7 @@ def _bound(question: RuleQuery, relation: Relation) -> Bound:
 
 
 def _within(
-    question: RuleQuery, one: list[list[Rule]], other: list[list[Rule]], to: Relation
+    question: queries.RuleQuery, one: list[list[Rule]], other: list[list[Rule]], to: Relation
 ) -> None:
     moved, bound = _moved(question, one, other), _bound(question, to)
     assert moved.l1 <= bound.l1
@@ -129,7 +113,7 @@ def _but(held: list[list[Rule]], person: int, rules: list[Rule]) -> list[list[Ru
 @settings(max_examples=60)
 @given(held=HELD, person=PERSON, place=PLACE, rule=RULES)
 def test_one_rule_added_or_removed(
-    question: RuleQuery, held: list[list[Rule]], person: int, place: int, rule: Rule
+    question: queries.RuleQuery, held: list[list[Rule]], person: int, place: int, rule: Rule
 ) -> None:
     """One rule more, anywhere among its holder's, stays within the add-or-remove bound."""
     own = held[person]
@@ -148,7 +132,7 @@ def test_one_rule_added_or_removed(
 )
 @example([[], [], []], 0, (0, 0), ((STRUCTURES[0], 0.0), (STRUCTURES[1], 1.0)))
 def test_one_rule_replaced_by_another(
-    question: RuleQuery,
+    question: queries.RuleQuery,
     held: list[list[Rule]],
     person: int,
     places: tuple[int, int],
@@ -167,7 +151,7 @@ def test_one_rule_replaced_by_another(
 @settings(max_examples=60)
 @given(held=HELD, person=PERSON, others=MANY)
 def test_all_of_one_individuals_rules_replaced(
-    question: RuleQuery, held: list[list[Rule]], person: int, others: list[Rule]
+    question: queries.RuleQuery, held: list[list[Rule]], person: int, others: list[Rule]
 ) -> None:
     """Whatever else one individual might hold stays within the bound over anything."""
     _within(question, held, _but(held, person, others), "anything")
@@ -177,7 +161,7 @@ def test_all_of_one_individuals_rules_replaced(
 @settings(max_examples=40)
 @given(held=HELD, person=PERSON, others=MANY)
 def test_nobody_elses_answer_moves(
-    question: RuleQuery, held: list[list[Rule]], person: int, others: list[Rule]
+    question: queries.RuleQuery, held: list[list[Rule]], person: int, others: list[Rule]
 ) -> None:
     """One individual's rules move that individual's own column and no other."""
     (before,), (after,) = (
@@ -230,7 +214,7 @@ def test_other_rules_move_all_structures(number: int) -> None:
 @pytest.mark.parametrize(("number", "bits"), [(1, 1), (2, 2), (7, 2)])
 def test_a_replaced_rule_turns_two_bits(number: int, bits: int) -> None:
     """One bit goes out and another one on; there is but one where there is one template."""
-    question = TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:number])
+    question = queries.TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:number])
     moved = _moved(question, _alone(LOW[0]), _alone(LOW[1]))
     assert moved == _bound(question, "replace_one") == Bound(bits, bits)
 
@@ -238,7 +222,7 @@ def test_a_replaced_rule_turns_two_bits(number: int, bits: int) -> None:
 @pytest.mark.parametrize("number", [1, 2, 7])
 def test_bits_turn_one_by_one_and_all_at_once(number: int) -> None:
     """A rule more turns one bit; other rules altogether turn every one."""
-    question = TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:number])
+    question = queries.TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:number])
     one = _moved(question, _alone(), _alone(LOW[0]))
     every = _moved(question, _alone(), _alone(*LOW))
     assert one == _bound(question, "add_or_remove") == Bound(1, 1)
@@ -248,7 +232,7 @@ def test_bits_turn_one_by_one_and_all_at_once(number: int) -> None:
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one", "anything"])
 def test_a_drawn_rule_turns_two_bits_under_every_relation(relation: Relation) -> None:
     """A rule more may take the drawn place from another one, so one rule is as bad as all."""
-    question = SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 1)
+    question = queries.SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 1)
     last, first = (STRUCTURES[0], 0.0), (min(STRUCTURES), 0.0)
     pairs = {
         "add_or_remove": (_alone(last), _alone(first, last)),

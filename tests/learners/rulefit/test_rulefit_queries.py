@@ -11,18 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
+from privfed.learners.rulefit import queries
 from privfed.learners.rulefit.averaging import Centred, Steps, local_steps, losses
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import (
-    BoostedRules,
-    CovariateHistogram,
-    Curvature,
-    Increment,
-    Objective,
-    Supports,
-    unit_target,
-)
 from privfed.learners.rulefit.rules import Terms
 from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
@@ -81,8 +73,8 @@ def test_histograms_move_by_one_in_every_covariate(
     rows: list[tuple[float, int, int]], other: tuple[float, int, int]
 ) -> None:
     """L1 = squared L2 = p, for one covariate and for both."""
-    check_bounds(CovariateHistogram((1,), 7), rows, other)
-    check_bounds(CovariateHistogram((0, 1), 7), rows, other)
+    check_bounds(queries.CovariateHistogram((1,), 7), rows, other)
+    check_bounds(queries.CovariateHistogram((0, 1), 7), rows, other)
 
 
 @given(st.lists(ROW, min_size=1, max_size=6), ROW)
@@ -90,13 +82,16 @@ def test_supports_move_by_one_in_every_rule(
     rows: list[tuple[float, int, int]], other: tuple[float, int, int]
 ) -> None:
     """L1 = squared L2 = K; the size too."""
-    check_bounds(Supports(TERMS), rows, other)
+    check_bounds(queries.Supports(TERMS), rows, other)
 
 
 def test_the_bounds_are_attained() -> None:
     """A tighter bound would be false: the power twin of the tests above."""
     row = (0.6, 7, 1)
-    for query in (CovariateHistogram((0, 1), 7), Supports(Terms(CUTOFFS, BOXES[1:2], ()))):
+    for query in (
+        queries.CovariateHistogram((0, 1), 7),
+        queries.Supports(Terms(CUTOFFS, BOXES[1:2], ())),
+    ):
         moved = units(query, [row, row])
         left = units(query, [row])
         for name, part in query.parts(SCHEMA).items():
@@ -108,7 +103,7 @@ def test_the_bounds_are_attained() -> None:
 def test_histogram_counts_every_record_once() -> None:
     """Closed outer bins, integer edges, and rows padded with empty bins."""
     rows = [(-1.0, -2, 0), (2.0, 12, 1), (0.5, 5, 1)]
-    counts = units(CovariateHistogram((0, 1), 4), rows)["counts"]
+    counts = units(queries.CovariateHistogram((0, 1), 4), rows)["counts"]
     assert counts.sum(axis=1).tolist() == [3, 3]
     assert counts[0].tolist() == [1, 0, 1, 1]
 
@@ -117,8 +112,8 @@ def test_an_increment_is_pure_in_records_and_query() -> None:
     """With a cache and without, and after another model was asked about."""
     rows = [(0.1 * k, k, int(k > 4)) for k in range(10)]
     steps = Steps(0.1, 0.0, 3, 0.01)
-    query = Increment(TERMS, np.zeros(8), np.zeros(8), steps, True)
-    other = Increment(Terms(CUTOFFS, BOXES[:2], ()), np.zeros(3), np.zeros(3), steps, True)
+    query = queries.Increment(TERMS, np.zeros(8), np.zeros(8), steps, True)
+    other = queries.Increment(Terms(CUTOFFS, BOXES[:2], ()), np.zeros(3), np.zeros(3), steps, True)
     view = View(records(rows), SCHEMA)
     first = query.evaluate(view)["increment"]
     other.evaluate(view)
@@ -129,19 +124,21 @@ def test_an_increment_is_pure_in_records_and_query() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        CovariateHistogram((), 10),
-        CovariateHistogram((0, 0), 10),
-        CovariateHistogram((2,), 10),
-        CovariateHistogram((0,), 1),
-        BoostedRules(CUTOFFS, Boosting(0, 4.0, 0.01, 0.0, 5, True)),
-        BoostedRules(CUTOFFS, Boosting(10, float("nan"), 0.01, 0.0, 5, True)),
-        BoostedRules(replace(CUTOFFS, lower=np.zeros(3)), Boosting(9, 4.0, 0.01, 0.0, 5, True)),
-        Increment(TERMS, np.zeros(8), np.full(8, np.nan), Steps(0.1, 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(7), Steps(0.1, 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(float("nan"), 0, 1, 0.1), True),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0, 0, 0.1), True),
-        Objective(TERMS, np.zeros(9), True),
-        Supports(replace(TERMS, boxes=BOXES[:, :1])),
+        queries.CovariateHistogram((), 10),
+        queries.CovariateHistogram((0, 0), 10),
+        queries.CovariateHistogram((2,), 10),
+        queries.CovariateHistogram((0,), 1),
+        queries.BoostedRules(CUTOFFS, Boosting(0, 4.0, 0.01, 0.0, 5, True)),
+        queries.BoostedRules(CUTOFFS, Boosting(10, float("nan"), 0.01, 0.0, 5, True)),
+        queries.BoostedRules(
+            replace(CUTOFFS, lower=np.zeros(3)), Boosting(9, 4.0, 0.01, 0.0, 5, True)
+        ),
+        queries.Increment(TERMS, np.zeros(8), np.full(8, np.nan), Steps(0.1, 0, 1, 0.1), True),
+        queries.Increment(TERMS, np.zeros(8), np.zeros(7), Steps(0.1, 0, 1, 0.1), True),
+        queries.Increment(TERMS, np.zeros(8), np.zeros(8), Steps(float("nan"), 0, 1, 0.1), True),
+        queries.Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0, 0, 0.1), True),
+        queries.Objective(TERMS, np.zeros(9), True),
+        queries.Supports(replace(TERMS, boxes=BOXES[:, :1])),
     ],
 )
 def test_malformed_questions_are_refused_before_data_are_read(query: Query) -> None:
@@ -153,10 +150,10 @@ def test_malformed_questions_are_refused_before_data_are_read(query: Query) -> N
 @pytest.mark.parametrize(
     "query",
     [
-        CovariateHistogram((1,), 7),
-        BoostedRules(CUTOFFS, Boosting(10, 4.0, 0.01, 0.0, 5, True)),
-        Supports(TERMS),
-        Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0.0, 1, 0.1), True),
+        queries.CovariateHistogram((1,), 7),
+        queries.BoostedRules(CUTOFFS, Boosting(10, 4.0, 0.01, 0.0, 5, True)),
+        queries.Supports(TERMS),
+        queries.Increment(TERMS, np.zeros(8), np.zeros(8), Steps(0.1, 0.0, 1, 0.1), True),
     ],
 )
 def test_questions_survive_the_wire(query: Query) -> None:
@@ -194,7 +191,7 @@ def test_supports_are_counted_in_memory_that_no_rules_times_records_fill(
 ) -> None:
     """Twelve million cells in blocks of a quarter of a million: a failure could tell a table's size."""
     terms, view = many()
-    query = Supports(terms)
+    query = queries.Supports(terms)
     whole = query.evaluate(view)
     monkeypatch.setattr("privfed.learners.rulefit.queries.BLOCK", 2**18)
     peak, counted = peak_of(query, view)
@@ -214,14 +211,14 @@ def test_increments_and_losses_need_memory_that_no_rules_times_records_fill(
     rng = np.random.default_rng(1)
     means = np.concatenate([[0.0], terms.design(view.table.x)[:, 1:].mean(axis=0)])
     dual, steps = rng.normal(size=1 + len(terms)) / 1000, Steps(0.001, 0.0, 3, 0.1)
-    increment = Increment(terms, means, dual, steps, logistic)
-    objective = Objective(terms, dual, logistic)
+    increment = queries.Increment(terms, means, dual, steps, logistic)
+    objective = queries.Objective(terms, dual, logistic)
     increment.evaluate(view)  # rules are put together once, for all clients
     monkeypatch.setattr("privfed.learners.rulefit.design.BLOCK", 2**12)
     monkeypatch.setattr("privfed.learners.rulefit.design.KEPT", 2**13)
     peaks, told = zip(*(peak_of(query, view) for query in (increment, objective)), strict=True)
     assert max(peaks) < 2_000_000
-    matrix, target = terms.design(view.table.x), unit_target(view, logistic)
+    matrix, target = terms.design(view.table.x), queries.unit_target(view, logistic)
     wanted = local_steps(Centred(matrix, means), target, dual, steps, logistic)
     assert told[0]["increment"] == pytest.approx(wanted, abs=1e-12)
     loss = losses(target, matrix @ dual, logistic).sum()
@@ -241,7 +238,7 @@ def test_a_client_with_few_records_steps_as_one_with_many(
     for terms in (TERMS, fewer, TERMS):
         width = 1 + len(terms)
         dual, steps = rng.normal(size=width) / 10, Steps(0.05, 0.1, 20, 0.1)
-        query = Increment(terms, means[:width], dual, steps, logistic)
+        query = queries.Increment(terms, means[:width], dual, steps, logistic)
         matrix = query.evaluate(view)["increment"]
         monkeypatch.setattr("privfed.learners.rulefit.queries.FEW", 0)
         assert query.evaluate(view)["increment"] == pytest.approx(matrix, abs=1e-13)
@@ -255,7 +252,7 @@ def test_the_curvature_is_the_same_for_few_records_and_many(
     rng = np.random.default_rng(2)
     own = records([(rng.uniform(), int(rng.integers(10)), k % 2) for k in range(40)])
     means = np.concatenate([[0.0], rng.uniform(size=len(TERMS))])
-    asked = Curvature(TERMS, means)
+    asked = queries.Curvature(TERMS, means)
     centred = TERMS.design(own.x) - means
     wanted = np.linalg.eigvalsh(centred.T @ centred / 40)[-1]
     assert asked.evaluate(View(own, SCHEMA))["largest"] == pytest.approx([wanted], rel=0.01)
@@ -269,7 +266,10 @@ def test_losses_are_equations_in_who_was_there(logistic: bool) -> None:
     """What each record would add comes to the objective and to the number of records."""
     rng = np.random.default_rng(0)
     own = records([(rng.uniform(), int(rng.integers(10)), int(rng.integers(2))) for _ in range(40)])
-    asked, view = Objective(TERMS, rng.normal(size=1 + len(TERMS)), logistic), View(own, SCHEMA)
+    asked, view = (
+        queries.Objective(TERMS, rng.normal(size=1 + len(TERMS)), logistic),
+        View(own, SCHEMA),
+    )
     answer = dict(asked.evaluate(view))
     told = asked.equations(answer, view)
     assert set(told) == {"loss", "size"}
