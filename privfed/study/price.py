@@ -315,11 +315,11 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     budget = price.policy.budget
     total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over
-    over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
+    over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
     lines += _of_a_person(price)
-    lines.append(f"  {'share':>8}  {'kind':24} {'times':5} {'how':20} cost of one, and parts")
+    lines.append(f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts")
     for line in price.lines:
         what = line.mechanism or "not in the policy"
         times = "any" if line.together else f"x{line.times}"
@@ -340,23 +340,23 @@ def _owner(price: Price, left: Left) -> str:
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
         return (
-            f"{left.owner}: DOES NOT FIT: {taken} of her epsilon {own}, of which {before} is left"
+            f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
         )
     after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
-    return f"{left.owner}: {taken} of her epsilon {own}; {before} is left before, {after} after"
+    return f"{left.owner}: {taken} of epsilon {own}; {before} remains before, {after} after"
 
 
 def _total(price: Price) -> str:
     """Format the total."""
     if price.silent:
-        return "NOTHING WOULD BE RELEASED (no question that has an answer is allowed)"
+        return "NOTHING WOULD BE RELEASED (the policy answers no query)"
     if price.epsilon is None:
         why = f"{price.unprotected} unprotected releases"
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
-    held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
+    held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     return f"at most epsilon {shown(price.epsilon)}{at}{held}"
 
 
@@ -366,7 +366,7 @@ def _of_a_person(price: Price) -> list[str]:
         return []
     ten = float(10 * price.epsilon)
     return [
-        f"  no person is covered by that: 10 rules of one are at most epsilon {ten:.4g} together"
+        f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"
     ]
 
 
@@ -374,4 +374,4 @@ def _cost(line: KindPrice) -> str:
     if line.loss is None:
         return "refused"
     cost = in_words(line.loss)
-    return f"up to {cost} in all, as many questions as that buys" if line.together else cost
+    return f"up to {cost} in total, for any number of queries" if line.together else cost

@@ -262,7 +262,7 @@ def test_a_search_that_decides_itself_is_priced_in_words(
 ) -> None:
     """Nobody knows beforehand how often it asks, and the price says so."""
     told = price_of(strategy, cohort, capsys)
-    assert "up to ε 12 in all, as many questions as that buys" in told
+    assert "up to ε 12 in total, for any number of queries" in told
     assert "templates    x1" not in told
 
 
