@@ -319,7 +319,9 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
     lines += _of_a_person(price)
-    lines.append(f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts")
+    lines.append(
+        f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
+    )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
         times = "any" if line.together else f"x{line.times}"
@@ -339,9 +341,7 @@ def _owner(price: Price, left: Left) -> str:
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
-        return (
-            f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
-        )
+        return f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
     after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
     return f"{left.owner}: {taken} of epsilon {own}; {before} remains before, {after} after"
 
@@ -365,9 +365,7 @@ def _of_a_person(price: Price) -> list[str]:
     if price.policy.unit != "rule" or price.epsilon is None or price.delta:
         return []
     ten = float(10 * price.epsilon)
-    return [
-        f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"
-    ]
+    return [f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"]
 
 
 def _cost(line: KindPrice) -> str:
