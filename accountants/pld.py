@@ -215,7 +215,7 @@ class Recorded(Protocol):
 
 
 @dataclass(frozen=True)
-class Figure:
+class ComposedGuarantee:
     """An (epsilon, delta) statement about all releases of one data owner.
 
     Args:
@@ -263,7 +263,7 @@ class Allowed:
         return False
 
 
-def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figure:
+def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> ComposedGuarantee:
     """The tightest figure that is valid for all that a policy allowed.
 
     Whatever a server asks, when, and for what reason, every answer of a kind is a randomised function
@@ -277,7 +277,7 @@ def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figur
         delta: where to state epsilon.
         own: the epsilon at this delta by the accountant that enforced the budget.
     """
-    best = Figure(own, delta, "filter", ADAPTIVE)
+    best = ComposedGuarantee(own, delta, "filter", ADAPTIVE)
     if delta <= 0 or not allowed:
         return best
     losses = _in_all(allowed)
@@ -287,7 +287,7 @@ def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figur
         except UnsupportedLoss:
             continue
         if value < best.epsilon:
-            best = Figure(value, delta, method, PLANNED)
+            best = ComposedGuarantee(value, delta, method, PLANNED)
     return best
 
 
@@ -310,7 +310,7 @@ def distribution_of(allowed: Sequence[Allowed]) -> PrivacyLossDistribution:
 
 def of_entries(
     entries: Iterable[Recorded], allowed: Sequence[Allowed] | None, delta: float, own: float
-) -> Figure:
+) -> ComposedGuarantee:
     """The tightest figure that is valid for what a ledger holds.
 
     Args:

@@ -34,7 +34,7 @@ class Line:
         unprotected: answers without any finite guarantee.
         releases: how often something was charged.
         budget: the ceiling, where there is one for just this line.
-        epsilon: what is proved of all that was charged so far, at ``delta``; see :class:`.Stated`.
+        epsilon: what is proved of all that was charged so far, at ``delta``; see :class:`.PrivacyStatement`.
         delta: that delta.
         ceiling: what is proved of the whole exchange, whatever is still asked, or none.
         remaining: the epsilon that one more study may spend, or none where there is no budget.

@@ -62,7 +62,7 @@ def read_models(
     target = load(path)
     if isinstance(target, PersonalLearner):
         return idle
-    pool = Records(prepared, choice, progress)
+    pool = StudyRecords(prepared, choice, progress)
     parts = max(2, round(len(pool.rows) / max(len(prepared.test), 1)))
     number = max(2, -(-asked.number // parts)) * parts
     told: dict[str, Any] = {"x": pool.places, "y": pool.targets}
@@ -87,7 +87,7 @@ def read_models(
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class StudyRecords:
     """All of a study's records, the clients' first, by their indices in one table.
 
     Args:
