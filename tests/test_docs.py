@@ -318,7 +318,7 @@ def test_every_command_exists() -> None:
     found = {
         pair
         for line in shown()
-        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w+))?", line)
+        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w[\w-]*))?", line)
     }
     assert {"audit", "price", "ledger", "plugins"} <= {name for name, _ in found}
     for name, second in found:
