@@ -126,7 +126,7 @@ class Recorded(Protocol):
 
 
 @dataclass(frozen=True)
-class Figure:
+class ComposedGuarantee:
     """An (epsilon, delta) statement about all releases of one data owner.
 
     Args:
@@ -190,7 +190,7 @@ def _stands_for(loss: Loss) -> bool:
     return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
-def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figure:
+def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> ComposedGuarantee:
     """The tightest figure that is valid for all that a policy allowed.
 
     Whatever a server asks, when, and for what reason, every answer of a kind is a randomised function
@@ -204,7 +204,7 @@ def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figur
         delta: where to state epsilon.
         own: the epsilon at this delta by the accountant that enforced the budget.
     """
-    best = Figure(own, delta, "filter", ADAPTIVE)
+    best = ComposedGuarantee(own, delta, "filter", ADAPTIVE)
     if delta <= 0 or not allowed:
         return best
     losses = _in_all(allowed)
@@ -214,7 +214,7 @@ def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Figur
         except UnsupportedLoss:
             continue
         if value < best.epsilon:
-            best = Figure(value, delta, method, PLANNED)
+            best = ComposedGuarantee(value, delta, method, PLANNED)
     return best
 
 
@@ -237,7 +237,7 @@ def distribution_of(allowed: Sequence[Allowed]) -> PrivacyLossDistribution:
 
 def of_entries(
     entries: Iterable[Recorded], allowed: Sequence[Allowed] | None, delta: float, own: float
-) -> Figure:
+) -> ComposedGuarantee:
     """The tightest figure that is valid for what a ledger holds.
 
     Args:

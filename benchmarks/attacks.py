@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from attack_pool import divided
 from sklearn.datasets import load_diabetes
 
 from privfed.accountants.risk import Tradeoff
@@ -24,7 +25,6 @@ from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
-from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import load
 
@@ -51,15 +51,6 @@ def attack(name: str, frame: pd.DataFrame, target: str) -> None:
         print(f"{name}, {policy}: {learner.n_leaves_} leaves")
         for attacker in ("verbatim", "recovery", "subtraction", "membership"):
             report(plugins.load("attacks", attacker)(), federation, truth, schema)
-
-
-def divided(frame: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, Truth]:
-    order = np.random.default_rng(0).permutation(len(frame)) % CLIENTS
-    owned = frame.assign(owner=[f"clinic {i}" for i in order])
-    parts = owned.groupby("owner")
-    return owned, {
-        str(owner): Records.from_frame(part.drop(columns="owner"), schema) for owner, part in parts
-    }
 
 
 def report(attacker: Attack, federation: LocalDisclosure, truth: Truth, schema: Schema) -> None:

@@ -31,17 +31,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from privfed import Column, Schema
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.learners import FedForestClassifier, FedForestRegressor
-from privfed.learners.baselines import (
-    CentralForestClassifier,
-    CentralForestRegressor,
-    FedAvgNetworkClassifier,
-    FedAvgNetworkRegressor,
-    HistogramForestClassifier,
-    HistogramForestRegressor,
-    LocalForestClassifier,
-    LocalForestRegressor,
-)
+from privfed.learners import FedForestClassifier, FedForestRegressor, baselines
 
 #: The paper's sets that are at hand, by task; columns that are the target in another form.
 SETS = {
@@ -98,10 +88,16 @@ def methods(
 ) -> Methods:
     """What is compared, by name; each is built for a seed."""
     own: Any = FedForestClassifier if classes else FedForestRegressor
-    central: Any = CentralForestClassifier if classes else CentralForestRegressor
-    local: Any = LocalForestClassifier if classes else LocalForestRegressor
-    histogram: Any = HistogramForestClassifier if classes else HistogramForestRegressor
-    averaged: Any = FedAvgNetworkClassifier if classes else FedAvgNetworkRegressor
+    central: Any = (
+        baselines.CentralForestClassifier if classes else baselines.CentralForestRegressor
+    )
+    local: Any = baselines.LocalForestClassifier if classes else baselines.LocalForestRegressor
+    histogram: Any = (
+        baselines.HistogramForestClassifier if classes else baselines.HistogramForestRegressor
+    )
+    averaged: Any = (
+        baselines.FedAvgNetworkClassifier if classes else baselines.FedAvgNetworkRegressor
+    )
     few = "sqrt" if classes else None
     found: Methods = {
         "scikit-learn": lambda s: central(max_features=few, random_state=s, max_depth=depth),

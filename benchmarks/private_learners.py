@@ -109,14 +109,11 @@ Fit = Callable[[pd.DataFrame, pd.DataFrame, Schema, str, int, int], np.ndarray]
 def rulefit(
     train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, seed: int, clients: int
 ) -> np.ndarray:
-    """Federated, private end to end."""
+    """RuleFit's private way: federated, private end to end."""
     number = schema.target is not None and schema.target.kind == "number"
     model = (RuleFitRegressor if number else RuleFitClassifier)(random_state=seed)
     model.fit(gates_of(train, schema, model.private(epsilon, DELTA), seed, clients))
-    inputs = test[list(schema.names)]
-    if isinstance(model, RuleFitRegressor):
-        return model.predict(inputs)
-    return np.asarray(model.predict_proba(inputs)[:, 1])
+    return predictions(model, test[list(schema.names)])
 
 
 def forest(
@@ -126,10 +123,13 @@ def forest(
     number = schema.target is not None and schema.target.kind == "number"
     model = (FedForestRegressor if number else FedForestClassifier)(random_state=seed)
     model.fit(gates_of(train, schema, model.private(epsilon, DELTA), seed, clients))
-    inputs = test[list(schema.names)]
-    if isinstance(model, FedForestRegressor):
-        return np.asarray(model.predict(inputs))
-    return np.asarray(model.predict_proba(inputs)[:, 1])
+    return predictions(model, test[list(schema.names)])
+
+
+def predictions(model: Any, inputs: pd.DataFrame) -> np.ndarray:
+    """Numbers, or chances of the second class."""
+    chances = getattr(model, "predict_proba", None)
+    return np.asarray(model.predict(inputs) if chances is None else chances(inputs)[:, 1])
 
 
 def gates_of(

@@ -15,7 +15,7 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
-from privfed.privacy.accountant import STATED, Accountant, Amount, Stated, plus
+from privfed.privacy.accountant import STATED, Accountant, Amount, PrivacyStatement, plus
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
@@ -80,7 +80,7 @@ class ClientAccount:
     delta: float = 0.0
     ceiling: float | None = None
     budget: float | None = None
-    tight: pld.Figure | None = None
+    tight: pld.ComposedGuarantee | None = None
     risk: Risk | None = None
     secure: bool = True
     head: tuple[int, str] = (0, "")
@@ -181,7 +181,7 @@ class _Gauge:
 
     policy: Policy
     accountant: Accountant
-    known: dict[tuple[Amount, bool], Stated] = field(default_factory=dict)
+    known: dict[tuple[Amount, bool], PrivacyStatement] = field(default_factory=dict)
     risks: dict[tuple[float | None, str], Risk] = field(default_factory=dict)
 
     @cached_property
@@ -192,7 +192,7 @@ class _Gauge:
             return None
         return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
 
-    def stated(self, total: Amount, amended: bool) -> Stated:
+    def stated(self, total: Amount, amended: bool) -> PrivacyStatement:
         """Return the guarantee of a total."""
         key = (total, amended)
         if key not in self.known:

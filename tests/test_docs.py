@@ -215,22 +215,27 @@ def type_out(text: str) -> None:
             subprocess.run(words, check=True)
 
 
-def test_the_plugins_pass_their_kits(tmp_path: Path) -> None:
-    """The page's module and its test file, run by pytest as a reader would."""
-    python = blocks("plugins", "python")
-    whole = {str(name): block for block in python if (name := file_named(block))}
-    whole["test_yours.py"] = "\n\n".join(block for block in python if not file_named(block))
-    for name, source in whole.items():
-        (tmp_path / name).write_text(source, encoding="utf-8")
+def passed_in(folder: Path, files: Mapping[str, str], option: str) -> int:
+    """How many tests pass of files that a reader saved; none fails."""
+    for name, source in files.items():
+        (folder / name).write_text(source, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", option],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    passed = int(re.findall(r"(\d+) passed", done.stdout)[0])
+    return int(re.findall(r"(\d+) passed", done.stdout)[0])
+
+
+def test_the_plugins_pass_their_kits(tmp_path: Path) -> None:
+    """The page's module and its test file, run by pytest as a reader would."""
+    python = blocks("plugins", "python")
+    whole = {str(name): block for block in python if (name := file_named(block))}
+    whole["test_yours.py"] = "\n\n".join(block for block in python if not file_named(block))
+    passed = passed_in(tmp_path, whole, str(tmp_path))
     assert passed >= sum(source.count("def test_") for source in whole.values()) == 8
 
 
@@ -238,17 +243,7 @@ def test_the_suites_for_other_code_pass(tmp_path: Path) -> None:
     """Each finds its leak, and passes once it is mended; the page's setting is known to pytest."""
     suites = {str(file_named(block)): block for block in blocks("assertions", "python")}
     (setting,) = blocks("assertions", "toml")
-    for name, source in {**suites, "pyproject.toml": setting}.items():
-        (tmp_path / name).write_text(source, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-config"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    passed = int(re.findall(r"(\d+) passed", done.stdout)[0])
+    passed = passed_in(tmp_path, {**suites, "pyproject.toml": setting}, "--strict-config")
     assert passed == sum(source.count("def test_") for source in suites.values()) == 13
 
 
@@ -324,7 +319,7 @@ def test_every_command_exists() -> None:
     found = {
         pair
         for line in shown()
-        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w+))?", line)
+        for pair in re.findall(r"\bprivfed ([a-z][a-z-]+)(?: (\w[\w-]*))?", line)
     }
     assert {"audit", "price", "ledger", "plugins"} <= {name for name, _ in found}
     for name, second in found:

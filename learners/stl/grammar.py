@@ -221,6 +221,17 @@ class Grammar:
         following = [(*template, s) for s in symbols if self._allowed(s, slots[-1])]
         return [longer for longer in following if longer[-1] <= self.atoms or self._fits(longer)]
 
+    def structures(self) -> list[Symbols]:
+        """Return all complete structures, of a small grammar."""
+        found: list[Symbols] = []
+        frontier: list[Symbols] = [()]
+        while frontier:
+            template = frontier.pop()
+            following = self.continuations(template)
+            found += [] if following else [template]
+            frontier += following
+        return found
+
     def _fits(self, template: Symbols) -> bool:
         """Whether the operators so far, and those that open parts need, are few enough."""
         needed = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))

@@ -141,12 +141,8 @@ def predict(
     from privfed.study import prediction
 
     predicted = prediction.predict(model, table, client, shelf)
-    if out is None:
-        click.echo(predicted.to_csv(index=False), nl=False)
-        return FINE
-    prediction.write_predictions(predicted, out, overwrite=overwrite)
-    click.echo(f"wrote {len(predicted)} predictions to {out}")
-    return FINE
+    written = f"wrote {len(predicted)} predictions to {out}"
+    return _write(predicted.to_csv(index=False), out, overwrite, written)
 
 
 @click.command()
@@ -198,13 +194,9 @@ def schema(
     from privfed.tables.csv_text import Text
 
     text = Text(sep.replace("\\t", "\t"), encoding)
-    written = scaffold.schema_text(table, target, text=text, categories=categories)
-    if out is None:
-        click.echo(written, nl=False)
-        return FINE
-    scaffold.write_schema(written, out, overwrite=overwrite)
-    click.echo(f"wrote {out}; fill in its bounds, then name it under [data]")
-    return FINE
+    template = scaffold.schema_text(table, target, text=text, categories=categories)
+    written = f"wrote {out}; fill in its bounds, then name it under [data]"
+    return _write(template, out, overwrite, written)
 
 
 @click.command()
@@ -218,6 +210,18 @@ def plugins() -> int:
         click.echo(group)
         for name in names:
             click.echo(f"  {name:{width}} {installed.version(group, name)}")
+    return FINE
+
+
+def _write(text: str, out: Path | None, overwrite: bool, written: str) -> int:
+    """Write a text to a file and say so, or to standard output."""
+    from privfed.study.output import write_out
+
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_out(out, text, overwrite=overwrite)
+        click.echo(written)
     return FINE
 
 

@@ -261,7 +261,7 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
 
 
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
-    """What is proved of a total, as columns: spent, ceiling and remaining (see :class:`.Stated`)."""
+    """What is proved of a total, as columns: spent, ceiling and remaining (see :class:`.PrivacyStatement`)."""
     if unprotected:
         return {"spent": math.inf, "ceiling": None, "remaining": None}
     budget = gate.policy.budget

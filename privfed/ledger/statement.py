@@ -35,7 +35,7 @@ class Line:
         unprotected: answers without any finite guarantee.
         releases: how often something was charged.
         budget: the ceiling for just this line, if any.
-        epsilon, delta, ceiling: what is proved; see :class:`.Stated`.
+        epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`.
         remaining: the epsilon that one more study may spend, or ``None`` without a budget.
         secure: whether all noise was; test noise protects no record.
         basis: what the figures rest on beside what is derived, in words; or nothing.

@@ -64,7 +64,7 @@ def written_epsilon(epsilon: Number, name: str) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Stated:
+class PrivacyStatement:
     """What is proved of a running total at the moment it is told.
 
     Two statements, each a theorem by itself: whatever is still asked, the whole exchange keeps the
@@ -118,7 +118,9 @@ class Accountant(ABC):
         """
         return self.guarantee(total, delta)
 
-    def stated(self, total: Amount, budget: Budget | None, *, amended: bool = False) -> Stated:
+    def stated(
+        self, total: Amount, budget: Budget | None, *, amended: bool = False
+    ) -> PrivacyStatement:
         """Say what is proved of a total: every statement, report and risk takes it here.
 
         A filter certifies the ceiling that it was given before the first charge, and nothing smaller:
@@ -133,9 +135,9 @@ class Accountant(ABC):
         """
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
-            return Stated(*self.odometer(total, delta or STATED))
+            return PrivacyStatement(*self.odometer(total, delta or STATED))
         so_far, _ = self.odometer(total, delta)
-        return Stated(min(so_far, budget.epsilon), delta, budget.epsilon)
+        return PrivacyStatement(min(so_far, budget.epsilon), delta, budget.epsilon)
 
     def left(self, total: Amount, budget: Budget) -> Fraction:
         """Give the epsilon, rounded down, that one more study may spend at the budget's delta.

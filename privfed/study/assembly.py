@@ -1,4 +1,4 @@
-"""Whole jobs over a study: run it, attack it, report it, sweep it. What the command line calls."""
+"""Whole jobs over a study for the command line: run, attack, report, sweep."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def run(
     *,
     seconds: float | None = None,
 ) -> Report:
-    """Carry a study out and write its whole output folder, report included.
+    """Carry a study out and write its output folder, report included.
 
     Args:
         study: the study.
-        out: the folder, which appears only when all went well.
-        overwrite: whether an earlier output there may be replaced.
-        attacked: whether to run the attacks as well.
-        engine: what carries the questions, by its name.
-        seconds: for each attack; as the study says unless given.
+        out: the folder, which appears only if all goes well.
+        overwrite: whether to replace an earlier output.
+        attacked: whether to run attacks.
+        engine: the engine's name.
+        seconds: time limit per attack; default: the study's.
     """
     carried_by = engine_of(engine)
     lasting = PersistentLedgers.of(study)
@@ -76,14 +76,14 @@ def run(
 
 
 def attack(output: Output, *, seconds: float | None = None) -> Report:
-    """Attack what a finished study released, and write its findings and report anew.
+    """Attack a finished study's releases, and rewrite its findings and report.
 
     Args:
         output: the finished study's.
-        seconds: for each attack; as the study says unless given.
+        seconds: time limit per attack; default: the study's.
 
     Raises:
-        InputError: the data have changed since, so that what attacks found would be scored wrongly.
+        InputError: the data have changed since, so that scores would be wrong.
     """
     known = output.folder / STAMP
     if known.is_file() and known.read_text(encoding="utf-8") != _stamp(output.study):
@@ -96,7 +96,7 @@ def attack(output: Output, *, seconds: float | None = None) -> Report:
 
 
 def _stamp(study: Study) -> str:
-    """When the newest of the files that a study reads was written, and nothing of what they hold."""
+    """Return when the newest of a study's data files was written."""
     path = study.folder / study.data.source
     files = [*path.iterdir()] if path.is_dir() else [path] if path.is_file() else []
     newest = max((file.stat().st_mtime_ns for file in files), default=0)
@@ -136,7 +136,7 @@ def gather(output: Output) -> Report:
 
 
 def _in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
-    """A policy under the budget that lasting ledgers hold by now: it may have been amended since."""
+    """Return a policy under the budget of persistent ledgers, which may have been amended."""
     if study.ledgers is None:
         return policy
     held = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
@@ -205,12 +205,12 @@ def _one(study: Study, choice: PolicyChoice) -> dict[str, Any]:
 
 
 def _columns(score: MetricValue) -> list[tuple[str, float | None]]:
-    """A score's columns in a sweep's table: its figure, and a constant answer's."""
+    """Return a score's columns in a sweep's table: its value, and the constant baseline's."""
     return [(score.name, score.value), (f"constant {score.name}", score.constant)]
 
 
 def _ceiling(policy: PolicyReport) -> float | None:
-    """What a run was held to, or what it came to without a ceiling; none without a guarantee."""
+    """Return a run's budget, or its epsilon without one; None without a guarantee."""
     if not policy.account.finite:
         return None
     budget = policy.account.policy.budget
@@ -219,7 +219,7 @@ def _ceiling(policy: PolicyReport) -> float | None:
 
 @contextmanager
 def _bar(study: Study, choice: PolicyChoice) -> Iterator[Any]:
-    """Show progress by questions asked; silent where nobody watches."""
+    """Show progress in queries."""
     name = study.learner_under(choice.name).name
     with tqdm(desc=f"{name}, {choice.name}", unit=" question", disable=None) as bar:
         yield bar

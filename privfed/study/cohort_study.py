@@ -1,8 +1,6 @@
-"""A study of a cohort: each individual owns a file, and a cohort's learner learns from all of them.
+"""A study of a cohort: each individual owns a file, and one gate answers for all of them.
 
-One process holds what everybody has, and one gate answers for everybody: a simulation of many
-phones. It knows the truth, and so a learner can say what it missed; that is not publishable for real
-data.
+One process holds everything: a simulation of many phones, with the truth, not publishable for real data.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ class PreparedCohort:
 
     Args:
         study: the study.
-        records: what everybody holds.
-        learner: the study's learner, which has read it.
+        records: all individuals' data.
+        learner: the study's learner, which has read them.
     """
 
     study: Study
@@ -40,20 +38,20 @@ class PreparedCohort:
 
     @property
     def schema(self) -> Schema:
-        """The public data dictionary of what they hold."""
+        """The public data dictionary."""
         return self.records.schema
 
     def truth(self) -> dict[str, Records]:
-        """No records: attacks on tables find nothing to be scored by."""
+        """Return no records: attacks on tables do not apply."""
         return {}
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The one client that everybody is asked as."""
+        """The one client that stands for the cohort."""
         return (NAME,)
 
     def books(self) -> dict[str, CohortRecords]:
-        """What everybody holds: for scoring attacks on individuals."""
+        """Return all individuals' data, to score attacks on individuals."""
         return {NAME: self.records}
 
     def federate(
@@ -77,21 +75,21 @@ class PreparedCohort:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """What the fitted learner itself says by the truth."""
+        """Return the fitted learner's own scores."""
         assert isinstance(model, CohortLearner)
         return model.assess(self.records)
 
     def facts(self) -> dict[str, Any]:
-        """How much the cohort holds."""
+        """Return the cohort's size."""
         held = {NAME: self.learner.held(self.records)}
         return {"individuals": len(self.records), "records": held, "clipped": {}}
 
 
 def prepare(study: Study, model: CohortLearner) -> PreparedCohort:
-    """Read what everybody holds.
+    """Read all individuals' data.
 
     Raises:
-        InputError: a parameter that makes no sense, no such folder, or a file that does not fit.
+        InputError: an invalid parameter, no such folder, or a file that does not fit.
     """
     records = model.read(study.folder / study.data.source, public_schema(study))
     return PreparedCohort(study, records, model)

@@ -1,16 +1,15 @@
-"""A study whose records are elsewhere: what its server does, and what it proposes to each data owner.
+"""A study on several machines: the server's side, and its proposals to data owners.
 
-The server holds no table. It learns from what the owners' gates release over an engine, keeps the
-heads of their ledgers from one study to the next, and a journal from which a study that was cut off
-goes on. Copies of the owners' ledgers, which hold public values and released bytes alone, make the
-report.
+The server holds no table. It learns from what the owners' gates release over an engine, and keeps the
+heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
+copies of the owners' ledgers, which hold only public values and releases.
 
 FOLDER/study.toml              the study as run
-FOLDER/<policy>/policy.toml    the policy that was proposed to the owners
-FOLDER/<policy>/journal        all that the server was told, in order
+FOLDER/<policy>/policy.toml    the policy proposed to the owners
+FOLDER/<policy>/journal        all replies, in order
 FOLDER/<policy>/heads.json     the ledgers' heads, as the server saw them
 FOLDER/<policy>/model.json     the model
-FOLDER/<policy>/metrics.json   how much was asked
+FOLDER/<policy>/metrics.json   number of queries
 FOLDER/<policy>/ledgers/       for the owners' copies
 """
 
@@ -36,7 +35,7 @@ from privfed.learners.saved import save
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
-from privfed.study.output import STUDY, Output
+from privfed.study.output import STUDY, Output, check_empty
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
@@ -51,20 +50,20 @@ KEYS = "keys"
 
 
 class Connect(Protocol):
-    """An engine's way to make a disclosure."""
+    """Makes an engine's disclosure."""
 
     def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> RemoteDisclosure:
-        """Reach some clients; the rest goes to :class:`.RemoteDisclosure`."""
+        """Reach clients; ``rest`` goes to :class:`.RemoteDisclosure`."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A study as its server carries it out under one of its policies.
+    """A study as its server carries it out under one policy.
 
     Args:
-        study: the study; its table is never looked for.
+        study: the study; its table is never read.
         choice: the policy.
-        out: where the output goes.
+        out: the output folder.
     """
 
     study: Study
@@ -73,7 +72,7 @@ class Deployment:
 
     @classmethod
     def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
-        """Choose a policy by its name; the first one unless given.
+        """Choose a policy by its name; default: the first.
 
         Raises:
             InputError: no such policy.
@@ -96,7 +95,7 @@ class Deployment:
 
     @property
     def schema(self) -> Schema:
-        """The public schema that everybody goes by."""
+        """The public schema."""
         data = self.study.data
         if data.schema is not None:
             return positive(schema_file(self.study, None), data.positive)
@@ -106,13 +105,13 @@ class Deployment:
 
     @property
     def policy(self) -> Policy:
-        """What is proposed to the owners."""
+        """The policy proposed to the owners."""
         model = learner(self.study, self.choice)
         return policy(self.choice, model, self.schema, self.study.folder)
 
     @property
     def keys(self) -> dict[str, Identity]:
-        """Whose signatures the owners' replies must bear; nobody's where there is no folder of keys.
+        """The public keys that replies must be signed with; empty without a folder of keys.
 
         Raises:
             InputError: an owner's key is missing.
@@ -131,7 +130,7 @@ class Deployment:
     # --- carried out -----------------------------------------------------------------------------
 
     def run(self, connect: Connect, **rest: Any) -> Path:
-        """Learn, and write the output; a study that was cut off goes on where it was.
+        """Train, and write the output; an interrupted study resumes.
 
         Args:
             connect: makes the disclosure.
@@ -141,7 +140,7 @@ class Deployment:
             the policy's folder.
 
         Raises:
-            InputError: the study, its schema, a key or the output folder is not as it must be.
+            InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
         """
         dry_run(self.study, self.schema)
@@ -176,7 +175,7 @@ class Deployment:
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {
             "simulation": False,
-            "told": "worth not measured",
+            "told": "performance not measured",
             "value": None,
         }
         try:
@@ -193,19 +192,18 @@ class Deployment:
     # --- before and after ------------------------------------------------------------------------
 
     def propose(self, folder: Path, client: str) -> OwnerFile:
-        """Write what a data owner needs: schema, policy, key and the file of its side.
+        """Write a data owner's files: schema, policy, key and owner.toml.
 
         Args:
             folder: a new folder.
             client: the owner's name.
 
         Raises:
-            InputError: the folder holds something, or the study does not name the owner.
+            InputError: the folder is not empty, or the study does not name the owner.
         """
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
-        if folder.exists() and any(folder.iterdir()):
-            raise InputError(f"folder {folder}: holds something; name a new one")
+        check_empty(folder)
         dry_run(self.study, self.schema)
         folder.mkdir(parents=True, exist_ok=True)
         schema, adopted = self.schema, self.policy
@@ -232,15 +230,11 @@ class Deployment:
 
     @property
     def transcript(self) -> Transcript:
-        """What was released, as the server was told."""
+        """All releases that the server received."""
         return Journal.read(self.out / self.choice.name / JOURNAL).transcript
 
     def replay(self) -> Any:
-        """Learn once more from the transcript alone; nobody is asked.
-
-        Returns:
-            the fitted learner.
-        """
+        """Train again from the transcript alone; returns the fitted learner."""
         model = learner(self.study, self.choice)
         return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
 

@@ -1,7 +1,4 @@
-"""Whatever a study names, built: learners, policies and attacks, and the price of them all.
-
-Nothing here reads a record, so that every slip is told before anything is asked.
-"""
+"""Builds and prices everything that a study names, without reading a record."""
 
 from __future__ import annotations
 
@@ -84,10 +81,10 @@ def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file, and hold the learners and attacks that it names to what is installed.
+    """Read a study's file, and check that the learners and attacks it names are installed.
 
     Raises:
-        StudyError: it tells every fault of the file at once.
+        StudyError: all faults of the file.
     """
     where, faults = f"study file {path}", Faults()
     plain = read_toml(path, where, StudyError)
@@ -101,7 +98,7 @@ def read_study(path: Path) -> Study:
 
 
 def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a study's file names that must be installed, by the plugins' group."""
+    """Yield the plugins that a study's file names, with their group."""
     attacks, policies = plain.get("attacks", ()), plain.get("policy", ())
     for name in attacks if isinstance(attacks, list) and attacks != ["*"] else ():
         if isinstance(name, str):
@@ -116,7 +113,7 @@ def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _build(adopted: Policy) -> None:
-    """Build every query and mechanism that a policy names."""
+    """Build all queries and mechanisms that a policy names."""
     faults = Faults()
     with faults.collected():
         kinds_of(adopted, ())
@@ -127,11 +124,10 @@ def _build(adopted: Policy) -> None:
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or what learns under one of its policies.
+    """Build a study's learner, or that of one of its policies.
 
     Raises:
-        StudyError: an unknown parameter (the known ones are listed), or a learner that does not
-            learn from what the study is about.
+        StudyError: an unknown parameter (the known ones are listed), or a learner for other data.
     """
     choice = study.learner if policy is None else study.learner_under(policy.name)
     made = _learner(choice, study.seed)
@@ -164,7 +160,7 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
 
 
 def _strangers(name: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
-    """A fault for each parameter that a learner does not have, with the one that was meant."""
+    """Return a fault for each unknown parameter, with the one that was meant."""
     listed = f"; it takes {', '.join(sorted(known)) or 'none'}"
     return [
         f"learner {name!r} has no parameter {one!r}{did_you_mean(one, known) or listed}"
@@ -174,7 +170,7 @@ def _strangers(name: str, params: Iterable[str], known: Iterable[str]) -> list[s
 
 
 def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
-    """Parameters as the types that a function names, where TOML can say them."""
+    """Convert parameters to a function's types."""
     typed = dict(params)
     try:
         named = get_type_hints(build)
@@ -197,20 +193,20 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
 
 
 def in_words_of_toml(error: msgspec.ValidationError) -> str:
-    """What a type should have been, as whoever writes TOML calls it."""
+    """Return a type error in TOML's terms."""
     told = str(error).replace("`", "").lower()
     return told.replace("object", "table").replace("array", "list") + unquoted(told)
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
-    """The policy that the owners adopt for a study: under their own budget, where ledgers last."""
+    """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
     proposed = policy(choice, model, schema, study.folder)
     lasting = PersistentLedgers.of(study)
     return proposed if lasting is None else lasting.hold(study, choice, proposed)
 
 
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
-    """Build the policy that a study names, for its learner.
+    """Build a study's policy for its learner.
 
     Raises:
         StudyError: the learner's policy takes no such parameter.
@@ -236,7 +232,7 @@ def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder
 
 
 def _of_file(path: Path) -> Policy:
-    """Read a policy's file; where it is at fault, the queries that it names are held to as well."""
+    """Read a policy's file; if it has faults, check the queries it names as well."""
     faults = Faults()
     try:
         return Policy.from_toml(path)
@@ -253,7 +249,7 @@ def _of_file(path: Path) -> Policy:
 
 
 def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
-    """A policy under the study's own name for it, and over the unit that the study names."""
+    """Return a policy under the study's name for it, and over the study's unit."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
     if choice.cap is not None and unit in ("record", "rule"):
         raise StudyError(
@@ -268,10 +264,10 @@ _OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
-    """What the learner publishes with strict suppression: its own form, or every guard made strict.
+    """Return the learner's published policy with strict suppression: its own, or all guards made strict.
 
     Raises:
-        PolicyError: no guard of the published policy suppresses anything.
+        PolicyError: no guard suppresses anything.
     """
     if "strict" in signature(model.published).parameters:
         own: Policy = model.published(strict=True)  # type: ignore[call-arg]
@@ -296,7 +292,7 @@ def _strict_guard(guard: Guard) -> Guard:
 
 
 def attacks_of(study: Study) -> list[Any]:
-    """Build the attacks that a study names, or all that are installed."""
+    """Build a study's attacks, or all installed ones."""
     names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
     faults, built = Faults(), []
     for name in names:

@@ -1,4 +1,4 @@
-"""What the command line does with ledgers by their path alone: one file, a folder, or an output."""
+"""Commands on ledgers by path: one file, a folder, or a study's output."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def is_database(path: Path) -> bool:
 
 
 def check_ledger_file(path: Path) -> None:
-    """Refuse a file that neither is called a ledger nor is a database.
+    """Check that a file is called a ledger or is a database.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is neither.
     """
     if path.suffix != ".db" and not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a path is one ledger's file, or a folder of them rather than a study's output."""
+    """Whether a path is one ledger's file, or a folder of them instead of a study's output."""
     return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
-    """The ledgers of a plain folder, or the file itself, by data owner.
+    """Return the ledgers of a plain folder, or the file itself, by data owner.
 
     Raises:
         InputError: no ledger there, or none of that client.
@@ -58,9 +58,9 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 
 def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
-    """The ledgers that should be in a folder, each with its name, file and the head that was seen.
+    """Yield the ledgers that should be in a folder, with name, file and last seen head.
 
-    A plain folder's heads are those that the asking side keeps beside it.
+    A plain folder's heads are in the file beside it.
     """
     if is_plain(folder) or (
         not (folder / STUDY).is_file() and PersistentLedgers(folder).book.is_file()
@@ -78,10 +78,10 @@ def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
 
 
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
-    """Put another budget in force in one ledger, for every study that it knows; say what holds now.
+    """Set one ledger's budget for every study in it; return what holds now.
 
     Raises:
-        InputError: no number, or a ledger under which no study was ever begun.
+        InputError: not a number, or a ledger without any study.
     """
     with opened(path) as ledger:
         dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
@@ -99,7 +99,7 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 
 
 def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
-    """A budget can stop further questions; what was answered under a larger one stays answered."""
+    """Check that a new budget covers what is already spent."""
     if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
         raise InputError(
             f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
@@ -109,7 +109,7 @@ def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budg
 
 @contextmanager
 def opened(path: Path) -> Iterator[Ledger]:
-    """Open a ledger's file to look at it."""
+    """Open a ledger's file to read it."""
     ledger = Ledger.read(path)
     try:
         yield ledger
@@ -139,11 +139,11 @@ def verified(path: Path, heads: tuple[str, ...] = (), public: Path | None = None
 
 
 def budget(path: Path, by: str | None, *, named: bool = False) -> str:
-    """What is spent, reserved and left, one line for each value of an aspect.
+    """Format what is spent, reserved and remaining, one line per value of an aspect.
 
     Args:
         path: the ledger's file.
-        by: the aspect, or none.
+        by: the aspect, or None.
         named: whether each line begins with the data owner.
     """
     with opened(path) as ledger:

@@ -1,9 +1,7 @@
-"""Utility on held-out records: the experimenter's yardstick, never a release.
+"""Scores on held-out records: a simulation, not a release.
 
-In a real federation such a score would be a query like any other.
-
-The target is what the public schema says of it, filled and clipped to its bounds, in training and
-among the held-out records alike: that is what a model is taught, and the constant answer beside it.
+In a real federation a score is a query like any other. The target is clipped to the schema's bounds in
+training and held-out records alike.
 """
 
 from __future__ import annotations
@@ -43,21 +41,20 @@ def measure(
     *,
     client: str | None = None,
 ) -> dict[str, Any]:
-    """Score a fitted model on held-out records, beside the best constant answer.
+    """Score a fitted model on held-out records, beside the constant baseline.
 
     Args:
         model: the fitted model.
-        train: what it learned from; the constant answer is this table's: its mean, its commonest
-            class, and for probabilities its classes' shares.
+        train: the training records, which give the constant baseline: their mean, their most frequent
+            class, or their class frequencies as probabilities.
         test: the held-out records.
         schema: the public data dictionary.
-        client: whose own model is scored, of a personal learner; none for the public one.
+        client: whose personal model is scored; None for the shared one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
-        ``baseline`` (the same for a constant answer), ``scores`` (others, by the names in
-        :data:`SCORES`), ``constants`` (the same for a constant answer), ``score_better`` (which way
-        each is better) and ``held_out``.
+        ``baseline``, ``scores`` (others, by the names in :data:`SCORES`), ``constants`` (the baseline's),
+        ``score_better`` and ``held_out``.
     """
     target = schema.target
     if target is None:
@@ -83,22 +80,22 @@ def measure_own(
     schema: Schema,
     owner: str,
 ) -> dict[str, Any]:
-    """Score each client's own model on that client's held-out records.
+    """Score each client's personal model on its held-out records.
 
     Args:
-        model: the fitted learner, with every client's model that is scored taken home.
-        train: what the clients own.
-        test: what was held out of it.
+        model: the fitted learner, with all scored personal models loaded.
+        train: the clients' records.
+        test: the held-out records.
         schema: the public data dictionary.
-        owner: the column that names each record's owner.
+        owner: the column of owners.
 
     Returns:
-        as :func:`measure`, each number the mean over clients, weighted by their held-out records,
-        and the constant answer each client's own; ``personal``: what was done, in words, each
-        client's ``value``, ``baseline`` and ``held_out``, and which keep no model (``without``).
+        as :func:`measure`, as means over clients weighted by held-out records, with per-client baselines;
+        and ``personal``: a note, each client's ``value``, ``baseline`` and ``held_out``, and the clients
+        ``without`` a model.
 
     Raises:
-        NobodyAnswered: no client with held-out records keeps a model.
+        NobodyAnswered: no client with held-out records has a model.
     """
     parts = {str(name): part for name, part in test.groupby(owner, sort=False)}
     without = [name for name in parts if name not in model.homes]
@@ -138,7 +135,7 @@ def measure_own(
 
 
 def targets(frame: pd.DataFrame, target: Column) -> np.ndarray:
-    """The target as the schema has it: codes of categories, numbers within the bounds."""
+    """Return the target by the schema: category codes, or numbers within the bounds."""
     return Records.from_frame(frame, Schema((target,))).x[:, 0]
 
 
@@ -162,7 +159,7 @@ def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
 
 
 def chances_of(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
-    """A classifier's probabilities; none of a model that tells none."""
+    """Return a classifier's probabilities, or None."""
     tell = getattr(model, "predict_proba", None)
     return None if tell is None else np.asarray(tell(x, client=client), dtype=float)
 
@@ -188,16 +185,14 @@ def _classes(
 
 
 def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    """Score probabilities of classes.
+    """Score class probabilities.
 
-    The area under the curve is the mean over classes, each against the rest (of two classes, both
-    areas are one); it is told where every class that counts has records inside and outside it. The
-    Brier score of several classes is the sum over classes (Brier 1950), that of two is half of it, as
-    is usual.
+    The area under the curve is the mean over classes, one against the rest, if every class has records
+    inside and outside it. The Brier score is the sum over classes (Brier 1950), for two classes half of it.
 
     Args:
         chances: probabilities, shape (records, classes).
-        wanted: the true classes' codes, shape (records,).
+        wanted: codes of the true classes, shape (records,).
 
     Returns:
         by the names in :data:`SCORES`; log loss in nats.
@@ -218,12 +213,12 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
 
 
 def _as_category(target: Column) -> Column:
-    """A number from 0 to 1 that a classifier predicts has two classes."""
+    """Return a number in [0, 1] that a classifier predicts as two classes."""
     return target if not target.numeric else Column(target.name, "category", categories=("0", "1"))
 
 
 def _codes(values: Any, column: Column) -> np.ndarray:
-    """Codes of class labels; predictions may be labels or codes already."""
+    """Return codes of class labels, which may be codes already."""
     names = [label(value) for value in np.asarray(values).ravel()]
     places = {name: code for code, name in enumerate(column.categories)}
     if all(name in places for name in names):

@@ -1,7 +1,7 @@
-"""What a reader of a study's model alone can tell: whom it learnt from.
+"""Membership inference from a study's models alone.
 
-Shadow models are the study's own learner, trained under the same policy on other draws from the same
-records: each costs one more training, and the study says how many there may be, and for how long.
+Shadow models are the study's learner, trained under the same policy on other samples of the same records,
+one training each; the study limits their number and time.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def read_models(
     asked: ShadowChoice,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Train shadows of a policy's model, and read the model by them.
+    """Train shadow models of a policy's model, and attack it with them.
 
-    Members are the records that the clients own, outsiders those that were held out.
+    Members are the clients' records, non-members the held-out ones.
 
     Args:
         prepared: the study with its records.
         choice: the policy.
         output: the finished study's, with the policy's model.
-        asked: how many shadows, for how long, read in which ways.
-        progress: told of each shadow that is trained.
+        asked: number of shadows, time limit, attacks.
+        progress: called after each shadow.
 
     Returns:
-        a finding for each way; and by name the question of what does not apply: there is no one
-        model (each client keeps its own, or learning stopped), or no target.
+        one finding per attack; and by name the question of what does not apply, without a shared model
+        (personal models, or training stopped) or a target.
     """
     path = output.policy(choice.name) / "model.json"
     idle: tuple[list[Finding], dict[str, str]] = [], {"model readers": QUESTION}
@@ -62,7 +62,7 @@ def read_models(
     target = load(path)
     if isinstance(target, PersonalLearner):
         return idle
-    pool = Records(prepared, choice, progress)
+    pool = StudyRecords(prepared, choice, progress)
     parts = max(2, round(len(pool.rows) / max(len(prepared.test), 1)))
     number = max(2, -(-asked.number // parts)) * parts
     told: dict[str, Any] = {"x": pool.places, "y": pool.targets}
@@ -87,13 +87,13 @@ def read_models(
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """All of a study's records, those of the clients first, by their places in one table.
+class StudyRecords:
+    """All of a study's records, the clients' first, by their indices in one table.
 
     Args:
         prepared: the study.
-        choice: the policy that shadows are trained under.
-        progress: told of each that is trained.
+        choice: the shadows' policy.
+        progress: called after each shadow.
     """
 
     prepared: Prepared
@@ -107,22 +107,22 @@ class Records:
 
     @property
     def places(self) -> np.ndarray:
-        """Each record's place, shape (records, 1)."""
+        """Each record's index, shape (records, 1)."""
         return np.arange(len(self.rows), dtype=float)[:, None]
 
     @property
     def member(self) -> np.ndarray:
-        """Which ones the clients own, shape (records,)."""
+        """Whether each record is a client's, shape (records,)."""
         return np.arange(len(self.rows)) < len(self.prepared.train)
 
     @property
     def targets(self) -> np.ndarray:
-        """Their targets as the schema has them, shape (records,)."""
+        """Their targets by the schema, shape (records,)."""
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
 
     def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
-        """A shadow of some of them, under the study's policy."""
+        """Train a shadow on some of them, under the study's policy."""
         prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
         adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
         own = replace(prepared, train=self.rows.iloc[places[:, 0].astype(int)])
@@ -135,21 +135,21 @@ class Records:
         return self.asked(shadow)
 
     def asked(self, model: FederatedLearner) -> Regressor:
-        """A model as readers ask it."""
+        """Return a model with the interface of shadow-model attacks."""
         tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
         return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema)
 
 
 @dataclass(frozen=True, eq=False)
 class Regressor:
-    """A fitted model, asked of records by their places in a table."""
+    """A fitted model that predicts records by their indices."""
 
     model: FederatedLearner
     records: pd.DataFrame
     schema: Schema
 
     def predict(self, places: np.ndarray) -> np.ndarray:
-        """Numbers, shape (places,)."""
+        """Return predictions, shape (indices,)."""
         return np.asarray(self.model.predict(self._rows(places)), dtype=float)
 
     def _rows(self, places: np.ndarray) -> pd.DataFrame:
@@ -157,10 +157,10 @@ class Regressor:
 
 
 class Classifier(Regressor):
-    """The same of a model that tells chances; classes are the schema's codes."""
+    """The same for a model with probabilities; classes are the schema's codes."""
 
     def predict_proba(self, places: np.ndarray) -> np.ndarray:
-        """Chances of each class, shape (places, classes)."""
+        """Return class probabilities, shape (indices, classes)."""
         told = chances_of(self.model, self._rows(places), None)
         assert told is not None
         return told

@@ -8,20 +8,20 @@ from pathlib import Path
 from nvflare.collab import collab
 
 from privfed.engines import flare
-from privfed.errors import InputError
 from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
+from privfed.study.output import check_empty
 
 
 class Studying:
     """A Collab server that carries out a study.
 
     Args:
-        study: the study file, on the server's machine.
-        out: the folder for its output, there as well.
-        policy: one of the study's policies; the first where empty.
-        deadline: seconds to go on asking an owner that is silent.
+        study: path of the study's file on the server.
+        out: the output folder there.
+        policy: one of the study's policies; default: the first.
+        deadline: seconds to wait for a silent owner.
     """
 
     def __init__(self, study: str, out: str, policy: str = "", deadline: float = 600.0) -> None:
@@ -29,25 +29,24 @@ class Studying:
 
     @collab.main  # type: ignore[untyped-decorator, unused-ignore]
     def run(self) -> None:
-        """Learn from the job's sites."""
+        """Train on the job's sites."""
         chosen = Deployment.of(Study.from_toml(self.study), self.out, self.policy)
         chosen.run(flare.FlareDisclosure, patience=RetryLimits(deadline=self.deadline))
 
 
 def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
-    """Write a job that ``nvflare job submit -j`` takes.
+    """Write a job for ``nvflare job submit -j``.
 
     Args:
         folder: a new folder.
-        study: the study file, as the server's machine will find it.
-        out: where the output goes, there as well.
-        policy: one of the study's policies; the first where empty.
+        study: path of the study's file on the server.
+        out: the output folder there.
+        policy: one of the study's policies; default: the first.
 
     Raises:
-        InputError: the folder holds something, or the study is not as it must be.
+        InputError: the folder is not empty, or the study has faults.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"folder {folder}: holds something; name a new one")
+    check_empty(folder)
     chosen = Deployment.of(Study.from_toml(study), out, policy)
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)
     partial = folder.with_name(f".{folder.name}.partial")

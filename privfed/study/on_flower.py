@@ -1,4 +1,4 @@
-"""A study on Flower: the two apps that a deployment runs, and the folder that `flwr run` takes."""
+"""A study on Flower: its ServerApp and ClientApp, and the folder for `flwr run`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from privfed.errors import InputError
 from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
+from privfed.study.output import check_empty
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def server_app() -> ServerApp:
-    """Make the ServerApp that carries out the study that ``--run-config`` names.
+    """Make the ServerApp that carries out a study, by ``--run-config``.
 
-    Its keys: ``study`` (a study file), ``out`` (a folder for the output), ``policy`` (one of the
-    study's policies; the first where empty), ``deadline`` (seconds to go on asking a silent owner).
+    Its keys: ``study`` (the study's file), ``out`` (the output folder), ``policy`` (default: the first),
+    ``deadline`` (seconds to wait for a silent owner).
     """
     from flwr.serverapp import ServerApp
 
@@ -41,28 +42,27 @@ def server_app() -> ServerApp:
 
 
 def client_app() -> ClientApp:
-    """Make the ClientApp that knocks at the socket which ``--node-config`` names."""
+    """Make the ClientApp that calls the socket of ``--node-config``."""
     from privfed.engines import flower
 
     return flower.client_app(flower.node_socket)
 
 
 def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = None) -> None:
-    """Write an app that `flwr run` takes.
+    """Write an app for `flwr run`.
 
     Args:
-        folder: a new folder; its name becomes the app's: letters, digits and hyphens.
-        study: the study file that it carries out unless told otherwise.
-        out: where the output goes unless told otherwise.
+        folder: a new folder, whose name becomes the app's: small letters, digits and hyphens.
+        study: default of the study's file.
+        out: default of the output folder.
 
     Raises:
-        InputError: the folder holds something, or its name is none for an app.
+        InputError: the folder is not empty, or has no such name.
     """
     name = folder.resolve().name
     if not name.replace("-", "").isalnum() or not name[0].isalpha() or name.lower() != name:
         raise InputError(f"{folder}: name the folder with small letters, digits and hyphens")
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"folder {folder}: holds something; name a new one")
+    check_empty(folder)
     package = name.replace("-", "_")
     files = {
         "pyproject.toml": PROJECT.format(

@@ -36,9 +36,9 @@ from privfed.study import Study
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 
 STUDY = "study.toml"
-#: Which of lasting ledgers' requests were a study's.
+#: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
-#: Names what an output holds, one entry a line; a folder without it is none.
+#: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
 
 
@@ -84,7 +84,7 @@ def _check_free(target: Path, overwrite: bool) -> None:
     if not overwrite:
         raise InputError(
             f"--out {target}: holds an earlier study; name a new folder, or add --overwrite "
-            "(its throw-away ledgers go, and with them the record of what was spent)"
+            "(which removes its ephemeral ledgers, and so the record of what was spent)"
         )
 
 
@@ -194,6 +194,27 @@ class Output:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise InputError(f"{path}: is no JSON; run `privfed audit` anew") from None
+
+
+def write_out(out: Path, text: str, *, overwrite: bool) -> None:
+    """Write the file of a command's ``--out``, in one step.
+
+    Raises:
+        InputError: the file exists, or cannot be written.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"--out {out}: exists already; name another file, or add --overwrite")
+    try:
+        write_text(out, text)
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"--out {out}: cannot be written ({why})") from None
+
+
+def check_empty(folder: Path) -> None:
+    """Check that a folder is new or empty; an InputError says otherwise."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"folder {folder}: not empty; name a new one")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,9 +1,9 @@
-"""Ledgers that last: one file a data owner, in a folder that outlives every study and its output.
+"""Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
 
-One budget is in force in all of them, whoever asks and how often; a study brings the guards that its
-questions are answered under, and takes a share. It is begun only if all that it may ever ask fits what
-is left of every owner's budget. Beside the folder, in ``FOLDER.heads.json``, the asking side keeps the
-last head that it saw of each ledger, so that a ledger put back from an older copy is refused.
+One budget is in force in all of them, for all studies and principals. A study brings its guards and
+takes a share; it starts only if its maximum cost fits the rest of every owner's budget. Beside the
+folder, in ``FOLDER.heads.json``, the server keeps the last head that it saw of each ledger, so that an
+older copy of a ledger is refused.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ NAMED = 5
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """The ledgers' files in a folder, by data owner."""
+    """Return the ledgers' files in a folder, by data owner."""
     return {unquote(path.stem): path for path in sorted(folder.glob("*.db"))}
 
 
 @dataclass(frozen=True)
 class PersistentLedgers:
-    """A folder of lasting ledgers, and the file of heads beside it.
+    """A folder of persistent ledgers, and the file of heads beside it.
 
     Args:
-        folder: the folder; it need not be there yet.
+        folder: the folder, which may not exist yet.
     """
 
     folder: Path
 
     @classmethod
     def of(cls, study: Study) -> PersistentLedgers | None:
-        """A study's lasting ledgers; none where it has throw-away ones."""
+        """Return a study's persistent ledgers, or None."""
         return None if study.ledgers is None else cls(study.ledgers)
 
     def __str__(self) -> str:
         return f"ledgers in {self.folder}"
 
     def files(self) -> dict[str, Path]:
-        """The ledgers that there are, by data owner; one that nothing was written to is none yet."""
+        """Return the ledgers that were written to, by data owner."""
         return {owner: path for owner, path in files_in(self.folder).items() if Ledger.begun(path)}
 
     @property
     def book(self) -> Path:
-        """Where the asking side keeps the heads: not inside, so that no copy put back takes them along."""
+        """The file of heads: outside the folder, so that an older copy of it brings no older heads."""
         return self.folder.with_name(self.folder.name + HEADS)
 
     def heads(self) -> HeadStore:
-        """The heads of all earlier runs; the folder is made where there is none.
+        """Return the heads of all earlier runs; creates the folder.
 
         Raises:
             StudyError: the folder cannot be made.
@@ -82,10 +82,10 @@ class PersistentLedgers:
         return HeadStore(self.book)
 
     def check_outside(self, out: Path) -> None:
-        """Hold the folder apart from an output, which may be replaced.
+        """Check that the folder is not inside an output, which may be replaced.
 
         Raises:
-            StudyError: it lies inside.
+            StudyError: it is.
         """
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
@@ -96,10 +96,10 @@ class PersistentLedgers:
     # --- one budget for all studies --------------------------------------------------------------
 
     def terms(self) -> dict[str, Any] | None:
-        """What is in force in all ledgers (budget, unit, relation, accountant), or none yet.
+        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None.
 
         Raises:
-            StudyError: the owners hold different ones.
+            StudyError: it differs between owners.
         """
         found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
         for owner, terms in found.items():
@@ -117,12 +117,12 @@ class PersistentLedgers:
                 yield owner, ledger.terms
 
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
-        """A study's policy under the owners' own budget: its guards, and what is in force beside them.
+        """Return a study's policy with the owners' budget, unit, relation and accountant in force.
 
-        A policy's file is the owners' own and stays as it is; the ledgers hold it to what is in force.
+        A policy's file is the owners' own and stays unmodified; the ledgers check it.
 
         Raises:
-            StudyError: the study names another budget than is in force, or a policy that none can hold.
+            StudyError: the study states another budget than is in force, or a policy without a guarantee.
         """
         held = self.terms()
         own = proposed.budget
@@ -169,19 +169,19 @@ class PersistentLedgers:
     # --- before a study begins -------------------------------------------------------------------
 
     def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
-        """Refuse a study that the ledgers cannot bear as a whole; nothing is asked, charged or recorded.
+        """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
 
         Args:
             study: the study.
-            price: what one client would pay under its policy.
-            schema: the schema that it would ask under.
+            price: one client's maximum cost.
+            schema: the schema of its queries.
             owners: who would be asked.
 
         Raises:
-            LedgerError: a ledger was rewritten, put back from an older copy, or is gone.
-            PolicyError: the ledgers count in another way, or the study's name stands for another policy.
-            BudgetError: what it would take is more than is left.
-            StudyError: it would release something without any guarantee beside a budget.
+            LedgerError: a ledger was rewritten, replaced by an older copy, or is gone.
+            PolicyError: the ledgers have other terms, or the study's name stands for another policy.
+            BudgetError: the cost exceeds the rest of a budget.
+            StudyError: an unprotected release beside a budget.
         """
         self.check_heads(owners)
         self._check_policy(study, price.policy)
@@ -200,7 +200,7 @@ class PersistentLedgers:
         check_affordable(study, price, left, self.folder)
 
     def check_heads(self, owners: Sequence[str]) -> None:
-        """Verify the owners' ledgers, and hold them against the heads of earlier runs.
+        """Verify the owners' ledgers against the heads of earlier runs.
 
         Raises:
             LedgerError: one does not verify, does not pass through its head, or is gone.
@@ -243,7 +243,7 @@ class PersistentLedgers:
                 )
 
     def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
-        """What each owner's ledger holds; an owner without one has spent nothing."""
+        """Return each owner's spending; an owner without a ledger has spent nothing."""
         files, accountant = self.files(), accountant_of(adopted)
         found = []
         for owner in owners:
@@ -256,12 +256,12 @@ class PersistentLedgers:
 
 
 def spent_of(line: Line, nothing: Amount) -> Amount:
-    """All that was charged, answered or not; of a cohort, by whoever was charged most."""
+    """Return all charges, answered or not; for a cohort, the highest of any individual."""
     return plus(line.spent, line.reserved) if line.releases else nothing
 
 
 def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
-    """Hold the plan against how often each kind may be answered, which counts by study."""
+    """Check the plan against each kind's maximum number of answers in this study."""
     for one in left:
         for line in price.lines:
             most = [g.times for g in price.policy.guards.get(line.kind, ()) if g.times is not None]
@@ -275,10 +275,10 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
 
 
 def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
-    """Refuse a study whose whole price exceeds what is left of some owner's budget.
+    """Refuse a study whose price exceeds the rest of some owner's budget.
 
     Raises:
-        BudgetError: it says what is left, what it would take, and for which kinds.
+        BudgetError: with the rest, the price, and its kinds.
     """
     short, budget = lacking(price, left), price.policy.budget
     if budget is None or not (short or price.over):

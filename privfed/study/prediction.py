@@ -1,4 +1,4 @@
-"""A saved model put to a table: what ``privfed predict`` does."""
+"""Predictions of a saved model: ``privfed predict``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
 from privfed.owner.local_store import LocalStore
-from privfed.study.output import write_text
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
@@ -25,18 +24,17 @@ def predict(
     """Predict each row of a CSV file by a saved model.
 
     Args:
-        model: a study's ``model.json``, or what ``privfed.learners.save`` wrote.
-        table: the file; columns that the model's schema does not list are not used.
-        client: whose model predicts, where each client has one of its own.
-        shelf: that client's shelf, beside its ledger, on which its own model lies.
+        model: a study's ``model.json``, or a file from ``privfed.learners.save``.
+        table: the file; columns that are not in the model's schema are ignored.
+        client: whose personal model predicts.
+        shelf: that client's shelf, beside its ledger, with its personal model.
 
     Returns:
-        one row for each of the table's: what is predicted, under the target's name, and a
-        classifier's probabilities, each under ``probability of`` its class.
+        one row per record: the prediction under the target's name, and a classifier's probabilities, each
+        under ``probability of`` its class.
 
     Raises:
-        InputError: no such file, no model, a table without the schema's columns, or a client that
-            took no part.
+        InputError: no such file, no model, missing columns, or a client without a model.
     """
     learnt = load(model)
     if shelf is not None:
@@ -70,18 +68,3 @@ def _predicted(model: FederatedLearner, frame: pd.DataFrame, client: str | None)
     chances = np.asarray(model.predict_proba(frame, client=client))
     names = [f"probability of {name}" for name in np.asarray(model.classes_)]
     return found.join(pd.DataFrame(chances, columns=names))
-
-
-def write_predictions(predicted: pd.DataFrame, out: Path, *, overwrite: bool) -> None:
-    """Write predictions as a CSV file, in one step.
-
-    Raises:
-        InputError: there is such a file, or it cannot be written.
-    """
-    if out.exists() and not overwrite:
-        raise InputError(f"--out {out}: is there already; name a new file, or add --overwrite")
-    try:
-        write_text(out, predicted.to_csv(index=False))
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"--out {out}: cannot be written ({why})") from None

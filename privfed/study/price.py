@@ -1,8 +1,4 @@
-"""What a study would cost, before anyone looks at a record.
-
-A learner's plan says the most it will ever ask; a policy says what each answer costs. Neither needs
-data, so the price is public.
-"""
+"""The maximum cost of a study, from plan and policy alone: no record is read, so it is public."""
 
 from __future__ import annotations
 
@@ -29,16 +25,15 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class KindPrice:
-    """One planned line: a guard of one kind of query.
+    """One planned guard of one kind of query.
 
     Args:
         kind: the kind of query.
-        parts: the parts it protects; empty for what the policy refuses or withholds.
-        mechanism: what protects them; ``"stays"`` for a local effect, of which nothing leaves; empty
-            for what nobody guards.
-        times: the most often it will be answered: as often as planned, or as the guard allows.
-        loss: what one answer costs, or none where nothing is released.
-        together: whether ``loss`` is of all answers together, as many as it buys.
+        parts: the parts it protects; empty if refused or withheld.
+        mechanism: its mechanism; ``"stays"`` for a local effect, empty without a guard.
+        times: maximum number of answers, as planned or as the guard allows.
+        loss: cost of one answer, or None if nothing is released.
+        together: whether ``loss`` covers all answers, as many as it buys.
     """
 
     kind: str
@@ -51,16 +46,16 @@ class KindPrice:
 
 @dataclass(frozen=True)
 class Price:
-    """What one client would pay for a learner's longest schedule.
+    """One client's maximum cost under a policy.
 
     Args:
         policy: the policy.
         lines: the planned lines.
         amount: the total under the policy's accountant.
-        epsilon: the guarantee's epsilon, nats; none where some release is unprotected.
+        epsilon: the guarantee's epsilon, nats; None if some release is unprotected.
         delta: the guarantee's delta.
-        fits: whether the total stays within the budget.
-        over: the limits that it would exceed, in words.
+        fits: whether the total is within the budget.
+        over: the limits that it exceeds, in words.
     """
 
     policy: Policy
@@ -73,7 +68,7 @@ class Price:
 
     @property
     def unprotected(self) -> int:
-        """How many releases would leave without any guarantee."""
+        """Number of releases without a finite guarantee."""
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
 
     @property
@@ -83,13 +78,13 @@ class Price:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing would leave: every question is refused, or stays with the client."""
+        """Whether nothing is released: all queries are refused, or stay with the client."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """What part of the budget a line takes, in the accountant's own currency; none without one.
+        """Return a line's fraction of the budget in the accountant's own currency, or None.
 
-        Shares add up to the whole; epsilons of concentrated losses do not.
+        These fractions add up to the total; epsilons of concentrated losses do not.
         """
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
@@ -99,13 +94,13 @@ class Price:
         return max(a / b for a, b in zip(taken, ceiling, strict=True) if b)
 
     def percent(self, line: KindPrice) -> str:
-        """A line's share of the budget for people, rounded up."""
+        """Format a line's fraction of the budget, rounded up."""
         share = self.share(line)
         return "-" if share is None else f"{shown(100 * share, 3)} %"
 
     @property
     def by_kind(self) -> str:
-        """Each kind's share of the budget in words, the kinds that cost nothing left out."""
+        """Each kind's fraction of the budget in words, without kinds that cost nothing."""
         shares: dict[str, Fraction] = {}
         for line in self.lines:
             shares[line.kind] = shares.get(line.kind, Fraction(0)) + (self.share(line) or 0)
@@ -113,7 +108,7 @@ class Price:
         return ", ".join(taken) or "nothing"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the price as plain data."""
+        """Return plain data."""
         return {
             "policy": self.policy.name,
             "epsilon": None if self.epsilon is None else float(self.epsilon),
@@ -164,7 +159,7 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
 def _guarantee(
     policy: Policy, accountant: Accountant, total: Amount
 ) -> tuple[Fraction | None, Fraction]:
-    """Epsilon and delta of a plan's total; without a budget what reports will say of it so far."""
+    """Return epsilon and delta of a total; without a budget, those of an odometer."""
     if policy.budget is not None:
         return accountant.guarantee(total, policy.budget.delta)[0], policy.budget.delta
     if total == accountant.nothing:
@@ -177,9 +172,9 @@ def _guarantee(
 
 
 def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant) -> Iterator[str]:
-    """The limits that one client's schedule is sure to exceed, in words.
+    """Yield the limits that one client's schedule certainly exceeds, in words.
 
-    A limit that only holds for some study, client, principal, month or model may not apply.
+    Limits for a study, client, principal, month or model may not apply and are skipped.
     """
     for limit in policy.limits:
         if set(limit.where) - {"kind"}:
@@ -197,7 +192,7 @@ def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant
 def _by_scope(
     limit: Limit, lines: Sequence[KindPrice], accountant: Accountant
 ) -> dict[str, Amount]:
-    """What a schedule spends in each scope of a limit that a plan can tell apart."""
+    """Return the spending in each scope of a limit that a plan can tell apart."""
     spent: dict[str, Amount] = {}
     for line in (line for line in lines if limit.applies({"kind": line.kind})):
         scope = line.kind if "kind" in limit.aspects else ""
@@ -269,12 +264,12 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
 
 @dataclass(frozen=True)
 class Left:
-    """What one owner's ledger holds before a study.
+    """One owner's ledger before a study.
 
     Args:
         owner: the owner's name.
-        spent: all that was charged, under the ledger's accountant.
-        times: how often each kind was charged in the study at hand.
+        spent: all charges, under the ledger's accountant.
+        times: number of charges of each kind in this study.
     """
 
     owner: str
@@ -283,7 +278,7 @@ class Left:
 
 
 def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
-    """The owners whose budget a study would exceed."""
+    """Return the owners whose budget a study would exceed."""
     budget, accountant = price.policy.budget, accountant_of(price.policy)
     if budget is None:
         return []
@@ -292,7 +287,7 @@ def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
 
 
 def left_of(left: Left, policy: Policy) -> str:
-    """The epsilon that one more study may spend of an owner's budget, rounded down, in text."""
+    """Format an owner's remaining epsilon for one more study, rounded down."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
@@ -301,11 +296,11 @@ def left_of(left: Left, policy: Policy) -> str:
 
 
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
-    """Whether some policy with a budget could be carried out to the end, or any where none has one.
+    """Whether some policy with a budget fits, or some policy at all if none has a budget.
 
     Args:
         prices: of each policy.
-        left: what the owners hold, by the policy's name.
+        left: the owners' ledgers, by the policy's name.
     """
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
@@ -322,20 +317,22 @@ NAMED = 20
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:
-    """A price as a table: what is asked, how often, and what share of her epsilon each owner pays.
+    """Format a price as a table: kinds, number of answers, fraction of each owner's budget.
 
     Args:
         price: the price.
-        left: what each owner's ledger holds already.
+        left: the owners' ledgers.
     """
     budget = price.policy.budget
     total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over
-    over = "".join(f"; OVER {what}: questions will be refused" for what in exceeded)
+    over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
     lines += _of_a_person(price)
-    lines.append(f"  {'share':>8}  {'kind':24} {'times':5} {'how':20} cost of one, and parts")
+    lines.append(
+        f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
+    )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
         times = "any" if line.together else f"x{line.times}"
@@ -349,46 +346,42 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
 
 
 def _owner(price: Price, left: Left) -> str:
-    """What the study would take of one owner's epsilon, kind by kind, and what it would leave."""
+    """Format the fraction of one owner's budget by kind, and the rest."""
     budget = price.policy.budget
     assert budget is not None
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
-        return (
-            f"{left.owner}: DOES NOT FIT: {taken} of her epsilon {own}, of which {before} is left"
-        )
+        return f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
     after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
-    return f"{left.owner}: {taken} of her epsilon {own}; {before} is left before, {after} after"
+    return f"{left.owner}: {taken} of epsilon {own}; {before} remains before, {after} after"
 
 
 def _total(price: Price) -> str:
-    """What a whole schedule comes to, in words."""
+    """Format the total."""
     if price.silent:
-        return "NOTHING WOULD BE RELEASED (no question that has an answer is allowed)"
+        return "NOTHING WOULD BE RELEASED (the policy answers no query)"
     if price.epsilon is None:
         why = f"{price.unprotected} unprotected releases"
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
-    held = "" if price.policy.budget else ", if asked as planned: no budget holds it to that"
+    held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
 
 
 def _of_a_person(price: Price) -> list[str]:
-    """What an epsilon for one rule is to whoever holds many: group privacy."""
+    """Format the group privacy of a person with many rules."""
     if price.policy.unit != "rule" or price.epsilon is None or price.delta:
         return []
     ten = float(10 * price.epsilon)
-    return [
-        f"  no person is covered by that: 10 rules of one are at most epsilon {ten:.4g} together"
-    ]
+    return [f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"]
 
 
 def _cost(line: KindPrice) -> str:
     if line.loss is None:
         return "refused"
     cost = in_words(line.loss)
-    return f"up to {cost} in all, as many questions as that buys" if line.together else cost
+    return f"up to {cost} in total, for any number of queries" if line.together else cost

@@ -1,7 +1,7 @@
-"""The beginning of a schema file: what a table's columns are called and of which kind they are.
+"""Schema templates: a table's column names and kinds.
 
-Bounds and categories are left to whoever knows what values can be. No value of a record is written,
-none's extremes either, unless its categories are asked for; a file with those is marked as inferred.
+Bounds and categories are left to whoever knows the possible values. No value is written unless
+categories are requested; such a file is marked as inferred.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import InputError, did_you_mean
-from privfed.study.output import write_text
 from privfed.tables.csv_text import PLAIN, Text
 from privfed.tables.records import label
 from privfed.tables.schema import Kind
@@ -35,16 +34,16 @@ _REVEALED = """\
 def schema_text(
     path: Path, target: str | None, *, text: Text = PLAIN, categories: bool = False
 ) -> str:
-    """Write the schema of a table, its bounds left open.
+    """Return a table's schema without bounds.
 
     Args:
         path: a ``.csv`` file.
-        target: the column to predict, or none.
+        target: the column to predict, or None.
         text: how the file is written.
-        categories: whether to write the categories that the records hold.
+        categories: whether to write the categories found in the records.
 
     Returns:
-        TOML; reading it tells which bounds are still missing.
+        TOML; reading it lists the missing bounds.
 
     Raises:
         InputError: the file cannot be read, or has no such target.
@@ -90,24 +89,9 @@ def _column(series: pd.Series[Any], name: str, categories: bool) -> Iterator[str
 
 
 def _kind(series: pd.Series[Any]) -> Kind:
-    """What a column holds, which its type gives away and no value."""
+    """Return a column's kind, by its type alone."""
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
         return "category"
     held = series.dropna().to_numpy(dtype=float)
     whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
     return "integer" if whole else "number"
-
-
-def write_schema(text: str, out: Path, *, overwrite: bool = False) -> None:
-    """Write a schema's file.
-
-    Raises:
-        InputError: something is there already, or the file cannot be written.
-    """
-    if out.exists() and not overwrite:
-        raise InputError(f"--out {out}: is there already; name another file, or add --overwrite")
-    try:
-        write_text(out, text)
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"--out {out}: cannot be written ({why})") from None

@@ -1,4 +1,4 @@
-"""The schema file that a study names, held against what the study predicts."""
+"""A study's schema file, checked against its target."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from privfed.tables.sources import public_schema as schema_of
 
 
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
-    """Read a study's schema file, and let it have a target.
-
-    The target is the one that study or file names; where neither does, the table's last column.
+    """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
     Args:
         study: the study.
-        header: the columns of its table, where they are known.
+        header: the columns of its table, if known.
 
     Raises:
-        StudyError: study and file predict different columns, or a column that the file does not list.
+        StudyError: study and file name different targets, or a column that the file does not list.
     """
     path, wanted = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))
@@ -100,10 +98,10 @@ def check_owners(study: Study, schema: Schema) -> None:
 
 
 def positive(schema: Schema, chosen: str | None) -> Schema:
-    """The schema with the target's positive category last, where learners expect it.
+    """Return the schema with the target's positive category last, where learners expect it.
 
     Args:
-        schema: the schema; it is left as it is where nothing is chosen.
+        schema: the schema, returned as it is without a choice.
         chosen: the positive category.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Several runs of one policy, each with noise of its own: what one draw of it may hide."""
+"""Variation of scores over several runs of one policy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NOTE = (
 
 
 def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Say how utility varied over runs that differ by their noise alone.
+    """Summarise scores over runs that differ only by noise.
 
     Args:
-        runs: the metrics of each, as :func:`privfed.study.metrics.measure` gives them.
+        runs: metrics of each, as from :func:`privfed.study.metrics.measure`.
 
     Returns:
-        ``count``; ``without`` (how many came to no figure); ``values``, ``mean`` and ``deviation``
-        (of a sample; none of fewer than two figures) of the headline; ``scores``, with the
-        ``mean`` and ``deviation`` of every other one that all those runs have; and ``note``.
+        ``count``; ``without`` (runs without a score); the headline's ``values``, ``mean`` and
+        ``deviation`` (sample standard deviation, None for fewer than two); ``scores``, the ``mean`` and
+        ``deviation`` of each other score that all runs have; and ``note``.
     """
     scored = [run for run in runs if run.get("value") is not None]
     values = [float(run["value"]) for run in scored]
@@ -47,7 +47,7 @@ def _scores(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean and deviation; equal figures vary by nothing, whatever the last place says."""
+    """Return mean and deviation; 0 for values that are equal up to rounding."""
     mean = float(np.mean(values)) if values else None
     alike = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None

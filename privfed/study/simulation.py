@@ -1,7 +1,7 @@
-"""A study carried out in one process: data divided among clients, one run for each policy.
+"""A study simulated in one process: data divided among clients, one run per policy.
 
-It knows the truth, and so it can hold records out, measure utility and score attacks. None of that
-is publishable for real data; what it writes says so.
+It holds the truth, so it can hold records out, measure utility and score attacks; none of that is
+publishable for real data, and its output says so.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ NEXT_DRAW = 104_729
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A study's data, divided and held out.
+    """A study's partitioned data.
 
     Args:
         study: the study.
         dataset: the table with its target and schema.
-        train: what the clients own, with the column of owners.
-        test: what is held out to measure utility.
-        owner: the column that names each record's owner.
+        train: the clients' records, with the column of owners.
+        test: the held-out records.
+        owner: the column of owners.
     """
 
     study: Study
@@ -79,7 +79,7 @@ class Prepared:
 
     @property
     def schema(self) -> Schema:
-        """The public schema, or the one that the training records give away."""
+        """The public schema, or the one inferred from the training records."""
         if self.dataset.schema is not None:
             return self.dataset.schema
         beside = [self.owner, self.study.data.individual]
@@ -111,13 +111,13 @@ class Prepared:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """Utility on the held-out records; of a personal learner, client by client."""
+        """Score the model on held-out records; a personal learner client by client."""
         if isinstance(model, PersonalLearner):
             return measure_own(model, self.train, self.test, schema, self.owner)
         return measure(model, self.train, self.test, schema)
 
     def facts(self) -> dict[str, Any]:
-        """How much each client holds, and how much of it lay beyond the schema's bounds."""
+        """Return each client's number of records, and of values outside the bounds."""
         sizes = self.train[self.owner].value_counts(sort=False)
         clipped = {name: records.clipped for name, records in self.truth().items()}
         return {
@@ -127,7 +127,7 @@ class Prepared:
         }
 
     def _persons(self) -> dict[str, Any]:
-        """How many persons each client knows, and how many of them have several records there."""
+        """Return each client's number of persons, and of those with several records."""
         person = self.study.data.individual
         if person is None:
             return {}
@@ -142,7 +142,7 @@ class Prepared:
         return {"persons": told}
 
     def truth(self) -> dict[str, Records]:
-        """Each client's records, for scoring attacks."""
+        """Return each client's records, to score attacks."""
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
             for name, part in self.train.groupby(self.owner, sort=False)
@@ -154,7 +154,7 @@ AnyPrepared = Prepared | PreparedCohort
 
 
 def prepare(study: Study) -> AnyPrepared:
-    """Load what a study is about: a cohort's rules, or a table with its owners."""
+    """Load a study's data: a cohort's rules, or a table with its owners."""
     model = learner(study)
     if isinstance(model, CohortLearner):
         return cohort_study.prepare(study, model)
@@ -162,7 +162,7 @@ def prepare(study: Study) -> AnyPrepared:
 
 
 def divide(study: Study) -> Prepared:
-    """Load a study's table, divide it among the clients and hold a part of each out."""
+    """Load a study's table, partition it among the clients and hold a fraction of each out."""
     dataset = _dataset(study)
     if dataset.schema is not None:
         check_owners(study, dataset.schema)
@@ -186,7 +186,7 @@ def divide(study: Study) -> Prepared:
 
 
 def _dataset(study: Study) -> Dataset:
-    """A study's table with its schema; without one, the target alone is known."""
+    """Load a study's table with its schema, or without one with its target."""
     data, schema, target = study.data, None, study.data.target
     if data.schema is not None:
         header = None
@@ -204,7 +204,7 @@ def _dataset(study: Study) -> Dataset:
 
 
 class CountedDisclosure(Disclosure):
-    """A federation that reports how many questions it was asked, for a progress bar."""
+    """A disclosure that counts its queries and reports progress."""
 
     def __init__(
         self, inner: ChannelDisclosure, progress: Progress, people: int | None = None
@@ -240,7 +240,7 @@ def run(
     progress: Progress = lambda _: None,
     engine: Engine = local,
 ) -> None:
-    """Learn under one policy and write its ledgers, heads, model and metrics."""
+    """Train under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
     folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
@@ -279,7 +279,7 @@ def _again(
     progress: Progress,
     engine: Engine,
 ) -> list[dict[str, Any]]:
-    """Learn as often again as the study says, with fresh noise and books that are thrown away."""
+    """Repeat the training as the study says, with fresh noise and ephemeral ledgers."""
     study, found = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
@@ -294,7 +294,7 @@ def _again(
 
 
 def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
-    """How often an answer came to nothing inside a gate, by client and kind: the owner's to know."""
+    """Return the number of failures inside gates, by client and kind, which only owners know."""
     found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
     return {name: faults for name, faults in found.items() if faults}
 
@@ -307,19 +307,18 @@ def attack(
     seconds: float | None = None,
     relation: Relation = "add-or-remove",
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Put every attack that a study names to a transcript.
+    """Run a study's attacks on a transcript.
 
     Args:
-        prepared: the study, and its records to score by.
-        transcript: what left.
-        progress: told of each attack that is done.
-        seconds: for each attack; as the study says unless given.
-        relation: what one step between neighbours is by the policy.
+        prepared: the study, with the records to score by.
+        transcript: all releases.
+        progress: called after each attack.
+        seconds: time limit per attack; default: the study's.
+        relation: the policy's neighbouring relation.
 
     Returns:
-        what they found, or that their time was up before; which kinds of release none of them reads;
-        and by name the question of each attack that does not apply, because it had nothing to work
-        on. Its silence is no pass.
+        their findings, partial ones included, and which kinds of release no attack reads; and by name the
+        question of each attack that does not apply, which is no pass.
     """
     truth = prepared.truth()
     found: list[Finding] = []
@@ -343,7 +342,7 @@ def attack(
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit the noise mechanisms that one policy relies on; no record is read."""
+    """Audit one policy's mechanisms; reads no record."""
     study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
     adopted = adopt(study, choice, model, prepared.schema)
@@ -358,7 +357,7 @@ def _learn(
     progress: Progress,
     engine: Engine = local,
 ) -> dict[str, Any]:
-    """Learn over an engine, and score what was learnt."""
+    """Train over an engine, and score the model."""
     people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
@@ -393,10 +392,10 @@ def _learnt(
 
 
 def _check_public(study: Study, schema: Schema | None) -> None:
-    """A private policy stands on public bounds.
+    """Check that private policies have public bounds.
 
     Raises:
-        StudyError: there are none, or they were read off the data.
+        StudyError: there are none, or they were inferred.
     """
     private = [choice.name for choice in study.policies if choice.base == "private"]
     if private and schema is not None and schema.inferred:
@@ -426,7 +425,7 @@ def _owners(study: Study, dataset: Dataset, rng: np.random.Generator) -> np.ndar
 
 
 def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Mark a share of each client's records, at random, but leave each the fewest it needs."""
+    """Mark a random fraction of each client's records, but leave each the minimum it needs."""
     held = np.zeros(len(owners), dtype=bool)
     for name in dict.fromkeys(owners):
         mine = rng.permutation(np.flatnonzero(owners == name))

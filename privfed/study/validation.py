@@ -1,9 +1,8 @@
-"""Cross-validation and a grid of parameters over a federation: simulations, both of them.
+"""Cross-validation and grid search over a federation: simulations.
 
-Each fold learns anew as if it were alone, under a whole budget of its own, and is scored with the
-truth of records that the clients hold. Over real data every fold and every setting would be releases
-whose losses add up, and every score a question of its own, with a price like any other. So what
-comes out here is for simulated or public data, and not publishable for others.
+Each fold trains under a whole budget of its own, and is scored on the clients' records. On real data,
+each fold and setting is a release, their losses add up, and each score is a query with a cost. Results
+are for simulated or public data.
 """
 
 from __future__ import annotations
@@ -34,19 +33,18 @@ NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """A table dealt into parts, client by client; each part is held out once.
+    """A table split into folds, client by client; each fold is held out once.
 
     Args:
-        frame: one row a record.
+        frame: one row per record.
         schema: the public data dictionary, with the target.
-        client: the column that names each record's data owner.
-        individual: the column that names the person behind each record; nobody is then learnt from
-            and tested on in one fold.
-        count: how many parts.
-        seed: deals the records.
+        client: the column of data owners.
+        individual: the column of the person behind each record; a person's records share a fold.
+        count: number of folds.
+        seed: of the split.
 
     Raises:
-        InputError: fewer than two parts, no target, or a client whose records do not suffice.
+        InputError: fewer than two folds, no target, or too few records at a client.
     """
 
     frame: pd.DataFrame
@@ -70,7 +68,7 @@ class Folds:
 
     @property
     def parts(self) -> np.ndarray:
-        """The part of each record, shape (records,); a person's records are in one."""
+        """The fold of each record, shape (records,)."""
         rng = np.random.default_rng(self.seed)
         owners = by_column(self.frame, self.client)
         people = np.arange(len(self.frame)) if self.individual is None else self._people()
@@ -87,7 +85,7 @@ class Folds:
         return pd.factorize(self.frame[self.individual])[0]
 
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """What is learnt from and what is held out, fold by fold."""
+        """Yield training and held-out records, fold by fold."""
         parts = self.parts
         for part in range(self.count):
             yield self.frame[parts != part], self.frame[parts == part]
@@ -101,19 +99,19 @@ def cross_validate(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> pd.DataFrame:
-    """Learn on all parts but one and score on that one, for each part.
+    """Train on all folds but one and score on that one, for each fold.
 
     Args:
-        learner: a regressor or a classifier; it is cloned, never fitted.
-        folds: the parts.
-        epsilon: of each fold's private policy; none learns under the published one.
+        learner: a regressor or classifier, which is cloned and never fitted.
+        folds: the folds.
+        epsilon: of each fold's private policy; None trains under the published one.
         delta: of each fold's private policy.
-        noise: seed of test noise; none draws secure noise.
+        noise: seed of test noise; None draws secure noise.
 
     Returns:
-        one row a fold: fold, score (R squared or accuracy), measure, value, baseline (the measure
-        of a constant answer), records held out, seconds, stopped (why nothing was learnt; the score
-        is then NaN), and simulation, which is true; ``attrs["note"]`` says what that means.
+        one row per fold: fold, score (R squared or accuracy), measure, value, baseline (the constant
+        baseline's), records held out, seconds, stopped (why training stopped; the score is then NaN), and
+        simulation, which is true; ``attrs["note"]`` explains it.
     """
     rows = []
     for number, (train, test) in enumerate(folds):
@@ -126,7 +124,7 @@ def cross_validate(
 
 @dataclass(frozen=True)
 class _Way:
-    """Under which policy, and with which noise, one fold learns."""
+    """Policy and noise of one fold."""
 
     epsilon: Number | None
     delta: Number
@@ -171,11 +169,11 @@ def _fold(
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What a grid of parameters came to.
+    """Result of a grid search.
 
     Args:
-        table: one row a setting, best first: its parameters, score (the mean over the folds),
-            deviation (of the folds' scores), stopped (folds without a model), simulation.
+        table: one row per setting, best first: its parameters, score (mean over folds), deviation (over
+            folds), stopped (folds without a model), simulation.
         learner: the best setting's learner, unfitted.
     """
 
@@ -192,17 +190,17 @@ def grid_search(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> Search:
-    """Cross-validate every combination of parameters on the same parts, and rank them.
+    """Cross-validate all combinations of parameters on the same folds, and rank them.
 
-    Taking the best of many is a release of its own: over real data its price comes on top.
+    The choice of the best is a release of its own: on real data its cost comes on top.
 
     Args:
-        learner: what the parameters are set on; cloned, never fitted.
-        grid: by parameter, the values to try.
+        learner: cloned, never fitted.
+        grid: values by parameter.
         folds, epsilon, delta, noise: see :func:`cross_validate`.
 
     Raises:
-        InputError: a parameter that the learner does not have, or a value that it refuses.
+        InputError: an unknown parameter, or a value that the learner refuses.
     """
     known = learner.get_params()
     for name in (name for name in grid if name not in known):
@@ -221,7 +219,7 @@ def grid_search(
 
 
 def _marked(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its mark, which a file written from it keeps."""
+    """Mark a table as a simulation, in a column that files keep."""
     marked = table.assign(simulation=True)
     marked.attrs["note"] = NOTE
     return marked

@@ -241,7 +241,7 @@ def test_renyi_figures_are_above_and_near_the_distributions(
 
 def _counted(
     times: int | None, asked: int, *, proposed: bool = False, block: int = 1
-) -> pld.Figure:
+) -> pld.ComposedGuarantee:
     """The figure of a ledger that charged some counts at a tenth each, of so many allowed."""
     policy = Policy({QUERY.kind: (Guard.of("laplace", spend="0.1", cap="0.1", times=times),)})
     records = Records(SMALL, np.array([[1.0], [70.0]]))

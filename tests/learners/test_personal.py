@@ -237,7 +237,7 @@ def test_a_study_scores_each_client_by_its_own_model(
     assert status(["price", study]) == FINE
     assert "stays" in capsys.readouterr().out
     assert status(["run", study, "--out", str(out)]) == FINE
-    assert "by each client's own model" in capsys.readouterr().out
+    assert "by personal models" in capsys.readouterr().out
     metrics = json.loads((out / "private" / "metrics.json").read_text())
     own = metrics["personal"]["clients"]
     assert set(own) == {"north", "south"} and metrics["personal"]["without"] == []
@@ -250,7 +250,7 @@ def test_a_study_scores_each_client_by_its_own_model(
     model = json.loads((out / "private" / "model.json").read_text())
     assert model["state"].keys() == {"mean_"} and "tree" not in json.dumps(model)
     page = (out / "report.html").read_text()
-    assert "own model on that client" in page and "toy.keep" in page
+    assert "personal model on its held-out records" in page and "toy.keep" in page
 
 
 def test_a_client_predicts_at_home_by_its_shelf(

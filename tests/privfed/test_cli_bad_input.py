@@ -103,20 +103,29 @@ POLICIES = {
 }
 
 
+@pytest.fixture
+def refused_study(
+    write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str, str], None]:
+    """Audits a study's text, which is refused in one line before anything is in the output folder."""
+
+    def refuse(text: str, told: str) -> None:
+        arguments = ["audit", str(write_study(text)), "--out", str(tmp_path / "out")]
+        _refused(capsys, arguments, told)
+        assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+    return refuse
+
+
 @pytest.mark.parametrize("fault", POLICIES)
 def test_a_bad_policy_is_one_line(
-    fault: str,
-    write_study: Callable[..., Path],
-    study_text: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    fault: str, study_text: str, tmp_path: Path, refused_study: Callable[[str, str], None]
 ) -> None:
     """Policies are read before anything is written or asked."""
     (old, new), told = POLICIES[fault]
     (tmp_path / "own.toml").write_text(POLICY.replace(old, new))
     study = study_text.replace('name = "published"', 'name = "own"\nbase = "own.toml"')
-    _refused(capsys, ["audit", str(write_study(study)), "--out", str(tmp_path / "out")], told)
-    assert not (tmp_path / "out").exists()
+    refused_study(study, told)
 
 
 STUDIES = {
@@ -185,18 +194,12 @@ STUDIES = {
 
 @pytest.mark.parametrize("fault", STUDIES)
 def test_a_bad_study_is_one_line(
-    fault: str,
-    write_study: Callable[..., Path],
-    study_text: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    fault: str, study_text: str, refused_study: Callable[[str, str], None]
 ) -> None:
     """Every slip in a study file ends before anything is in the output folder."""
     (old, new), told = STUDIES[fault]
     assert old in study_text
-    study = write_study(study_text.replace(old, new))
-    _refused(capsys, ["audit", str(study), "--out", str(tmp_path / "out")], told)
-    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+    refused_study(study_text.replace(old, new), told)
 
 
 def test_a_column_that_stands_twice_is_one_line(

@@ -224,8 +224,8 @@ def test_a_price_says_whether_anything_fits(
     assert "at most epsilon 2 at delta 1e-06, of a budget of epsilon 2" in printed
     kinds = ("scaling 10 %", "level 21 %", "moments 31.1 %", "residuals 38 %")
     shares = ", ".join(f"fuzzy_tree.{kind}" for kind in kinds)
-    assert f"each client: {shares} of her epsilon 2" in printed
-    assert "2 is left before, 0 after" in printed
+    assert f"each client: {shares} of epsilon 2" in printed
+    assert "2 remains before, 0 after" in printed
     (tmp_path / "own.toml").write_text(
         '[budget]\nepsilon = "1"\n[[guard]]\nquery = "fuzzy_tree.level"\nmechanism = "laplace"\n'
         'spend = "3"\n'
@@ -234,7 +234,7 @@ def test_a_price_says_whether_anything_fits(
     dear = dear[: dear.rindex("[[policy]]")]
     assert status(["price", str(write_study(dear))]) == BAD_INPUT
     printed, error = capsys.readouterr()
-    assert "DOES NOT FIT: fuzzy_tree.level 300 % of her epsilon 1" in printed
+    assert "DOES NOT FIT: fuzzy_tree.level 300 % of epsilon 1" in printed
     assert "no policy fits its budget" in error
     (line,) = told(capsys, "price", str(tmp_path / "study.toml"), "--epsilon", "2")
     assert 'no policy has base = "private"' in line

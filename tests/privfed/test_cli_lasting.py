@@ -273,7 +273,7 @@ def test_attacks_read_what_their_own_study_released(
         ('name = "one"', 'name = "one"\nruns = 2', "runs = 2 repeats a policy"),
         ("[[policy]]", '[[policy]]\nname = "published"\n[[policy]]', "keep one"),
         ('ledgers = "owners"', 'ledgers = "out/owners"', "lie inside the output"),
-        ('ledgers = "owners"', "", "budget is the owners' own"),
+        ('ledgers = "owners"', "", "budget is the owners' total"),
         ('ledgers = "owners"', 'ledgers = "table.csv"', "cannot be written"),
         ('epsilon = "8", delta', "delta", "write budget = { epsilon"),
         ('name = "private"\nepsilon = "4"', 'name = "published"', "has no finite guarantee"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed.accountants.pld import Figure
+from privfed.accountants.pld import ComposedGuarantee
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit
@@ -50,7 +50,7 @@ def _client(**changes: Any) -> ClientAccount:
         "budget": 8.0,
         "ceiling": 8.0,
         "total": (Fraction(1, 10), Fraction(0)),
-        "tight": Figure(2.0, 1e-5, "pld", "valid whatever was asked"),
+        "tight": ComposedGuarantee(2.0, 1e-5, "pld", "valid whatever was asked"),
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
         "steps": [ChargedQuery("small.level", True, 2.5)],
         "principals": {"server"},
@@ -80,7 +80,7 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
 
 def test_without_a_tighter_figure_the_page_says_why() -> None:
     """An adaptive training keeps its accountant's own figure."""
-    own = Figure(8.0, 1e-5, "filter", "valid whatever the amounts depended on")
+    own = ComposedGuarantee(8.0, 1e-5, "filter", "valid whatever the amounts depended on")
     text = _page(_policy(_client(tight=own)))
     assert "Tight composition" not in text
     assert "valid whatever the amounts depended on" in text

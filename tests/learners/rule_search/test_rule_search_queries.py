@@ -29,18 +29,7 @@ SCHEMA = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
 PEOPLE = 4
 
 
-def _complete() -> list[Symbols]:
-    ends: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        ends += [] if following else [template]
-        frontier += following
-    return sorted(ends)
-
-
-STRUCTURES = _complete()
+STRUCTURES = sorted(GRAMMAR.structures())
 RULES = st.tuples(st.sampled_from(STRUCTURES), st.integers(0, 4))
 HELD = st.lists(st.lists(RULES, max_size=4), min_size=PEOPLE, max_size=PEOPLE)
 

@@ -10,21 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privfed.learners.stl import formula as stl
 from privfed.learners.stl.canonical import canonical, parameters
-from privfed.learners.stl.formula import (
-    Atom,
-    Connective,
-    Formula,
-    Hole,
-    Not,
-    RuleError,
-    Temporal,
-    Until,
-    at,
-    paths,
-    put,
-    show,
-)
 from privfed.learners.stl.grammar import OPERATORS, Grammar, is_prefix
 from privfed.learners.stl.parser import parse
 from privfed.learners.stl.robustness import robustness
@@ -34,27 +21,27 @@ NAMES = ("G", "U", "a", "b.c_2")
 THRESHOLDS = st.floats(-1e12, 1e12, allow_nan=False)
 INTERVALS = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda ab: (min(ab), max(ab)))
 RELATIONS = st.sampled_from(["<=", ">=", "="])
-ATOMS = st.builds(Atom, st.sampled_from(NAMES), RELATIONS, THRESHOLDS)
+ATOMS = st.builds(stl.Atom, st.sampled_from(NAMES), RELATIONS, THRESHOLDS)
 
 
 def _formulas(
-    leaves: st.SearchStrategy[Formula], intervals: st.SearchStrategy[tuple[int, int] | None]
-) -> st.SearchStrategy[Formula]:
+    leaves: st.SearchStrategy[stl.Formula], intervals: st.SearchStrategy[tuple[int, int] | None]
+) -> st.SearchStrategy[stl.Formula]:
     return st.recursive(
         leaves,
         lambda parts: st.one_of(
-            st.builds(Not, parts),
-            st.builds(Connective, st.sampled_from(["&", "|", "->"]), parts, parts),
-            st.builds(Temporal, st.sampled_from(["F", "G"]), intervals, parts),
-            st.builds(Until, intervals, parts, parts),
+            st.builds(stl.Not, parts),
+            st.builds(stl.Connective, st.sampled_from(["&", "|", "->"]), parts, parts),
+            st.builds(stl.Temporal, st.sampled_from(["F", "G"]), intervals, parts),
+            st.builds(stl.Until, intervals, parts, parts),
         ),
         max_leaves=6,
     )
 
 
 RULES = _formulas(ATOMS, INTERVALS)
-OPEN = st.builds(Atom, st.sampled_from(NAMES), RELATIONS, st.none() | THRESHOLDS)
-TEMPLATES = _formulas(st.builds(Hole) | OPEN, st.none() | INTERVALS)
+OPEN = st.builds(stl.Atom, st.sampled_from(NAMES), RELATIONS, st.none() | THRESHOLDS)
+TEMPLATES = _formulas(st.builds(stl.Hole) | OPEN, st.none() | INTERVALS)
 GRAMMAR = Grammar(
     tuple((name, -1e12, 1e12) for name in NAMES), OPERATORS, ("<=", ">=", "="), 60, horizon=4
 )
@@ -62,9 +49,9 @@ GRAMMAR = Grammar(
 
 @settings(max_examples=150)
 @given(TEMPLATES)
-def test_what_is_written_reads_back(formula: Formula) -> None:
+def test_what_is_written_reads_back(formula: stl.Formula) -> None:
     """Rules and templates with every kind of part survive the text to the last digit."""
-    assert parse(show(formula)) == formula
+    assert parse(stl.show(formula)) == formula
 
 
 @settings(max_examples=150)
@@ -72,39 +59,39 @@ def test_what_is_written_reads_back(formula: Formula) -> None:
 def test_any_text_is_a_formula_or_one_error(text: str) -> None:
     """Nothing else is ever raised, and the error repeats no number of the text but its columns."""
     try:
-        assert parse(show(parse(text))) == parse(text)
-    except RuleError as error:
+        assert parse(stl.show(parse(text))) == parse(text)
+    except stl.RuleError as error:
         numbers = set(re.findall(r"\d+", re.sub(r"column \d+", "", str(error))))
         assert numbers <= {"0", "60", "1000"}
 
 
 @settings(max_examples=150)
 @given(RULES)
-def test_the_canonical_form_is_its_own(rule: Formula) -> None:
+def test_the_canonical_form_is_its_own(rule: stl.Formula) -> None:
     """Once is enough."""
     assert canonical(canonical(rule)) == canonical(rule)
 
 
 @settings(max_examples=150)
 @given(RULES, st.data())
-def test_equal_rewritings_share_the_canonical_form(rule: Formula, data: st.DataObject) -> None:
+def test_equal_rewritings_share_the_canonical_form(rule: stl.Formula, data: st.DataObject) -> None:
     """Operands swapped, double negation, De Morgan and implication spelt out, anywhere."""
-    path = data.draw(st.sampled_from(paths(rule)))
-    assert canonical(put(rule, path, _rewritten(at(rule, path)))) == canonical(rule)
+    path = data.draw(st.sampled_from(stl.paths(rule)))
+    assert canonical(stl.put(rule, path, _rewritten(stl.at(rule, path)))) == canonical(rule)
 
 
-def _rewritten(part: Formula) -> Formula:
-    if not isinstance(part, Connective):
-        return Not(Not(part))
+def _rewritten(part: stl.Formula) -> stl.Formula:
+    if not isinstance(part, stl.Connective):
+        return stl.Not(stl.Not(part))
     if part.operator == "->":
-        return Connective("|", part.right, Not(part.left))
+        return stl.Connective("|", part.right, stl.Not(part.left))
     other = "|" if part.operator == "&" else "&"
-    return Not(Connective(other, Not(part.right), Not(part.left)))
+    return stl.Not(stl.Connective(other, stl.Not(part.right), stl.Not(part.left)))
 
 
 @settings(max_examples=150)
 @given(RULES, st.integers(0, 2**32 - 1))
-def test_the_canonical_form_means_the_same(rule: Formula, seed: int) -> None:
+def test_the_canonical_form_means_the_same(rule: stl.Formula, seed: int) -> None:
     """At every signal the robustness is equal to the last digit, equality and negation included."""
     signals = np.random.default_rng(seed).normal(0, 1e3, (3, 7, len(NAMES)))
     ours = robustness(rule, signals, NAMES)
@@ -123,7 +110,7 @@ def test_another_meaning_has_another_form() -> None:
 
 @settings(max_examples=150)
 @given(RULES)
-def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: Formula) -> None:
+def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: stl.Formula) -> None:
     """Symbols and parameters give it back; at each length one template of all siblings matches."""
     plain = canonical(rule)
     structure = GRAMMAR.structure(plain)
@@ -136,7 +123,7 @@ def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: Formula) -
 
 @settings(max_examples=40)
 @given(st.lists(RULES.map(canonical), max_size=4))
-def test_files_keep_rules_exactly(rules: list[Formula]) -> None:
+def test_files_keep_rules_exactly(rules: list[stl.Formula]) -> None:
     """What is written to a file reads back, in order and to the last digit."""
     with tempfile.TemporaryDirectory() as folder:
         write_rules(Path(folder) / "own.stl", rules)
@@ -145,7 +132,7 @@ def test_files_keep_rules_exactly(rules: list[Formula]) -> None:
 
 @settings(max_examples=80)
 @given(RULES)
-def test_parts_can_be_taken_and_put_back(rule: Formula) -> None:
+def test_parts_can_be_taken_and_put_back(rule: stl.Formula) -> None:
     """Every part at its own place gives the rule itself; the places are as many as the parts."""
-    assert all(put(rule, path, at(rule, path)) == rule for path in paths(rule))
-    assert len(set(paths(rule))) == len(paths(rule))
+    assert all(stl.put(rule, path, stl.at(rule, path)) == rule for path in stl.paths(rule))
+    assert len(set(stl.paths(rule))) == len(stl.paths(rule))

@@ -51,13 +51,7 @@ def test_every_rule_has_one_path_through_the_continuations() -> None:
 def test_every_template_can_be_completed() -> None:
     """No path of the search tree ends before a structure is complete, and none is met twice."""
     tiny = Grammar((("a", 0.0, 1.0),), ("&", "F"), ("<=", ">="), most_operators=2)
-    ends: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = tiny.continuations(template)
-        ends += [] if following else [template]
-        frontier += following
+    ends = tiny.structures()
     assert all(tiny.open(structure) == 0 for structure in ends)
     canonical_ends = {
         s for s in ends if tiny.structure(canonical(tiny.formula(s, [0.5] * 20))) == s

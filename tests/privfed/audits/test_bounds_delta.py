@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from privfed.attacks.finding import Finding
 from privfed.attacks.roc import clopper_pearson
 from privfed.audits.bounds import epsilon_from_event
 from privfed.audits.paired_trials import audit_mechanism
@@ -30,19 +31,19 @@ def revealing(epsilon: float, delta: float, seed: int) -> tuple[object, object]:
     return lambda runs: sample(1, runs), lambda runs: sample(0, runs)
 
 
+def audited(epsilon: float, delta: float, seed: int, claimed: float) -> Finding:
+    """An audit of what reveals with probability delta and claims another."""
+    outputs = revealing(epsilon, delta, seed)
+    return audit_mechanism(*outputs, epsilon, delta=claimed, trials=TRIALS, alpha=ALPHA)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.1), (0.5, 0.05), (1.0, 0.3), (2.0, 0.3)])
 @pytest.mark.parametrize("seed", range(3))
 def test_an_honest_mechanism_is_acquitted_at_its_delta(
     epsilon: float, delta: float, seed: int
 ) -> None:
     """What it reveals outright happens with probability delta, as it claims."""
-    found = audit_mechanism(
-        *revealing(epsilon, delta, seed),  # type: ignore[arg-type]
-        epsilon,
-        delta=delta,
-        trials=TRIALS,
-        alpha=ALPHA,
-    )
+    found = audited(epsilon, delta, seed, delta)
     assert found.severity == "none"
     assert found.value <= epsilon
 
@@ -51,13 +52,7 @@ def test_an_honest_mechanism_is_acquitted_at_its_delta(
 def test_the_same_outputs_convict_who_claims_no_delta(epsilon: float, delta: float) -> None:
     """The power twin: at delta = 0, and at half its delta, the very event proves far more."""
     for claimed in (0.0, delta / 2):
-        found = audit_mechanism(
-            *revealing(epsilon, delta, 1),  # type: ignore[arg-type]
-            epsilon,
-            delta=claimed,
-            trials=TRIALS,
-            alpha=ALPHA,
-        )
+        found = audited(epsilon, delta, 1, claimed)
         assert found.severity == "breach"
         assert found.value > epsilon + 1
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from privfed.attacks.finding import Finding
 from privfed.audits.mechanisms import audit, outputs
 from privfed.audits.one_run import audit_one_run
 from privfed.audits.paired_trials import audit_mechanism
@@ -17,7 +18,7 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.privacy.mechanism import Mechanism
-from privfed.privacy.noise import SecureNoise, TestNoise
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.testing.faulty import (
     FloatLaplace,
     HalvedGaussian,
@@ -36,6 +37,19 @@ def _steps(mechanism: Mechanism) -> int:
     return 1 if isinstance(mechanism, RandomizedResponse) else STEPS
 
 
+def audited(mechanism: Mechanism, spend: str, delta: float, noise: Noise) -> Finding:
+    """An audit with these tests' trials and level."""
+    return audit(
+        mechanism,
+        spend,
+        delta=delta,
+        steps=_steps(mechanism),
+        trials=TRIALS,
+        alpha=ALPHA,
+        noise=noise,
+    )
+
+
 @pytest.mark.parametrize(
     ("mechanism", "spend", "delta"),
     [
@@ -51,15 +65,7 @@ def test_honest_mechanisms_are_acquitted(
 ) -> None:
     """With secure noise and with test noise alike."""
     noise = SecureNoise() if secure else TestNoise(7)
-    found = audit(
-        mechanism,
-        spend,
-        delta=delta,
-        steps=_steps(mechanism),
-        trials=TRIALS,
-        alpha=ALPHA,
-        noise=noise,
-    )
+    found = audited(mechanism, spend, delta, noise)
     assert found.severity == "none"
     assert 0 <= found.value <= (found.of or 0)
 
@@ -78,15 +84,7 @@ def test_planted_faults_are_convicted(
     mechanism: Mechanism, spend: str, delta: float, least: float
 ) -> None:
     """The power twin, with what the outputs prove at least."""
-    found = audit(
-        mechanism,
-        spend,
-        delta=delta,
-        steps=_steps(mechanism),
-        trials=TRIALS,
-        alpha=ALPHA,
-        noise=TestNoise(11),
-    )
+    found = audited(mechanism, spend, delta, TestNoise(11))
     assert found.severity == "breach"
     assert found.value > least > (found.of or 0)
 

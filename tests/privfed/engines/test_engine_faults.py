@@ -280,7 +280,7 @@ def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
     assert tries[0] > 3 and tries[1:5] == [1, 1, 1, 1]
 
 
-def test_the_asker_is_whom_the_door_knows(tmp_path: Path) -> None:
+def test_the_asker_is_whom_the_socket_knows(tmp_path: Path) -> None:
     """What a request says of itself does not count, in its charge nor in its refusals."""
     from engine_trials import gate_of
 

@@ -80,7 +80,7 @@ def test_the_asker_s_own_rounds_stop_mistakes_alone() -> None:
     assert ask(owner, 9, "server", round="two") == "release"
 
 
-def test_what_would_be_refused_is_told_for_the_door_s_asker() -> None:
+def test_what_would_be_refused_is_told_for_the_socket_s_asker() -> None:
     """An inquiry counts as the socket's asker's too, and charges nothing."""
     owner = side(principal="0.1")
     assert ask(owner, 0, "university") == "release"

@@ -45,23 +45,24 @@ def gaussian_law(scale: float) -> np.ndarray:
     return np.exp(-(POINTS**2) / (2 * scale**2))
 
 
+def assert_law(draws: np.ndarray, own: np.ndarray, *others: np.ndarray) -> None:
+    """Integers that agree with their own law and with no other."""
+    assert draws.dtype == np.int64
+    assert agreement(draws, own) > LEVEL
+    assert not [law for law in others if agreement(draws, law) >= LEVEL]
+
+
 @SOURCES
 def test_laplace_law(source: Noise) -> None:
     """Discrete Laplace noise has its law, and not that of half the scale."""
-    draws = source.laplace(20_000, 3.0)
-    assert draws.dtype == np.int64
-    assert agreement(draws, laplace_law(3.0)) > LEVEL
-    assert agreement(draws, laplace_law(1.5)) < LEVEL
-    assert agreement(draws, laplace_law(3.3)) < LEVEL
+    own, *others = (laplace_law(scale) for scale in (3.0, 1.5, 3.3))
+    assert_law(source.laplace(20_000, 3.0), own, *others)
 
 
 @SOURCES
 def test_gaussian_law(source: Noise) -> None:
     """Discrete Gaussian noise has its law, and not that of a slightly smaller deviation."""
-    draws = source.gaussian(20_000, 3.0)
-    assert draws.dtype == np.int64
-    assert agreement(draws, gaussian_law(3.0)) > LEVEL
-    assert agreement(draws, gaussian_law(2.7)) < LEVEL
+    assert_law(source.gaussian(20_000, 3.0), gaussian_law(3.0), gaussian_law(2.7))
 
 
 @SOURCES

@@ -96,7 +96,7 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert status(["ledger", "verify", str(chosen.out)]) == FINE
     assert status(["report", str(chosen.out)]) == FINE
     told = capsys.readouterr().out
-    assert told.count("intact private") == 2 and "worth not measured" in told
+    assert told.count("intact private") == 2 and "performance not measured" in told
     assert "simulation" not in told and "ledgers: copies" in told
     page = (chosen.out / "report.html").read_text()
     assert "The records stayed with their owners" in page
@@ -166,7 +166,7 @@ def test_a_slip_in_what_is_proposed_is_one_error(
         ["owner", "new", str(study.parent / "north"), str(study), "--client", "north"]
     ) == (BAD_INPUT)
     errors = capsys.readouterr().err
-    for told in ("no client 'east'", "no policy 'open'", "holds something"):
+    for told in ("no client 'east'", "no policy 'open'", "not empty"):
         assert told in errors
     unnamed = study.read_text().replace(f"names = {list(OWNERS)}", "count = 2")
     study.write_text(unnamed)

@@ -81,7 +81,7 @@ def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     FRAME[:0].to_csv(tmp_path / "empty.csv", index=False)
     assert "holds no records" in bad(capsys, model, tmp_path / "empty.csv")
     assert "no client 'D' took part" in bad(capsys, model, table, "--client", "D")
-    assert "is there already" in bad(capsys, model, table, "--out", table)
+    assert "exists already" in bad(capsys, model, table, "--out", table)
     assert pd.read_csv(table).shape == FRAME.shape
     assert status(["predict", str(model), str(table), "--out", str(table), "--overwrite"]) == FINE
 

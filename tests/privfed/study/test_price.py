@@ -115,7 +115,7 @@ def test_a_plan_without_a_budget_has_the_epsilon_that_reports_will_state() -> No
     found = price(PLAN, SCHEMA, policy)
     stated = accountant_of(policy).stated(found.amount, None)
     assert (found.epsilon, found.delta) == (stated.epsilon, stated.delta)
-    assert "if asked as planned: no budget holds it to that" in priced(found)
+    assert "if queried as planned: no budget enforces it" in priced(found)
 
 
 def test_a_guards_limit_limits_the_price() -> None:
