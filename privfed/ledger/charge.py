@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,8 @@ NOTHING = Head(0, GENESIS)
 
 #: What of a charge its row says, beside its loss and facts.
 _IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")
+_OWN_ASPECTS = tuple(name for name in ASPECTS if name != "month")
+_row_of, _aspects_of = attrgetter(*_IN_ROWS), attrgetter(*_OWN_ASPECTS)
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,21 @@ class Charge:
 
     def body(self) -> dict[str, Any]:
         """The charge as the plain data of a ledger row."""
-        named = {name: getattr(self, name) for name in _IN_ROWS}
-        return {**named, "loss": self.loss.to_dict(), **self.facts}
+        named = zip(_IN_ROWS, _row_of(self), strict=True)
+        return {**dict(named), "loss": self.loss.to_dict(), **self.facts}
 
     def aspects(self, time: str) -> dict[str, str]:
         """What limits tell charges apart by."""
-        own = {name: getattr(self, name) for name in ASPECTS if name != "month"}
+        own = dict(zip(_OWN_ASPECTS, _aspects_of(self), strict=True))
         return {**own, "month": time[:7]}
 
-    def scopes(self, time: str, terms: Mapping[str, Any] | None) -> list[str]:
-        """What it counts towards, under the terms in force."""
+    def scopes(
+        self, time: str, terms: Mapping[str, Any] | None
+    ) -> tuple[dict[str, str], list[str]]:
+        """Its aspects, and the scopes that it counts towards under the terms in force."""
         limits = () if terms is None else _limits(encode_body(terms.get("limit", [])))
-        return tracked(self.aspects(time), limits)
+        aspects = self.aspects(time)
+        return aspects, tracked(aspects, limits)
 
 
 class Total(NamedTuple):
@@ -106,7 +112,9 @@ class Total(NamedTuple):
             return cls(())
         *plain, basis = plain if isinstance(plain[-1], list) else [*plain, []]
         *amount, unprotected, times = plain
-        return cls(tuple(map(Fraction, amount)), unprotected, times, tuple(map(str, basis)))
+        each = (text.partition("/") for text in amount)
+        exact = tuple(Fraction(int(n), int(d or 1)) for n, _, d in each)
+        return cls(exact, unprotected, times, tuple(map(str, basis)))
 
 
 @dataclass
@@ -135,12 +143,16 @@ class Spent:
 
     @classmethod
     def before(
-        cls, charge: Charge, totals: Mapping[str, Total], nothing: Amount, time: str, head: Head
+        cls,
+        aspects: dict[str, str],
+        totals: Mapping[str, Total],
+        nothing: Amount,
+        time: str,
+        head: Head,
     ) -> Spent:
-        """What a charge comes on top of, by the totals of its scopes."""
-        aspects = charge.aspects(time)
+        """What a charge comes on top of, by its aspects and the totals of its scopes."""
         within = {name: total.amount or nothing for name, total in totals.items()}
-        times = {charge.kind: totals[scope(COUNTED, aspects)].times}
+        times = {aspects["kind"]: totals[scope(COUNTED, aspects)].times}
         whole = totals[WHOLE]
         spent = within[WHOLE], whole.unprotected, times, within, aspects, time, head, whole.basis
         return cls(*spent)

@@ -226,11 +226,11 @@ class Ledger:
             )
         stale = charge.policy and in_force not in (None, charge.policy)
         stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
-        names = charge.scopes(end.time, terms and terms["terms"])
+        aspects, names = charge.scopes(end.time, terms and terms["terms"])
         held = self._store.held(*map("total:{}".format, names))
         totals = {name: Total.from_plain(x) for name, x in zip(names, held, strict=True)}
         head = Head(end.seq, end.hash)
-        spent = Spent.before(charge, totals, accountant.nothing, end.time, head)
+        spent = Spent.before(aspects, totals, accountant.nothing, end.time, head)
         return Reason.SUPERSEDED if stale else None, totals, spent
 
     def _charge(
@@ -448,7 +448,7 @@ class Ledger:
             InputError: an unknown aspect.
         """
         with self._store.snapshot():
-            amended = bool(self._store.held("amended")[0])
+            amended = bool(self._store.look("amended")[0])
             return statement(self.entries(), self.terms, by, amended=amended)
 
     def close(self) -> None:

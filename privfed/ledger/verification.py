@@ -147,7 +147,7 @@ def verify(file: Store, published: Sequence[Head] = ()) -> Head:
     try:
         with file.snapshot():
             file.check_form()
-            walk = _Walk(file, published)
+            walk = _LedgerPass(file, published)
             for row in file.select():
                 walk.step(row)
             return walk.finish()
@@ -172,7 +172,7 @@ def check_begun(file: Store, dataset: str | None) -> str:
     return str(begun.get("dataset"))
 
 
-class _Walk:
+class _LedgerPass:
     """One pass over the rows, and what follows from them."""
 
     def __init__(self, file: Store, published: Sequence[Head]) -> None:
