@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from privfed.attacks.roc import clopper_pearson
+from privfed.audits.groups import audit_group
 from privfed.audits.test_statistics import learned_ratio
 from privfed.errors import PluginError
 from privfed.owner.opendp_maps import checked
