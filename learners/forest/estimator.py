@@ -21,7 +21,7 @@ from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
 from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
-from privfed.learners.forest.published import Learned, PublishedForest
+from privfed.learners.forest.published import LearnedForest, PublishedForest
 from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.forest.samples import WAYS, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
@@ -149,7 +149,7 @@ class _FedForest(LearnerByWays):
         """Number of classes, 0 for a regression."""
         return 0
 
-    def _keep(self, result: Learned) -> None:
+    def _keep(self, result: LearnedForest) -> None:
         self.model_, self.rounds_ = result.model, result.rounds
         if self.oob_score:
             self.oob_score_ = result.oob_score

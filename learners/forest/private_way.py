@@ -17,7 +17,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.forest.growth import ForestParams
-from privfed.learners.forest.published import Learned
+from privfed.learners.forest.published import LearnedForest
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
@@ -28,7 +28,7 @@ from privfed.tables.schema import Schema
 T = TypeVar("T")
 
 
-class PrivateForestWay(Way[ForestParams, Learned]):
+class PrivateForestWay(Way[ForestParams, LearnedForest]):
     """Random trees and noisy sums; of the parameters only ``random_state`` counts."""
 
     name = "private"
@@ -38,11 +38,11 @@ class PrivateForestWay(Way[ForestParams, Learned]):
         """See the base."""
         return private.schedule(schema, _outcome(schema, not self.params.classes))
 
-    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedForest:
         """See the base."""
         outcome = _outcome(federation.schema, not self.params.classes)
         model = private.learn(federation, outcome, rng)
-        return Learned(PrivateForest(model), model.rounds)
+        return LearnedForest(PrivateForest(model), model.rounds)
 
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:

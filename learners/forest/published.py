@@ -29,7 +29,7 @@ MOST_TIMES = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedForest:
     """What either way learns.
 
     Args:
@@ -43,7 +43,7 @@ class Learned:
     oob_score: float = float("nan")
 
 
-class PublishedForest(Way[ForestParams, Learned]):
+class PublishedForest(Way[ForestParams, LearnedForest]):
     """A forest grown level by level from the clients' quantiles and counts."""
 
     name = "published"
@@ -83,14 +83,14 @@ class PublishedForest(Way[ForestParams, Learned]):
             planned.append(Planned(OutOfBag(level.trees, level.sampling, values), 1))
         return planned
 
-    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedForest:
         """See the base; the draws hang on ``params.seed``."""
         growth = ForestGrower(federation, self.params)
         forest = self._valued(growth.grow(), federation)
         oob_score = float("nan")
         if self.params.oob_score:
             oob_score = _ask_out_of_bag(federation, growth, forest)
-        return Learned(forest, growth.rounds, oob_score)
+        return LearnedForest(forest, growth.rounds, oob_score)
 
     def _valued(self, grown: Grown, federation: Disclosure) -> FittedForest:
         """Give every node its value; one without records has its parent's."""

@@ -25,7 +25,7 @@ from privfed.learners.genetic_tree.private_tree import TopPlan
 from privfed.learners.genetic_tree.private_way import PrivateGeneticTree, private
 from privfed.learners.genetic_tree.published import (
     GeneticTreeParams,
-    Learned,
+    LearnedTree,
     PublishedGeneticTree,
     published,
 )
@@ -134,7 +134,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     def _top_plan(self) -> TopPlan:
         return TopPlan(depth=self.shared_depth, bins=self.bins)
 
-    def _keep(self, result: Learned) -> None:
+    def _keep(self, result: LearnedTree) -> None:
         for name, value in vars(result).items():
             setattr(self, f"{name}_", value)
 

@@ -20,7 +20,7 @@ from privfed.learners.genetic_tree.counts import (
 )
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.private_tree import PrivateTree, TopPlan
-from privfed.learners.genetic_tree.published import GeneticTreeParams, Learned
+from privfed.learners.genetic_tree.published import GeneticTreeParams, LearnedTree
 from privfed.learners.genetic_tree.queries import KeepBelow
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.top import full_tree
@@ -33,7 +33,7 @@ from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
 
-class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
+class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
     """A shared tree grown from noisy counts; clients choose below it by themselves."""
 
     name = "private"
@@ -61,7 +61,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
         kept = self._keep_below(tree, np.zeros((len(tree.feature), outputs)))
         return [*planned, Planned(NodeTotals(whole, whole.leaves, targets), 1), Planned(kept, 1)]
 
-    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedTree:
         """See the base."""
         shared = PrivateTree(federation, self.params.top, self.params.scoring.classify).grow()
         if not shared.tree.depth:
@@ -71,7 +71,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, Learned]):
                 stacklevel=4,
             )
         federation.ask_offered(self._keep_below(shared.tree, shared.values))
-        return Learned(shared.tree.depth, shared=shared)
+        return LearnedTree(shared.tree.depth, shared=shared)
 
     def _keep_below(self, tree: Tree, values: np.ndarray) -> KeepBelow:
         evolution = self.params.evolution

@@ -43,7 +43,7 @@ class GeneticTreeParams:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedTree:
     """What either way learns; each client's own tree stays on its shelf.
 
     Args:
@@ -63,7 +63,7 @@ class Learned:
     history: list[tuple[float, float]] = field(default_factory=list)
 
 
-class PublishedGeneticTree(Way[GeneticTreeParams, Learned]):
+class PublishedGeneticTree(Way[GeneticTreeParams, LearnedTree]):
     """A population of structures, which each client fits, scores and chooses from."""
 
     name = "published"
@@ -96,13 +96,13 @@ class PublishedGeneticTree(Way[GeneticTreeParams, Learned]):
             plan.insert(1, Planned(votes, 1))
         return plan
 
-    def learn(self, federation: Disclosure, rng: np.random.Generator) -> Learned:
+    def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedTree:
         """See the base."""
         p = self.params
         evolution = Evolution(federation, p.evolution, p.scoring, rng, p.depth)
         found, scoring = evolution.run(), evolution.scoring
         federation.ask_offered(KeepBest(found, scoring, p.choice))
-        return Learned(
+        return LearnedTree(
             found.depth,
             candidates=found,
             elitism=evolution.elitism,
