@@ -29,7 +29,7 @@ GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
 #: the claimed scale, and the share of alpha for that; the rest is for guessing about everybody.
 SURE, SURE_ALPHA = 0.98, 0.9
 #: What is claimed of the noise.
-Law = Literal["any", "gaussian", "independent gaussian"]
+NoiseFamily = Literal["any", "gaussian", "independent gaussian"]
 #: Epsilon beyond which a proven bound is no longer told apart.
 FARTHEST = 700.0
 
@@ -132,7 +132,7 @@ def audit_one_run(
     *,
     delta: float = 0.0,
     alpha: float = 0.05,
-    noise: Law = "any",
+    noise: NoiseFamily = "any",
     centre: float | None = None,
     name: str = "mechanism",
 ) -> Finding:
@@ -180,7 +180,7 @@ def audit_one_run(
     )
 
 
-def _shares(noise: Law, claimed: float, levels: int) -> dict[float, float]:
+def _shares(noise: NoiseFamily, claimed: float, levels: int) -> dict[float, float]:
     """Which shares of the canaries are guessed about, and the share of alpha for each.
 
     Laplace noise of the claimed scale leaves (1 + e^-epsilon) / 2 of the canaries outside the two
@@ -207,7 +207,7 @@ def _guess(
 
 
 def _proven(
-    noise: Law, canaries: int, guesses: int, right: int, delta: float, alpha: float
+    noise: NoiseFamily, canaries: int, guesses: int, right: int, delta: float, alpha: float
 ) -> float:
     if noise == "any":
         return one_run_epsilon(canaries, guesses, right=right, delta=delta, alpha=alpha)

@@ -191,12 +191,14 @@ class _Gauge:
     risks: dict[tuple[float | None, str], Risk] = field(default_factory=dict)
 
     @cached_property
-    def allowed(self) -> tuple[pld.Allowed, ...] | None:
+    def allowed(self) -> tuple[pld.KindAllowance, ...] | None:
         """What the policy allows at most, where it bounds it."""
         found = dearest_of(self.policy)
         if found is None:
             return None
-        return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
+        return tuple(
+            pld.KindAllowance(kind, times, losses) for kind, (times, losses) in found.items()
+        )
 
     def stated(self, total: Amount, amended: bool) -> Stated:
         """The guarantee of a total, worked out once for equal ones."""
