@@ -150,7 +150,7 @@ ADAPTIVE = "valid whatever the amounts depended on"
 
 
 @dataclass(frozen=True)
-class Allowed:
+class KindAllowance:
     """How often a policy lets one kind of query be answered, and what one answer loses at most.
 
     Args:
@@ -190,7 +190,7 @@ def _stands_for(loss: Loss) -> bool:
     return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
-def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> ComposedGuarantee:
+def retrospective(allowed: Sequence[KindAllowance], delta: float, own: float) -> ComposedGuarantee:
     """The tightest figure that is valid for all that a policy allowed.
 
     Whatever a server asks, when, and for what reason, every answer of a kind is a randomised function
@@ -218,7 +218,7 @@ def retrospective(allowed: Sequence[Allowed], delta: float, own: float) -> Compo
     return best
 
 
-def _in_all(allowed: Sequence[Allowed]) -> Counter[Loss]:
+def _in_all(allowed: Sequence[KindAllowance]) -> Counter[Loss]:
     """The losses of everything that may be answered, with how often each occurs."""
     losses: Counter[Loss] = Counter()
     for kind in allowed:
@@ -226,7 +226,7 @@ def _in_all(allowed: Sequence[Allowed]) -> Counter[Loss]:
     return losses
 
 
-def distribution_of(allowed: Sequence[Allowed]) -> PrivacyLossDistribution:
+def distribution_of(allowed: Sequence[KindAllowance]) -> PrivacyLossDistribution:
     """The composed distribution of all that may be answered; some of it costs something.
 
     Raises:
@@ -236,7 +236,7 @@ def distribution_of(allowed: Sequence[Allowed]) -> PrivacyLossDistribution:
 
 
 def of_entries(
-    entries: Iterable[Recorded], allowed: Sequence[Allowed] | None, delta: float, own: float
+    entries: Iterable[Recorded], allowed: Sequence[KindAllowance] | None, delta: float, own: float
 ) -> ComposedGuarantee:
     """The tightest figure that is valid for what a ledger holds.
 
@@ -250,7 +250,7 @@ def of_entries(
     return retrospective(held, delta, own)
 
 
-def _held(rows: Sequence[Recorded], allowed: Sequence[Allowed]) -> bool:
+def _held(rows: Sequence[Recorded], allowed: Sequence[KindAllowance]) -> bool:
     """Whether one policy was in force before the first charge, and every charge lies within it."""
     kinds = {kind.kind: kind for kind in allowed}
     policies, times = 0, Counter[str]()

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, shares
-from privfed.questions.part import Bound, PartType
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, are_numbers, shares
+from privfed.questions.part import Bound
 
 
 class AdditiveNoise(Mechanism):
@@ -47,10 +47,7 @@ class AdditiveNoise(Mechanism):
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Parts on a grid with a finite sensitivity; bits are for randomized response."""
-        return all(
-            g.bound is not None and g.part.exact and g.part.type != PartType.BITS
-            for g in group.values()
-        )
+        return are_numbers(group)
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """One law for each grid, and the sum of what they cost."""

@@ -185,12 +185,14 @@ class _Gauge:
     risks: dict[tuple[float | None, str], Risk] = field(default_factory=dict)
 
     @cached_property
-    def allowed(self) -> tuple[pld.Allowed, ...] | None:
+    def allowed(self) -> tuple[pld.KindAllowance, ...] | None:
         """The maximum that the policy allows, if bounded."""
         found = dearest_of(self.policy)
         if found is None:
             return None
-        return tuple(pld.Allowed(kind, times, losses) for kind, (times, losses) in found.items())
+        return tuple(
+            pld.KindAllowance(kind, times, losses) for kind, (times, losses) in found.items()
+        )
 
     def stated(self, total: Amount, amended: bool) -> PrivacyStatement:
         """Return the guarantee of a total."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from opendp.domains import atom_domain, vector_domain
@@ -203,7 +203,7 @@ class Law(ABC):
             InputError: it is no such data.
         """
         known = isinstance(plain, dict) and isinstance(plain.get("law"), str)
-        told = (plain.get("parameters") or [plain.get("parameter")]) if known else None
+        told = plain.get("parameters", [plain.get("parameter")]) if known else None
         if not isinstance(told, list | tuple) or not all(
             isinstance(p, str | float | int) for p in told
         ):
@@ -419,22 +419,12 @@ class Unknown(Law):
     def __init__(self, name: str, *parameters: str) -> None:
         self.name, self.parameters = name, parameters  # type: ignore[assignment]
 
-    def _refused(self) -> UnsupportedLoss:
-        return UnsupportedLoss(
+    def _refused(self, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedLoss(
             f"the law {self.name!r} is not installed here; install the package that brings it"
         )
 
-    def draw(self, noise: Noise, cells: int) -> np.ndarray:
-        """Refused."""
-        raise self._refused()
-
-    def log_mass(self, points: np.ndarray) -> np.ndarray:
-        """Refused."""
-        raise self._refused()
-
-    def loses(self, units: int) -> Fraction:
-        """Refused."""
-        raise self._refused()
+    draw = log_mass = loses = _refused
 
     def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
         """No bound."""

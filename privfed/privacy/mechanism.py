@@ -143,10 +143,7 @@ class OpenDPMechanism(Mechanism):
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Parts on a grid with a finite sensitivity."""
-        return all(
-            g.bound is not None and g.part.exact and g.part.type != PartType.BITS
-            for g in group.values()
-        )
+        return are_numbers(group)
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """The sum of the maps, each rounded up; in epsilon or rho as the output measures say."""
@@ -279,6 +276,14 @@ class Protection:
     ) -> Protected:
         """Turn exact arrays into what may leave; see :meth:`Mechanism.protect`."""
         return type(self.mechanism).protect(self.mechanism, exact, self, noise, reveals or {})
+
+
+def are_numbers(group: Mapping[str, BoundedPart]) -> bool:
+    """Whether all parts are numbers on a grid, with a finite sensitivity."""
+    return all(
+        g.bound is not None and g.part.exact and g.part.type != PartType.BITS
+        for g in group.values()
+    )
 
 
 def shares(

@@ -41,7 +41,7 @@ DELTAS = (0.3, 0.1, 0.03, 0.01, 0.001)
 
 
 @dataclass(frozen=True)
-class Bench:
+class MechanismCase:
     """A mechanism on the bench, with groups of parts to try it on.
 
     Args:
@@ -94,7 +94,7 @@ def check_mechanism(
     Raises:
         AssertionError: a check failed; the message names it.
     """
-    bench = Bench(mechanism, exact(spend, "spend"), noise, groups=groups())
+    bench = MechanismCase(mechanism, exact(spend, "spend"), noise, groups=groups())
     return run_checks(CHECKS, bench, skip)
 
 
@@ -128,19 +128,19 @@ def exact_cells(group: Mapping[str, BoundedPart], value: int = 1) -> dict[str, n
     }
 
 
-def check_supports_something(bench: Bench) -> None:
+def check_supports_something(bench: MechanismCase) -> None:
     """At least one style of parts can be protected."""
     assert any(True for _ in bench.supported())
 
 
-def check_unbounded_is_unprotected(bench: Bench) -> None:
+def check_unbounded_is_unprotected(bench: MechanismCase) -> None:
     """A part without a finite bound is refused, or its loss is called unprotected."""
     group = bench.groups["unbounded"]
     if bench.mechanism.supports(group):
         assert not bench.price(group).loss.finite
 
 
-def check_cost_repeats(bench: Bench) -> None:
+def check_cost_repeats(bench: MechanismCase) -> None:
     """Pricing gives a loss, without data, and the same one again."""
     for group in bench.supported():
         loss = bench.price(group).loss
@@ -148,7 +148,7 @@ def check_cost_repeats(bench: Bench) -> None:
         assert loss == bench.price(group).loss
 
 
-def check_currency(bench: Bench) -> None:
+def check_currency(bench: MechanismCase) -> None:
     """What is spent in the mechanism's currency is what is charged, no less."""
     for group in bench.supported():
         loss = bench.price(group).loss
@@ -160,7 +160,7 @@ def check_currency(bench: Bench) -> None:
         assert charged >= bench.spend
 
 
-def check_shapes(bench: Bench) -> None:
+def check_shapes(bench: MechanismCase) -> None:
     """Every part comes back, masked array for array, in its shape."""
     for group in bench.supported():
         protected = bench.protect(exact_cells(group), group)
@@ -170,7 +170,7 @@ def check_shapes(bench: Bench) -> None:
             assert protected[name].shape == bounded.part.shape
 
 
-def check_input_is_left(bench: Bench) -> None:
+def check_input_is_left(bench: MechanismCase) -> None:
     """The exact arrays are neither changed nor handed out."""
     for group in bench.supported():
         before = exact_cells(group)
@@ -180,14 +180,14 @@ def check_input_is_left(bench: Bench) -> None:
             assert not np.shares_memory(before[name], protected[name].data)
 
 
-def check_masks_hold_zero(bench: Bench) -> None:
+def check_masks_hold_zero(bench: MechanismCase) -> None:
     """Under a mask there is nothing."""
     for group in bench.supported():
         for array in bench.protect(exact_cells(group), group).values():
             assert not np.asarray(array.data)[np.ma.getmaskarray(array)].any()
 
 
-def check_noise_is_the_sources(bench: Bench) -> None:
+def check_noise_is_the_sources(bench: MechanismCase) -> None:
     """Randomness comes from the given source alone: a seed repeats, another one differs."""
     if not bench.noise(1).secure:
         for group in bench.supported():
@@ -199,7 +199,7 @@ def check_noise_is_the_sources(bench: Bench) -> None:
                 assert any(not np.array_equal(one[name].data, other[name].data) for name in group)
 
 
-def check_scale_is_exact(bench: Bench) -> None:
+def check_scale_is_exact(bench: MechanismCase) -> None:
     """What is stated covers the laws of the noise, all together, in exact fractions."""
     for group in bench.supported():
         if bench.price(group).loss.finite:
@@ -209,7 +209,7 @@ def check_scale_is_exact(bench: Bench) -> None:
                 raise AssertionError(str(error)) from None
 
 
-def check_law_is_kept(bench: Bench) -> None:
+def check_law_is_kept(bench: MechanismCase) -> None:
     """The noise drawn has the published deviation, within 6 % (some six standard errors)."""
     for part in audited(bench):
         group = {"part": part}
@@ -219,7 +219,7 @@ def check_law_is_kept(bench: Bench) -> None:
             assert abs(drawn.std() / law.std - 1) < 0.06
 
 
-def check_audit(bench: Bench) -> None:
+def check_audit(bench: MechanismCase) -> None:
     """No event tells neighbours apart better than the charge allows (Clopper and Pearson 1934).
 
     A lower bound on p = P(event | one) and an upper bound on q = P(event | other) must not
@@ -247,12 +247,12 @@ def hold_events(loss: Loss, one: np.ndarray, other: np.ndarray, move: str = "a c
             assert low <= math.exp(epsilon) * high + delta, f"{told}, delta {delta:g}"
 
 
-def check_all_cells(bench: Bench) -> None:
+def check_all_cells(bench: MechanismCase) -> None:
     """Moving all cells at once, by every step that the bound allows, tells no more than the charge.
 
     Blocks of cells are answered in one call; the score is the likelihood ratio of a block by the law
-    of the noise, or where none is told, by frequencies learned from half of the blocks. Power: of the
-    other 10,000, an event of probability 1/2 that exceeds the claim by 0.05 is seen nearly always.
+    of the noise, or where none is told, by frequencies learned from half of the blocks. Power: over
+    the other 10,000, an event of probability 1/2 that exceeds epsilon 1 by 0.1 is seen in 98 % of runs.
     """
     for bound, cells in VECTORS:
         for moved, step in spreads(bound, cells):
@@ -265,7 +265,7 @@ def check_all_cells(bench: Bench) -> None:
                 _check_shift(bench, priced, shift, f"{moved} cells moved by {step}")
 
 
-def _check_shift(bench: Bench, priced: Protection, shift: np.ndarray, move: str) -> None:
+def _check_shift(bench: MechanismCase, priced: Protection, shift: np.ndarray, move: str) -> None:
     """Hold both likelihoods of blocks of cells against what the loss implies, in both directions."""
     arms = []
     for seed, units in ((20, np.zeros_like(shift)), (21, shift)):
@@ -286,7 +286,7 @@ def likelihood_ratio(law: Law, shift: np.ndarray, outputs: np.ndarray) -> np.nda
     return np.asarray(law.log_ratio(outputs - shift, outputs).sum(axis=1))
 
 
-def check_group(bench: Bench) -> None:
+def check_group(bench: MechanismCase) -> None:
     """Every part and cell of a group has noise of its own, however a record moves them."""
     for name, group in groups(GROUP_CELLS).items():
         supported = bench.mechanism.supports(group)
@@ -305,13 +305,13 @@ def check_group(bench: Bench) -> None:
         assert found.severity == "none", f"{name}: {told}"
 
 
-def seeded(bench: Bench) -> Noise | None:
+def seeded(bench: MechanismCase) -> Noise | None:
     """The bench's noise where it is fast; none, for the audit's own, where it is secure and slow."""
     source = bench.noise(3)
     return None if source.secure else source
 
 
-def audited(bench: Bench) -> Iterator[BoundedPart]:
+def audited(bench: MechanismCase) -> Iterator[BoundedPart]:
     """Parts of many cells in which a neighbour moves one cell by one."""
     for kind in (PartType.COUNTS, PartType.BITS):
         part = BoundedPart(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))
@@ -319,7 +319,7 @@ def audited(bench: Bench) -> Iterator[BoundedPart]:
             yield part
 
 
-def draws(bench: Bench, part: BoundedPart, value: int) -> np.ndarray:
+def draws(bench: MechanismCase, part: BoundedPart, value: int) -> np.ndarray:
     """Independent outputs of one cell whose exact value is ``value``."""
     group = {"part": part}
     return np.asarray(bench.protect(exact_cells(group, value), group, 10 + value)["part"].data)
@@ -342,7 +342,7 @@ def implied(loss: Loss) -> list[tuple[float, float]]:
     return [(to_epsilon(float(loss.rho), left), left + delta) for left in DELTAS]
 
 
-CHECKS: tuple[Check[Bench], ...] = (
+CHECKS: tuple[Check[MechanismCase], ...] = (
     check_supports_something,
     check_unbounded_is_unprotected,
     check_cost_repeats,

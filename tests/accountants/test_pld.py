@@ -169,9 +169,9 @@ def test_what_has_no_curve_is_refused_and_falls_back() -> None:
     assert pld.retrospective([allowed(Loss.open("why"))], 1e-6, 3.0).method == "filter"
 
 
-def allowed(*losses: Loss, times: int = 1) -> pld.Allowed:
+def allowed(*losses: Loss, times: int = 1) -> pld.KindAllowance:
     """A kind that may be answered so often, at such losses."""
-    return pld.Allowed("kind", times, losses)
+    return pld.KindAllowance("kind", times, losses)
 
 
 def test_a_bare_zcdp_loss_is_composed_by_renyi_curves() -> None:
@@ -253,11 +253,11 @@ def _counted(
     return pld.of_entries(gate.ledger.entries(), _allowed(policy), 1e-6, 5.0)
 
 
-def _allowed(policy: Policy) -> list[pld.Allowed] | None:
+def _allowed(policy: Policy) -> list[pld.KindAllowance] | None:
     found = dearest_of(policy)
     if found is None:
         return None
-    return [pld.Allowed(kind, times, most) for kind, (times, most) in found.items()]
+    return [pld.KindAllowance(kind, times, most) for kind, (times, most) in found.items()]
 
 
 @pytest.mark.parametrize(
@@ -331,11 +331,11 @@ def test_discrete_gaussian_noise_tells_no_more_than_its_curve(sigma: float, shif
 def test_a_law_stands_for_no_more_than_itself() -> None:
     """What dominates an answer by a law covers noise of that law alone, and no more than it loses."""
     gaussian_ = Gaussian().dearest(Fraction(1, 2))
-    allowed = pld.Allowed("kind", 1, (gaussian_,))
+    allowed = pld.KindAllowance("kind", 1, (gaussian_,))
     sigma = math.sqrt(9 / (2 * 0.5))
     assert allowed.covers(Loss.zcdp("0.5", Charged(DiscreteGaussian(sigma), 9)))
     other = Loss(rho=Fraction(1, 2), laws=(Charged(DiscreteLaplace(1.0), 1),))
     assert not allowed.covers(other)
     forged = Loss.zcdp("0.5", Charged(DiscreteGaussian(1e9), 1))
-    assert not pld.Allowed("kind", 1, (forged,)).covers(other)
-    assert not pld.Allowed("kind", 1, (forged,)).covers(forged)
+    assert not pld.KindAllowance("kind", 1, (forged,)).covers(other)
+    assert not pld.KindAllowance("kind", 1, (forged,)).covers(forged)

@@ -53,7 +53,7 @@ from privfed.study.price import price
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.testing.check_mechanism import (
-    Bench,
+    MechanismCase,
     check_all_cells,
     check_group,
     check_mechanism,
@@ -183,7 +183,7 @@ def test_a_false_mechanism_is_refused_or_marked(tmp_path: Path, false: type[Mech
 @pytest.mark.parametrize("false", FALSE)
 def test_a_false_mechanism_is_rejected_by_the_kit(false: type[Mechanism]) -> None:
     """By moving several cells alone, whatever it says of its law; the seed is the kit's own."""
-    bench = Bench(false(), Fraction(1), groups=groups())
+    bench = MechanismCase(false(), Fraction(1), groups=groups())
     with pytest.raises(AssertionError, match=r"beats epsilon 1|proves epsilon"):
         (check_group if false is OneDrawLaplace else check_all_cells)(bench)
 

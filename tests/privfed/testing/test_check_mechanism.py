@@ -18,7 +18,7 @@ from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protect
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.questions.exact import Number
 from privfed.questions.part import Bound
-from privfed.testing.check_mechanism import CHECKS, check_mechanism
+from privfed.testing.check_mechanism import CHECKS, check_mechanism, hold_events
 from privfed.testing.conformance import run_checks
 from privfed.testing.faulty import SharedBetweenPartsLaplace, ThinCellLaplace
 
@@ -208,3 +208,18 @@ def test_skipping_needs_a_reason() -> None:
     for skip in ({"audit": " "}, {"no such check": "because"}):
         with pytest.raises(ValueError, match="skip needs a reason"):
             run_checks(CHECKS, None, skip)
+
+
+@pytest.mark.parametrize(("excess", "seen"), [(0.13, True), (0.0, False)])
+def test_the_power_of_the_joint_check(excess: float, seen: bool) -> None:
+    """10,000 blocks see an event that exceeds epsilon 1 by 0.13, and never one that meets it."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        one = rng.random(10_000) < 0.5
+        other = rng.random(10_000) < (0.5 - excess) / np.e
+        try:
+            hold_events(Loss.pure(1), one.astype(float), other.astype(float))
+        except AssertionError:
+            assert seen
+        else:
+            assert not seen
