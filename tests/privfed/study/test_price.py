@@ -180,4 +180,4 @@ def test_a_rule_s_price_says_what_a_person_pays(unit: Unit, told: bool) -> None:
     """Ten rules of one person cost ten times what one does."""
     policy = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"), unit=unit)
     text = priced(price(PLAN, SCHEMA, policy))
-    assert ("10 rules of one are at most epsilon 3 together" in text) == told
+    assert ("10 rules of one person cost at most epsilon 3" in text) == told
