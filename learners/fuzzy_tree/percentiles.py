@@ -11,21 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from privfed.exchange.answers import Answer
+from privfed.learners.mass import Mass
 
 #: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
 ENDS = (0.025, 0.975)
-#: Deviations of its noise from which on a count is taken for what it is.
-PROVEN = 3.0
 #: With noise, what is looked at again spans at most this many bins.
 _NEAR = 4
 #: Share of a column's variance from which on noise shows.
 _SHOWS = 0.01
-#: Bells that noisy counts are held against: how many places, widths from and to what shares of the
-#: bins, and parts of them that are spread evenly.
-_PLACES, _WIDTHS, _EVEN = 41, (1 / 60, 2.0), (0.0, 0.03, 0.1, 0.3)
 #: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
 #: the target's to less than that; with so much of their width to spare on either side.
 NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
@@ -90,7 +85,7 @@ class Histograms:
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of each feature, linear inside a bin, shape (features,) each.
 
-        With noise, those of what the counts make likely; see :func:`likely`.
+        With noise, those of the posterior means.
         """
         ends = np.array(
             [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
@@ -99,9 +94,12 @@ class Histograms:
 
     @cached_property
     def told(self) -> np.ndarray:
-        """Counts, none negative; noisy ones drawn towards what is likely."""
-        rows = zip(self.counts, self.edges, self.noise, self._totals, strict=True)
-        return np.array([likely(*row) if row[2] else np.maximum(row[0], 0) for row in rows])
+        """Counts, none negative; posterior means (:mod:`privfed.learners.mass`) where noisy."""
+        noisy, counts = self.noise > 0, np.maximum(self.counts, 0.0)
+        if noisy.any():
+            own, noise = self.counts[noisy], self.noise[noisy]
+            counts[noisy] = Mass.from_counts(own, noise**2, self._totals[noisy]).counts
+        return counts
 
     @property
     def _totals(self) -> np.ndarray:
@@ -189,44 +187,6 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
     before = reached[last] - counts[last]
     inside = (share - before) / counts[last] if counts[last] > 0 else 1.0
     return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
-
-
-def likely(counts: np.ndarray, edges: np.ndarray, noise: float, total: float) -> np.ndarray:
-    """Counts by bin that noisy ones make likely.
-
-    The mean of bells over the bins, some of their mass spread evenly, each as likely as it makes the
-    counts; and a count itself where it strays from that by more than noise may feign.
-
-    Args:
-        counts: noisy ones, shape (bins,).
-        edges: rising, shape (bins + 1,).
-        noise: standard deviation of the noise in each.
-        total: number of records, about.
-    """
-    total = max(total, 1.0)
-    bells = total * _bells(edges)
-    misfit = ((counts - bells) ** 2).sum(axis=1) / (2 * (noise**2 + total / len(counts)))
-    chances = np.exp(misfit.min() - misfit)
-    expected = chances @ bells / chances.sum()
-    proven = np.abs(counts - expected) > PROVEN * noise
-    drawn = np.where(proven, counts, expected)
-    return np.asarray(np.maximum(drawn, 0.0))
-
-
-def _bells(edges: np.ndarray) -> np.ndarray:
-    """Shares by bin of bells of many places, widths and even parts, shape (bells, bins)."""
-    low, high = edges[0], edges[-1]
-    inner = (edges[1], edges[-2]) if edges[-2] > edges[1] else (low, high)
-    width = inner[1] - inner[0]
-    if not width > 0:
-        return np.full((1, len(edges) - 1), 1 / (len(edges) - 1))
-    places = np.linspace(*inner, _PLACES)[:, None, None]
-    widths = width * np.geomspace(*_WIDTHS, _PLACES // 2)[None, :, None]
-    below = ndtr((edges - places) / widths)
-    shares = np.diff(below, axis=-1) / np.maximum(below[..., -1:] - below[..., :1], 1e-12)
-    even = np.diff(edges) / (high - low)
-    mixed = [(1 - part) * shares + part * even for part in _EVEN]
-    return np.concatenate(mixed).reshape(-1, len(even))
 
 
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:

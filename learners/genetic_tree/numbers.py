@@ -18,12 +18,10 @@ import numpy as np
 
 from privfed.learners.fuzzy_tree.shrinkage import SHARES
 from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
+from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
-from privfed.learners.private.marginals import held
 from privfed.tables.schema import Column
 
-#: How far a cell's count strays from an even share of the mass, in such shares: equally likely factors.
-_STRAYS = (0.3, 1.0, 3.0)
 #: The chance that the mass reaches beyond an end of what a round closes in on.
 _DOUBT = 0.05
 #: Without noise as much of the tails is looked at on either side, in widths of what stands out; with
@@ -40,7 +38,7 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Mass:
+class TargetDistribution:
     """What is known of a target's distribution between two rounds.
 
     Args:
@@ -57,7 +55,7 @@ class Mass:
     whole: bool = False
 
     @classmethod
-    def blank(cls, column: Column, cells: int) -> Mass:
+    def blank(cls, column: Column, cells: int) -> TargetDistribution:
         """Before anything is told: even over the public bounds."""
         low, high = column.bounds
         whole = one_bin_each(column) and high - low < cells
@@ -85,7 +83,7 @@ class Mass:
         away = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
         return max(float(shares @ away), _STILL * self.width**2)
 
-    def closer(self, cells: int) -> Mass:
+    def closer(self, cells: int) -> TargetDistribution:
         """The same over as many cells, half of them where the mass is; whole numbers keep theirs."""
         if self.whole:
             return self
@@ -95,9 +93,9 @@ class Mass:
         edges = np.interp(np.linspace(0, 1, cells + 1), reached, self.edges)
         edges = np.unique(np.concatenate([self.edges[[0, -1]], edges[1:-1]]))
         shares = np.full(len(edges) - 1, 1 / (len(edges) - 1))
-        return Mass(edges, shares, self.mean, self.uncertain)
+        return TargetDistribution(edges, shares, self.mean, self.uncertain)
 
-    def updated(self, counts: np.ndarray, variance: float, records: float) -> Mass:
+    def updated(self, counts: np.ndarray, variance: float, records: float) -> TargetDistribution:
         """What one round told of these cells, and no more than where the mass lies by that.
 
         Args:
@@ -105,15 +103,13 @@ class Mass:
             variance: of the noise in each.
             records: how many there are, about.
         """
-        first, last = self._with_room(held_within(counts, variance, records), variance, records)
-        inside = counts[first : last + 1]
-        even = records / len(inside)
-        spread = max(float(((inside - even) ** 2).mean()) - variance, even**2)
-        likely = held(even + spread / (spread + variance) * (inside - even), records)
+        mass = Mass.from_counts(counts[None], np.array([variance]), np.array([records]))
+        first, last = self._with_room(mass.run(0, _DOUBT), variance, records)
+        likely = mass.counts[0, first : last + 1]
         total = likely.sum()
         shares = likely / total if total > 0 else np.full(len(likely), 1 / len(likely))
         edges = self.edges[first : last + 2]
-        found = Mass(edges, shares, self.mean, self.uncertain, self.whole)
+        found = TargetDistribution(edges, shares, self.mean, self.uncertain, self.whole)
         return found.heard(self, counts, variance, records)
 
     def _with_room(
@@ -127,7 +123,9 @@ class Mass:
         last = int(np.searchsorted(self.edges, ends[1] + room, side="left")) - 1
         return max(min(first, found[0]), 0), min(max(last, found[1]), len(self.shares) - 1)
 
-    def heard(self, former: Mass, counts: np.ndarray, variance: float, records: float) -> Mass:
+    def heard(
+        self, former: TargetDistribution, counts: np.ndarray, variance: float, records: float
+    ) -> TargetDistribution:
         """The same, with what counts of former cells say of the mean of what is held to these.
 
         Beside the noise, nobody knows where in a cell its records are. What earlier rounds said of the mean
@@ -162,42 +160,6 @@ class Mass:
         trust = spread / (spread + self.uncertain)
         mean = middle + trust * (self.mean - middle)
         return Bins(edges, means, mean, trust * self.uncertain, self.variance)
-
-
-def held_within(counts: np.ndarray, variance: float, records: float) -> tuple[int, int]:
-    """The first and last of the cells beyond which the mass is unlikely to reach.
-
-    Each run of cells is a hypothesis. In a run of L cells a count is N(m, (k m)^2 + v), m being an even
-    share of the records and k one of a few strays, else N(0, v): noise alone. Runs are as likely
-    beforehand as one over their length. A cell far off that does not stand out of the noise is thus left
-    out, and so is one that does where all cells between are empty.
-
-    Args:
-        counts: noisy ones c by cell.
-        variance: v, of the noise in each.
-        records: how many there are, about.
-    """
-    cells, variance = len(counts), max(variance, 1e-9)
-    starts, ends, logs = [], [], []
-    for length in range(1, cells + 1):
-        even = records / length
-        each = []
-        for stray in _STRAYS:
-            spread = (stray * even) ** 2 + variance
-            gain = counts**2 / variance - (counts - even) ** 2 / spread - np.log(spread / variance)
-            sums = np.concatenate([[0.0], np.cumsum(gain / 2)])
-            each.append(sums[length:] - sums[:-length])
-        own = np.arange(cells - length + 1)
-        logs.append(np.logaddexp.reduce(each) - math.log(len(own) * length))
-        starts.append(own)
-        ends.append(own + length - 1)
-    chances = np.exp(np.concatenate(logs) - max(float(each.max()) for each in logs))
-    chances /= chances.sum()
-    begun = np.cumsum(np.bincount(np.concatenate(starts), chances, minlength=cells))
-    ended = np.cumsum(np.bincount(np.concatenate(ends), chances, minlength=cells)[::-1])
-    first = int(np.searchsorted(begun, _DOUBT))
-    last = cells - 1 - int(np.searchsorted(ended, _DOUBT))
-    return (first, last) if first <= last else (last, first)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from privfed.learners.genetic_tree.counts import (
     RootCounts,
     TargetCells,
 )
-from privfed.learners.genetic_tree.numbers import Bins, Mass
+from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.top import (
     Growth,
@@ -176,7 +176,7 @@ class PrivateTree:
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
         place = np.array([len(schema.features)], dtype=np.int64)
-        mass = Mass.blank(schema.target, cells)
+        mass = TargetDistribution.blank(schema.target, cells)
         for number in range(self.plan.target_rounds):
             if number:
                 mass = mass.closer(cells)

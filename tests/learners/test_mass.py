@@ -1,0 +1,102 @@
+"""Where a column's mass lies by noisy counts: against a naive sum, at wide bounds, and under any counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from privfed.learners.mass import STRAYS, Mass
+
+CELLS = 32
+
+
+def mass(counts: np.ndarray, std: float, records: float, tail: float = 0.01) -> Mass:
+    """The posterior of one column."""
+    return Mass.from_counts(counts[None], np.array([std**2]), np.array([records]), tail)
+
+
+def naive(counts: np.ndarray, std: float, records: float, tail: float) -> np.ndarray:
+    """Posterior means, one hypothesis after another."""
+    cells, logs, means = len(counts), [], []
+    for length in range(1, cells + 1):
+        for first in range(cells - length + 1):
+            inside = (np.arange(cells) >= first) & (np.arange(cells) < first + length)
+            outer = tail if length < cells else 0.0
+            m = np.where(inside, (1 - outer) / length, outer / max(cells - length, 1)) * records
+            for stray in STRAYS[:, 0]:
+                prior = np.where(inside, stray * m, m) ** 2
+                both = prior + std**2
+                log = -((counts - m) ** 2 / both + np.log(both)).sum() / 2
+                logs.append(log - np.log(length * (cells - length + 1)))
+                means.append(np.maximum(m + prior / both * (counts - m), 0))
+    chances = np.exp(np.array(logs) - max(logs))
+    return np.asarray(chances @ np.array(means) / chances.sum())
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32), cells=st.integers(1, 12), tail=st.sampled_from([0.0, 0.01, 0.2]))
+def test_posterior_means_are_those_of_all_runs_one_by_one(
+    seed: int, cells: int, tail: float
+) -> None:
+    """Whatever the counts, their noise and the share of the tails."""
+    rng = np.random.default_rng(seed)
+    counts = rng.normal(0, 30, cells) + 200 * (rng.random(cells) < 0.3)
+    found = mass(counts, 20.0, 300.0, tail).counts[0]
+    assert found == pytest.approx(naive(counts, 20.0, 300.0, tail), rel=1e-6, abs=1e-6)
+
+
+def test_a_far_cell_of_noise_is_left_out() -> None:
+    """Three standard deviations of noise far off are no mass; records beside the mass are."""
+    counts = np.zeros(CELLS)
+    counts[[4, 5, 6]], counts[25] = (300, 500, 200), 90
+    assert mass(counts, 30.0, 1000.0).run(0, 0.05) == (4, 6)
+    assert mass(np.full(CELLS, 31.0), 5.0, 1000.0).run(0, 0.05) == (0, CELLS - 1)
+
+
+def test_posterior_means_lie_nearer_the_truth_than_the_counts() -> None:
+    """A bell of 300 records under noise of 40 a cell: a quarter of the squared error."""
+    truth = 300 * np.diff(ndtr((np.linspace(0, 1, 33) - 0.3) / 0.08))
+    told, drawn = [], []
+    for seed in range(20):
+        noisy = truth + np.random.default_rng(seed).normal(0, 40, CELLS)
+        told.append(((noisy - truth) ** 2).mean())
+        drawn.append(((mass(noisy, 40.0, 300.0).counts[0] - truth) ** 2).mean())
+    assert np.mean(drawn) < 0.25 * np.mean(told)
+
+
+def test_a_tail_that_stands_out_of_the_noise_is_kept() -> None:
+    """Five percent of the records far from the others, and next to no noise: the run reaches them."""
+    counts = np.zeros(CELLS)
+    counts[4:8], counts[28] = 237, 50
+    found = mass(counts, 1.0, 1000.0)
+    assert found.run(0, 0.05) == (4, 28)
+    assert found.counts[0] == pytest.approx(counts, abs=3)
+
+
+@settings(max_examples=50)
+@given(
+    counts=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100),
+    std=st.floats(0, 1e5),
+    records=st.floats(0, 1e6),
+)
+def test_any_counts_have_a_posterior(counts: list[float], std: float, records: float) -> None:
+    """Finite, none negative, runs that begin and end: noise may be anything, or nothing."""
+    found = mass(np.array(counts), std, records)
+    assert np.isfinite(found.counts).all() and (found.counts >= 0).all()
+    assert found.begun[0, -1] == pytest.approx(1) and found.ended[0, 0] == pytest.approx(1)
+    first, last = found.run(0, 0.05)
+    assert 0 <= first <= last < len(counts)
+
+
+def test_columns_are_looked_at_each_by_itself() -> None:
+    """All at once or one after another is the same."""
+    counts = np.random.default_rng(0).normal(50, 40, (3, CELLS))
+    variance, records = np.array([1.0, 100.0, 1e4]), np.array([100.0, 1000.0, 500.0])
+    together = Mass.from_counts(counts, variance, records)
+    for j in range(3):
+        alone = mass(counts[j], float(np.sqrt(variance[j])), records[j])
+        assert np.allclose(together.counts[j], alone.counts[0], rtol=1e-12)
+        assert np.allclose(together.begun[j], alone.begun[0], rtol=1e-12)
