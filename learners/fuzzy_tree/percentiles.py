@@ -95,7 +95,8 @@ class Histograms:
     @cached_property
     def told(self) -> np.ndarray:
         """Counts, none negative; posterior means (:mod:`privfed.learners.mass`) where noisy."""
-        noisy, counts = self.noise > 0, np.maximum(self.counts, 0.0)
+        noisy = self.noise > 0
+        counts: np.ndarray = np.maximum(self.counts, 0.0)
         if noisy.any():
             own, noise = self.counts[noisy], self.noise[noisy]
             counts[noisy] = Mass.from_counts(own, noise**2, self._totals[noisy]).counts

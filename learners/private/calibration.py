@@ -14,14 +14,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from privfed.learners.private.scores import COUNT
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
-#: Bins of a score.
-BINS = 8
-#: Standard deviations of log b, and of a beside the scores' own.
-FACTOR, MOVE = 0.5, 0.3
-#: Greatest logarithm of b, and least spread of a score worth a bin.
-MOST_FACTOR, LEAST_SPREAD = 2.0, 1e-6
+#: Least std of a score worth a bin.
+MIN_STD = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +46,9 @@ class PlattScaling:
         """Cut-offs between bins of about as many made-up records; none where scores are all alike."""
         scores = start + added
         low, high = scores.min(axis=0), scores.max(axis=0)
-        if not ((high - low) > LEAST_SPREAD).all():
+        if not ((high - low) > MIN_STD).all():
             return None
-        at = np.arange(1, BINS) / BINS
+        at = np.arange(1, SETTINGS.score_bins) / SETTINGS.score_bins
         cuts = np.quantile(scores, at, axis=0).T
         evenly = low[:, None] + (high - low)[:, None] * at
         cuts = cuts + 1e-3 * (evenly - low[:, None])  # apart, where many scores are alike
@@ -78,15 +75,20 @@ class PlattScaling:
         count = expected + (count - expected) * expected**2 / (expected**2 + doubt**2 + 1e-9)
         count = np.maximum(count, 0)
         each = np.sqrt(noise**2 + count * self.outcome.variances(before) + 1e-9)
-        size = np.maximum(self.added.std(axis=0), LEAST_SPREAD)
+        size = np.maximum(self.added.std(axis=0), MIN_STD)
 
         def rest(tried: np.ndarray) -> np.ndarray:
-            means = self._means(float(np.exp(FACTOR * tried[0])), MOVE * size * tried[1:])
+            means = self._means(
+                float(np.exp(SETTINGS.log_factor_std * tried[0])),
+                SETTINGS.shift_std * size * tried[1:],
+            )
             return np.concatenate([((sums[0] - count * (means - before)) / each).ravel(), tried])
 
-        most = np.full(1 + len(size), MOST_FACTOR / FACTOR)
+        most = np.full(1 + len(size), SETTINGS.max_log_factor / SETTINGS.log_factor_std)
         found = least_squares(rest, np.zeros(len(most)), bounds=(-most, most)).x
-        return float(np.exp(FACTOR * found[0])), np.asarray(MOVE * size * found[1:])
+        return float(np.exp(SETTINGS.log_factor_std * found[0])), np.asarray(
+            SETTINGS.shift_std * size * found[1:]
+        )
 
     def _means(self, factor: float, move: np.ndarray) -> np.ndarray:
         scores = self.start + move + factor * self.added
@@ -94,10 +96,10 @@ class PlattScaling:
 
     def _by_bin(self, values: np.ndarray, *, mean: bool = True) -> np.ndarray:
         """Means by output and bin of the scores, or sums over the number of records."""
-        found = np.zeros((len(self.cuts), BINS))
+        found = np.zeros((len(self.cuts), SETTINGS.score_bins))
         for o, cuts in enumerate(self.cuts):
             bins = np.searchsorted(cuts, self.start[o] + self.added[:, o], side="right")
-            mass = np.bincount(bins, self.shares, BINS)
-            total = np.bincount(bins, self.shares * values[:, o], BINS)
+            mass = np.bincount(bins, self.shares, SETTINGS.score_bins)
+            total = np.bincount(bins, self.shares * values[:, o], SETTINGS.score_bins)
             found[o] = total / np.maximum(mass, 1e-9) if mean else total / len(values)
         return found

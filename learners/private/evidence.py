@@ -9,11 +9,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-#: Scales of a group of functions, in the settings' own: their usual logarithm, how far it strays, and
-#: between which it is held.
-USUAL, STRAY, LEAST, MOST = -0.35, 1.0, -2.5, 1.2
-#: Scales that all groups have alike at first, and by how much the logarithm of one is then moved.
-ALIKE, STEP = (0.1, 0.25, 0.5, 0.7, 1.0), 0.35
+from privfed.learners.private.settings import SETTINGS
+
 #: How often all groups are tried in turn.
 SWEEPS = 2
 
@@ -61,7 +58,7 @@ class MarginalLikelihood:
         """The scales of greatest posterior density that steps from the best common one find.
 
         Args:
-            scales: where to begin, beside :data:`ALIKE`; shape (groups,).
+            scales: where to begin, beside common ones; shape (groups,).
             unit: the scale that the settings name.
         """
 
@@ -70,19 +67,24 @@ class MarginalLikelihood:
         def density(logs: np.ndarray) -> float:
             """Of the scales' logarithms, up to a constant."""
             if (key := logs.tobytes()) not in tried_before:
-                stray = float(((logs - USUAL) ** 2).sum()) / (2 * STRAY**2)
+                stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum()) / (
+                    2 * SETTINGS.log_scale_std**2
+                )
                 tried_before[key] = self.likelihood(unit * np.exp(logs)) - stray
             return tried_before[key]
 
-        begun = [np.log(scales / unit), *(np.full(len(scales), np.log(one)) for one in ALIKE)]
+        begun = [
+            np.log(scales / unit),
+            *(np.full(len(scales), np.log(one)) for one in SETTINGS.common_scales),
+        ]
         densities = [density(tried) for tried in begun]
         logs, best = begun[int(np.argmax(densities))], max(densities)
         for group in list(range(len(logs))) * SWEEPS:
-            for step in (STEP, -STEP):
+            for step in (SETTINGS.log_scale_step, -SETTINGS.log_scale_step):
                 before = best
                 while True:
                     tried = logs.copy()
-                    tried[group] = np.clip(tried[group] + step, LEAST, MOST)
+                    tried[group] = np.clip(tried[group] + step, *SETTINGS.log_scale_bounds)
                     found = density(tried) if tried[group] != logs[group] else -np.inf
                     if found <= best + 1e-3:
                         break

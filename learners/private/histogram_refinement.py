@@ -22,20 +22,11 @@ from privfed.learners.private.marginals import (
     total_of,
 )
 from privfed.learners.private.planning import (
-    HISTOGRAM_SHARE,
-    HISTOGRAMS,
-    MOST_HISTOGRAM_SHARE,
-    TARGET_SHARE,
     RemainingBudget,
 )
 from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
-from privfed.learners.private.settings import ModelSize
+from privfed.learners.private.settings import SETTINGS, ModelParams
 from privfed.learners.private.support_posterior import shared
-
-#: Fewest records that a noisy total is taken for.
-LEAST_RECORDS = 10.0
-#: Share of the budget, times the squared signal, that tells in which part of wide bounds the mass is.
-LOCATING = 150.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +35,7 @@ class Look:
 
     Args:
         marginals: where the mass is.
-        settings: the row that goes with how much they tell.
+        params: the row that goes with how much they tell.
         purse: what is left of the budget.
         sizes: each client's records, as the first round has them.
         unit: noise of a count that would cost the whole budget, in shares of the records.
@@ -53,7 +44,7 @@ class Look:
     """
 
     marginals: Marginals
-    settings: ModelSize
+    params: ModelParams
     purse: RemainingBudget
     sizes: Mapping[str, float]
     unit: float
@@ -86,16 +77,16 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     refinement = _Refinement(
         federation, RemainingBudget(_budget_of(answer, len(blank))), sizes, blank
     )
-    refinement.join(refinement.told(answer), refinement.ask_target(TARGET_SHARE))
+    refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
     _warn_if_drowned(refinement, stacklevel=5)
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
-    settings = ModelSize.for_signal(signal, number=number).with_linear(linear)
-    for _ in range(HISTOGRAMS - 1):
-        refinement.closer(settings, signal)
+    params = ModelParams.for_signal(signal, number=number).with_linear(linear)
+    for _ in range(SETTINGS.n_histograms - 1):
+        refinement.closer(params, signal)
     features, target = tuple(refinement.columns[:-1]), refinement.columns[-1]
     return Look(
         Marginals(features, target, refinement.count, signal),
-        settings,
+        params,
         refinement.purse,
         sizes,
         unit / refinement.count,
@@ -130,13 +121,13 @@ class _Refinement:
 
     @property
     def count(self) -> float:
-        """Records, at least :data:`LEAST_RECORDS`."""
-        return max(LEAST_RECORDS, self.records)
+        """Records, at least ``min_records``."""
+        return max(SETTINGS.min_records, self.records)
 
-    def closer(self, settings: ModelSize, signal: float) -> None:
+    def closer(self, params: ModelParams, signal: float) -> None:
         """One more round, on grids that follow what is known so far."""
-        look = max(settings.look, self.locating(signal)) if settings.look else 0.0
-        finer = [own.closer(settings.resolution) for own in self.columns]
+        look = max(params.look, self.locating(signal)) if params.look else 0.0
+        finer = [own.closer(params.resolution) for own in self.columns]
         every = None
         if look:
             spend = self.purse.part(_share(look))
@@ -144,7 +135,7 @@ class _Refinement:
         before, self.columns = self.columns, finer
         if every is None:
             self.columns = [*before[:-1], finer[-1]]
-        self.join(every, self.ask_target(_share(settings.target)))
+        self.join(every, self.ask_target(_share(params.target)))
 
     def locating(self, signal: float) -> float:
         """Share of the budget for finding the mass: the more the wider the bounds seem to be.
@@ -157,7 +148,7 @@ class _Refinement:
         """
         beliefs = [own.beliefs for own in self.columns[:-1]]
         narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
-        return narrow * min(float(MOST_HISTOGRAM_SHARE), LOCATING / signal**2)
+        return narrow * min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
 
     def ask_target(self, share: Fraction) -> _Told | None:
         """Count the target alone."""
@@ -265,14 +256,14 @@ def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]
 
 def _unit_noise(answer: Answer, columns: int) -> float:
     """Deviation of the noise in the count of one thing that cost the whole budget."""
-    return answer.deviation("counts") * math.sqrt(float(HISTOGRAM_SHARE) / columns)
+    return answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / columns)
 
 
 def _budget_of(answer: Answer, columns: int) -> float | None:
     """The whole budget of a client in zCDP, as the cost of the first round tells."""
     noises = [release.parts["counts"].noise for release in answer.releases.values()]
     scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
-    return columns / (2 * scale**2) / float(HISTOGRAM_SHARE) if scale else None
+    return columns / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
 
 
 def _warn_if_drowned(refinement: _Refinement, stacklevel: int) -> None:

@@ -10,9 +10,7 @@ import numpy as np
 from privfed.learners.private.basis import Basis
 from privfed.learners.private.marginals import Marginals
 from privfed.learners.private.posterior import NoisyMoments
-
-#: Share of the budget that later rounds have together, about.
-LATER = 0.6
+from privfed.learners.private.settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +99,9 @@ class MainEffects:
         """
         lengths, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
         ratio = self.basis.multipliers[own > 0] / own[own > 0]
-        lengths[: self.basis.size][own > 0] = np.sqrt(1 + self.share / LATER * ratio**2)
+        lengths[: self.basis.size][own > 0] = np.sqrt(
+            1 + self.share / SETTINGS.later_fraction * ratio**2
+        )
         return lengths
 
     def sums(self, basis: Basis, lengths: np.ndarray) -> NoisyMoments:

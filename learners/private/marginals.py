@@ -12,20 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.private.grid import BinEdges, first_cuts, one_bin_each, settled
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.support_posterior import SupportPosterior
 from privfed.tables.schema import Column
 
-#: Bins of the first round, over the public bounds.
-FIRST_BINS = 16
-#: How far counts may stray from what was expected at least, in squared shares of that; and what is
-#: expected at least for it, in even shares.
-LEAST_STRAY, LEAST_EXPECTED = 1.0, 0.1
 #: Log-odds at which shares of classes are tried.
 LARGEST_LOGIT, LOGITS = 10.0, 401
 #: Squared records below which a count is certain: an enormous budget adds no noise at all.
 EXACT = 1e-12
-#: Times that an outermost bin is halved at most.
-HALVINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +44,7 @@ class ColumnEstimate:
     @classmethod
     def blank(cls, column: Column) -> ColumnEstimate:
         """Before anything is known."""
-        cuts = first_cuts(column, FIRST_BINS)
+        cuts = first_cuts(column, SETTINGS.first_bins)
         return cls(column, cuts, np.zeros(len(cuts) + 1))
 
     @classmethod
@@ -145,9 +139,9 @@ class ColumnEstimate:
             expected = np.full(len(noisy), even)
         spread = self.variances
         if spread is None:
-            scale = np.maximum(expected, LEAST_EXPECTED * even) ** 2
+            scale = np.maximum(expected, SETTINGS.min_expected * even) ** 2
             stray = float(((noisy - expected) ** 2).sum()) - len(noisy) * variance
-            spread = scale * np.clip(stray / scale.sum(), LEAST_STRAY, len(noisy)) + 1e-9
+            spread = scale * np.clip(stray / scale.sum(), SETTINGS.min_stray, len(noisy)) + 1e-9
         trust = (spread + EXACT) / (spread + variance + EXACT)
         counts = held(expected + trust * (noisy - expected), records)
         return replace(self, counts=counts, variances=trust * variance)
@@ -159,8 +153,8 @@ class ColumnEstimate:
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:
-    """The width halved as often as it stays wider than its neighbour, at most :data:`HALVINGS` times."""
-    pieces = width / 2.0 ** np.arange(1, HALVINGS + 1)
+    """The width halved as often as it stays wider than its neighbour, at most ``max_halvings`` times."""
+    pieces = width / 2.0 ** np.arange(1, SETTINGS.max_halvings + 1)
     return np.asarray(pieces[pieces > neighbour])
 
 

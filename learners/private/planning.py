@@ -10,9 +10,7 @@ import numpy as np
 from privfed.exact import Number
 from privfed.learners.base import Planned
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.calibration import BINS
 from privfed.learners.private.grid import BinEdges, first_cuts
-from privfed.learners.private.marginals import FIRST_BINS
 from privfed.learners.private.queries import (
     BasisLeafCounts,
     Correlations,
@@ -21,7 +19,7 @@ from privfed.learners.private.queries import (
     TargetHistogram,
 )
 from privfed.learners.private.scores import CalibrationSums
-from privfed.learners.private.settings import MOST_ROUNDS
+from privfed.learners.private.settings import MAX_ROUNDS, SETTINGS
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
@@ -29,16 +27,6 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Rounds of histograms, each of which costs at most :data:`HISTOGRAM_SHARE` of rho.
-HISTOGRAMS = 3
-HISTOGRAM_SHARE, TARGET_SHARE = Fraction(6, 100), Fraction(1, 100)
-#: Most of rho that one later look at all columns, or at the target alone, may cost.
-MOST_HISTOGRAM_SHARE, MOST_TARGET_SHARE = Fraction(10, 100), Fraction(15, 100)
-CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE = Fraction(5, 100), Fraction(5, 100), Fraction(3, 100)
-#: What questions cost that are asked once at most.
-ONCE = CORRELATION_SHARE + MASS_SHARE + SCORE_SHARE
-#: Share of rho that gradients have for certain.
-GRADIENT_SHARE = 1 - HISTOGRAMS * (HISTOGRAM_SHARE + TARGET_SHARE) - ONCE
 #: The questions that a private learner asks.
 QUERIES: tuple[type[Query], ...] = (
     FeatureHistogram,
@@ -66,34 +54,40 @@ def private(epsilon: Number, delta: Number) -> Policy:
 
 def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
     """A guard for each kind of question, of a budget in zCDP."""
-    gradients = rho * GRADIENT_SHARE
-    spare = rho * (ONCE + (HISTOGRAMS - 1) * HISTOGRAM_SHARE)
+    gradients = rho * SETTINGS.gradient_fraction
+    spare = rho * (
+        SETTINGS.once_fraction + (SETTINGS.n_histograms - 1) * SETTINGS.histogram_fraction
+    )
     return {
         FeatureHistogram.kind: (
             Guard.of(
                 "gaussian",
-                spend=rho * HISTOGRAM_SHARE,
-                cap=rho * MOST_HISTOGRAM_SHARE,
-                times=HISTOGRAMS,
+                spend=rho * SETTINGS.histogram_fraction,
+                cap=rho * SETTINGS.max_histogram_fraction,
+                times=SETTINGS.n_histograms,
             ),
         ),
         TargetHistogram.kind: (
             Guard.of(
                 "gaussian",
-                spend=rho * TARGET_SHARE,
-                cap=rho * MOST_TARGET_SHARE,
-                times=HISTOGRAMS,
+                spend=rho * SETTINGS.target_fraction,
+                cap=rho * SETTINGS.max_target_fraction,
+                times=SETTINGS.n_histograms,
             ),
         ),
-        Correlations.kind: (Guard.of("gaussian", spend=rho * CORRELATION_SHARE, times=1),),
-        BasisLeafCounts.kind: (Guard.of("gaussian", spend=rho * MASS_SHARE, times=1),),
-        CalibrationSums.kind: (Guard.of("gaussian", spend=rho * SCORE_SHARE, times=1),),
+        Correlations.kind: (
+            Guard.of("gaussian", spend=rho * SETTINGS.correlation_fraction, times=1),
+        ),
+        BasisLeafCounts.kind: (
+            Guard.of("gaussian", spend=rho * SETTINGS.leaf_count_fraction, times=1),
+        ),
+        CalibrationSums.kind: (Guard.of("gaussian", spend=rho * SETTINGS.score_fraction, times=1),),
         Gradient.kind: (
             Guard.of(
                 "gaussian",
-                spend=gradients / MOST_ROUNDS,
+                spend=gradients / MAX_ROUNDS,
                 cap=gradients + spare,
-                times=MOST_ROUNDS,
+                times=MAX_ROUNDS,
             ),
         ),
     }
@@ -110,7 +104,7 @@ class RemainingBudget:
     def __init__(self, rho: float | None) -> None:
         self.rho = rho
         self._rho = None if rho is None else Fraction(rho * (1 - 1e-9))
-        self._left = 1 - HISTOGRAM_SHARE
+        self._left = 1 - SETTINGS.histogram_fraction
 
     def paid(self, share: Fraction) -> None:
         """A question with a fixed share was asked."""
@@ -136,7 +130,7 @@ class RemainingBudget:
 def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     """Every question as often as it may be asked, before anything is known of the data."""
     features, columns = schema.features, schema.columns
-    every = BinEdges.of([first_cuts(column, FIRST_BINS) for column in columns])
+    every = BinEdges.of([first_cuts(column, SETTINGS.first_bins) for column in columns])
     grid = BinEdges(every.cuts[: len(features)])
     basis = placeholder(grid)
     window = ResidualBounds(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)
@@ -145,13 +139,16 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     weights = np.zeros((basis.size, outcome.classes))
     start = np.zeros(outcome.classes)
     target = TargetHistogram(BinEdges(every.cuts[len(features) :]))
-    found = [Planned(FeatureHistogram(every), HISTOGRAMS), Planned(target, HISTOGRAMS)]
+    found = [
+        Planned(FeatureHistogram(every), SETTINGS.n_histograms),
+        Planned(target, SETTINGS.n_histograms),
+    ]
     if len(features) > 1:
         ranks = np.zeros((len(features), int(grid.sizes.max())))
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))
     found.append(Planned(BasisLeafCounts(basis), 1))
-    found.append(Planned(Gradient(basis, outcome, window, weights, start), MOST_ROUNDS))
-    cuts = np.tile(np.arange(1.0, BINS), (outcome.classes, 1))
+    found.append(Planned(Gradient(basis, outcome, window, weights, start), MAX_ROUNDS))
+    cuts = np.tile(np.arange(1.0, SETTINGS.score_bins), (outcome.classes, 1))
     found.append(Planned(CalibrationSums(basis, outcome, window, weights, start, cuts), 1))
     return found
 

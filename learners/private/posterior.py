@@ -17,15 +17,13 @@ import numpy as np
 from scipy.linalg import cho_solve, qr, solve_triangular
 
 from privfed.learners.private.evidence import MarginalLikelihood, factor
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 #: Times that a random subspace is multiplied by the moments.
 POWERS = 3
 #: Lengths of a step that are tried: 1, 1/2, 1/4, ...
 HALVINGS = 4
-#: Shares of the likeliest prior that are tried beside it, each as likely beforehand as it is large; and how
-#: unlikely one is left out.
-SMALLER, NEVER = (1.0, 0.5, 0.25, 0.1, 0.02), 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,13 +322,14 @@ class WeightPosterior:
     def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
         """The same with priors up to this one, and how likely each is: where little is told, small ones."""
         logs = [
-            evidence.likelihood(share * self.prior.scales) + math.log(share) for share in SMALLER
+            evidence.likelihood(share * self.prior.scales) + math.log(share)
+            for share in SETTINGS.prior_fractions
         ]
         chances = np.exp(np.array(logs) - max(logs))
-        chances = np.where(chances > NEVER * chances.sum(), chances, 0.0)
+        chances = np.where(chances > SETTINGS.min_prior_probability * chances.sum(), chances, 0.0)
         return [
             (float(chance / chances.sum()), self.scaled(share * self.prior.scales))
-            for chance, share in zip(chances, SMALLER, strict=True)
+            for chance, share in zip(chances, SETTINGS.prior_fractions, strict=True)
             if chance
         ]
 

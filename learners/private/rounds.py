@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior
+from privfed.learners.private.settings import SETTINGS
 
-#: What made-up records' second moments have wrong, as a share of them, before rounds are compared; how far
-#: its square's logarithm strays; and the factors of the square that are tried.
-WRONG, STRAY, FACTORS = 0.1, 1.5, 10.0 ** np.arange(-3.0, 2.6, 0.5)
+#: Factors of the usual misspecification that are tried.
+FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)
 
 #: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
 LEAST_NOISE = 1e-11
@@ -118,7 +118,9 @@ class GradientRounds:
             explained = white.precision * white.means**2
             rest = (white.values**2).sum(axis=2) - explained
             likelihood = -(white.logs + np.log(white.precision) / 2 + rest / 2).mean(axis=1).sum()
-            return float(likelihood) - float(np.log(factor)) ** 2 / (2 * STRAY**2)
+            return float(likelihood) - float(np.log(factor)) ** 2 / (
+                2 * SETTINGS.log_misspecification_std**2
+            )
 
         return usual * float(FACTORS[int(np.argmax([density(float(own)) for own in FACTORS]))])
 
@@ -175,4 +177,4 @@ class _White:
 
 def usual_mismatch(records: float) -> float:
     """m before rounds are compared."""
-    return float(WRONG**2 * records)
+    return float(SETTINGS.moment_error**2 * records)

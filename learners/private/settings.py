@@ -1,59 +1,134 @@
-"""How large a private model the records and the budget bear: public values only.
-
-Chosen by measurement of AUC and RMSE on splits of magic_telescope, breast_cancer_wdbc,
-default_credit_card, california, electricity, bank_marketing, trauma, bodyfat, diabetes_pima, mortgage,
-weather_izmir, space_ga and openfl_xai_5clients; abalone, banknote, delta_elevators, kin8nm, sulfur,
-exam_london_schools, student_por and wisconsin were held back and only looked at afterwards.
-benchmarks/private_learners.py says how they fare, benchmarks/private_leave_one_out.py what the other sets would
-have chosen for each. Once more, splits 0 to 4 and 100 to 104: the looks, `first` and `spread`, on most of these
-sets, held-back ones among them, and on made-up tables (scikit-learn's make_*, log-normal and t targets).
-
-The prior of each kind of functions, its hyperprior and the first round's share of linear terms were chosen on
-magic_telescope, electricity, california, bank_marketing, trauma, mortgage cut at the median, diabetes_pima,
-weather_izmir and bodyfat (splits 0 to 9 and 500 to 505) and on made-up tables (columns of noise, uneven
-classes, thirty categories, heavy tails, an interaction, a line). What made-up records have wrong, and how far
-a step goes (:mod:`.rounds`, :mod:`.steps`), were chosen on default_credit_card, openfl_xai_5clients,
-california, electricity, magic_telescope, trauma, weather_izmir and breast_cancer_wdbc (splits 7 to 10, 900 and
-901; epsilon 1 to 256), and that the prior is told at two places on breast_cancer_wdbc, weather_izmir, mortgage,
-banknote, wisconsin, bodyfat, trauma and kin8nm (splits 100 to 103, which the tables have too), and how far a
-number's second step goes on weather_izmir, bodyfat, student_por and mortgage (splits 200 to 207); bank_marketing,
-diabetes_pima, abalone, space_ga, sulfur, delta_elevators and exam_london_schools were looked at only afterwards.
-
-What is looked for in wide bounds (:mod:`.intervals`, the resolution of _FEW, the share that a closer look
-may cost) was chosen on trauma, bodyfat, diabetes_pima, mortgage and breast_cancer_wdbc (some of them with other
-values than the others would have chosen), and wisconsin and banknote were looked at only afterwards; the target's
-share in _BARELY on trauma, breast_cancer_wdbc, diabetes_pima and made-up tables; the signal up to which little more
-than a number's mean is told on mortgage, with bodyfat, student_por, space_ga, abalone and weather_izmir neither
-better nor worse afterwards (splits 900 up); the last correction on openfl_xai_5clients and bank_marketing.
-"""
+"""Settings of the private engine: public values; docs/tuning.md says which tables chose them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
-class ModelSize:
-    """One row of the table.
+class Settings:
+    """What every private model shares; fractions of the budget are of rho (zCDP)."""
+
+    # budget
+    n_histograms: int = 3  # rounds of histograms
+    histogram_fraction: Fraction = Fraction(6, 100)  # a round over all columns
+    target_fraction: Fraction = Fraction(1, 100)  # a round over the target alone
+    max_histogram_fraction: Fraction = Fraction(10, 100)  # a later round, where bounds seem wide
+    max_target_fraction: Fraction = Fraction(15, 100)
+    correlation_fraction: Fraction = Fraction(5, 100)
+    leaf_count_fraction: Fraction = Fraction(5, 100)
+    score_fraction: Fraction = Fraction(3, 100)  # calibration by score
+    # histograms and the records that they count
+    first_bins: int = 16  # over the public bounds
+    min_records: float = 10.0  # that a noisy total stands for
+    locating: float = (
+        150.0  # fraction of rho, times squared signal, that finds the mass in wide bounds
+    )
+    min_stray: float = 1.0  # variance of a count about its expectation, in squared expectations
+    min_expected: float = 0.1  # expected count for that, in even shares
+    max_halvings: int = 8  # of an outermost bin, towards a tail
+    # where a column's mass is in wide bounds (support_posterior.py)
+    support_halvings: int = 6  # the narrowest interval is 2^-6 of the bounds
+    anywhere: float = 0.1  # fraction of the mass that lies outside of its interval too
+    whole_probability: float = (
+        0.5  # of the whole bounds beforehand, beside half, a quarter, ... of them
+    )
+    whole_columns: float = 4.0  # how many columns that is worth
+    usual_position: float = (
+        0.5  # probability of the middle and both ends among intervals of one width
+    )
+    min_share_std: float = 1.0  # of a bin's share about its expectation, in even shares
+    # the target and the residuals
+    tail: float = 0.025  # fraction of a column beyond each limit of its linear term
+    target_tail: float = 0.002  # the same of the target, at least
+    max_target_tail: float = 0.05
+    counted_noise: float = (
+        0.05  # std of a count, in fractions of the records, up to which the target's are taken
+    )
+    uniform_rate: float = 4.0  # how fast the target's counts turn uniform beyond that
+    min_level_std: float = 0.5  # prior of what a model adds to the intercept, log-odds
+    max_level_std: float = 1.0
+    residual_clip: float = 3.0  # of a number's residual, in its std
+    prediction_quantile: float = 0.05  # synthetic predictions beyond are clipped in residuals
+    # basis and synthetic records
+    rank_clip: float = 2.2  # |mid-ranks|^2 of a record is clipped to the columns over this
+    even_weight: float = 0.5  # fraction of the columns' weights that all have alike
+    main_linear: float = 0.4  # of a column's main effect, its linear term's fraction
+    cut_ranks: tuple[float, float] = (0.1, 0.9)  # between which trees cut a column
+    correlation_noise: float = 0.03  # std of a correlation, above which eigenvalues are shrunk
+    min_effective: float = 0.5  # fraction of synthetic records that weights leave in effect
+    # prior of the weights, and its hyperprior: scales are in those of ModelParams
+    initial_scale: float = 0.7
+    log_scale_mean: float = -0.35
+    log_scale_std: float = 1.0
+    log_scale_bounds: tuple[float, float] = (-2.5, 1.2)
+    common_scales: tuple[float, ...] = (
+        0.1,
+        0.25,
+        0.5,
+        0.7,
+        1.0,
+    )  # tried for all groups alike at first
+    log_scale_step: float = 0.35
+    prior_fractions: tuple[float, ...] = (
+        1.0,
+        0.5,
+        0.25,
+        0.1,
+        0.02,
+    )  # of the likeliest prior, averaged over
+    min_prior_probability: float = 0.03  # below which one of them is left out
+    # rounds of gradients
+    later_fraction: float = 0.6  # of the budget, that rounds after main effects have, about
+    moment_error: float = 0.1  # relative error of the synthetic second moments beforehand
+    log_misspecification_std: float = 1.5
+    expected_step: float = 0.3  # mean square of a step, in the last one's
+    max_step: float = 0.5
+    max_second_step: float = 2.0  # of a number: the first presumes that nothing is explained
+    # calibration (Platt 1999)
+    score_bins: int = 8
+    log_factor_std: float = 0.5  # of the logarithm of the slope
+    shift_std: float = 0.3  # of the intercept, in std of the scores
+    max_log_factor: float = 2.0
+
+    @property
+    def once_fraction(self) -> Fraction:
+        """What questions cost that are asked once at most."""
+        return self.correlation_fraction + self.leaf_count_fraction + self.score_fraction
+
+    @property
+    def gradient_fraction(self) -> Fraction:
+        """What gradients have for certain."""
+        histograms = self.n_histograms * (self.histogram_fraction + self.target_fraction)
+        return 1 - histograms - self.once_fraction
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True)
+class ModelParams:
+    """How large a model the records and the budget bear.
 
     Args:
-        linear: share of the squared norm of a record's functions that linear terms have.
-        binned: the share of columns' bins.
-        trees: trees, their depth, and their share, for each depth.
+        linear: fraction of a record's squared norm that linear terms have.
+        binned: the fraction of columns' bins.
+        trees: trees, their depth, and their fraction, for each depth.
         ranked: whether linear terms are mid-ranks, which a few noisy bins tell better than limits.
-        look: share of the budget for each closer look at where the mass is; 0 for none.
-        target: share of the budget for each closer look at the target alone.
-        correlated: whether correlations are asked about.
+        look: fraction of rho for each later histogram of all columns; 0 for none.
+        target: fraction of rho for each later histogram of the target.
+        correlated: whether correlations are queried.
         bins: bins of a column in the basis.
         resolution: bins of a column's histogram after the first round.
         rounds: rounds of noisy gradients.
-        first: share of the budget for main effects, by which columns are weighed; 0 for none.
+        first: fraction of rho for main effects, by which columns are weighed; 0 for none.
         masses: whether leaves are counted.
-        calibrated: whether residuals are asked about by score.
-        prior: standard deviation of a scaled weight, in log-odds.
-        spread: the same for a number, in standard deviations of the target.
-        made_up: made-up records.
-        directions: leading directions kept.
+        calibrated: whether residuals are queried by score.
+        prior: std of a scaled weight, in log-odds.
+        spread: the same for a number, in std of the target.
+        synthetic_records: how many.
+        directions: dimension of the subspace.
     """
 
     linear: float
@@ -75,54 +150,48 @@ class ModelSize:
     directions: int
 
     @classmethod
-    def for_signal(cls, signal: float, *, number: bool = False) -> ModelSize:
-        """The row for N sqrt(2 rho / K) sqrt(10 / p); see :func:`.signal_of`.
+    def for_signal(cls, signal: float, *, number: bool = False) -> ModelParams:
+        """The row for N sqrt(2 rho / K) sqrt(10 / p), see :func:`.signal_of`; a number's mean comes first."""
+        if number and signal < MIN_NUMBER_SIGNAL:
+            return _SNR_25
+        return next(row for limit, row in _ROWS if signal < limit)
 
-        Args:
-            signal: that figure.
-            number: whether the target is one: its mean must be told before anything else, where for
-                classes a fair coin is near enough.
-        """
-        if number and signal < HARDLY:
-            return _HARDLY
-        return next(row for most, row in _ROWS if signal < most)
-
-    def with_linear(self, wanted: bool) -> ModelSize:
-        """The same, or without linear terms: their share goes to the bins."""
+    def with_linear(self, wanted: bool) -> ModelParams:
+        """The same, or without linear terms: their fraction goes to the bins."""
         return self if wanted else replace(self, linear=0.0, binned=self.binned + self.linear)
 
 
-_HARDLY = ModelSize(
+_SNR_25 = ModelParams(
     linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, resolution=6,
     rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_FEW = ModelSize(
+_SNR_180 = ModelParams(
     linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=12, rounds=2,
     first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_BARELY = replace(_FEW, target=0.1)
-_SOME = ModelSize(
+_SNR_60 = replace(_SNR_180, target=0.1)
+_SNR_500 = ModelParams(
     linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, resolution=16, rounds=3,
     first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_MANY = ModelSize(
+_SNR_2000 = ModelParams(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
     resolution=32, rounds=5, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_MOST = ModelSize(
+_SNR_ABOVE = ModelParams(
     linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
     resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_ROWS: tuple[tuple[float, ModelSize], ...] = (
-    (60.0, _BARELY),
-    (180.0, _FEW),
-    (500.0, _SOME),
-    (2_000.0, _MANY),
-    (float("inf"), _MOST),
+_ROWS: tuple[tuple[float, ModelParams], ...] = (
+    (60.0, _SNR_60),
+    (180.0, _SNR_180),
+    (500.0, _SNR_500),
+    (2_000.0, _SNR_2000),
+    (float("inf"), _SNR_ABOVE),
 )
-#: Signal below which little more than a number's mean can be told.
-HARDLY = 25.0
-#: Most rounds of gradients that any row asks for, the first for main effects.
-MOST_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)
+#: Signal below which little more than a number's mean is told.
+MIN_NUMBER_SIGNAL = 25.0
+#: Most rounds of gradients, the first for main effects.
+MAX_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)

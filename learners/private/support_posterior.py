@@ -15,17 +15,8 @@ from functools import cache
 import numpy as np
 from scipy.special import logsumexp
 
-#: Halvings of the bounds: the narrowest interval is 2^-6 of them.
-NARROWEST = 6
-#: What of the mass lies anywhere, outside of its interval too.
-ANYWHERE = 0.1
-#: How likely the whole bounds are beforehand, beside half, a quarter, ... of them; and how many columns
-#: that is worth.
-WHOLE, HELD = 0.5, 4.0
-#: How likely intervals about the middle and at both ends are, beside others of their width.
-USUAL = 0.5
-#: A bin's share strays from what is expected by as much as that, or by this share of an even one.
-LEAST_EXPECTED = 1.0
+from privfed.learners.private.settings import SETTINGS
+
 #: Places between which quantiles are straight lines.
 PLACES = 256
 #: Rounds of expectation and maximisation.
@@ -36,12 +27,14 @@ ROUNDS = 20
 def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Starts, lengths, number of halvings, and the logarithm of the chance among those of one length."""
     starts, halvings, chances = [], [], []
-    for k in range(NARROWEST + 1):
+    for k in range(SETTINGS.support_halvings + 1):
         own = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
         usual = np.isin(np.arange(len(own)), (0, 2**k - 1, len(own) - 1))
         starts.append(own)
         halvings.append(np.full(len(own), k))
-        chances.append((1 - USUAL) / len(own) + USUAL * usual / usual.sum())
+        chances.append(
+            (1 - SETTINGS.usual_position) / len(own) + SETTINGS.usual_position * usual / usual.sum()
+        )
     number = np.concatenate(halvings)
     return np.concatenate(starts), 0.5**number, number, np.log(np.concatenate(chances))
 
@@ -50,13 +43,15 @@ def _reached(at: np.ndarray) -> np.ndarray:
     """Share of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
     starts, lengths, _, _ = _intervals()
     inside = np.clip((at - starts[:, None]) / lengths[:, None], 0, 1)
-    return np.asarray((1 - ANYWHERE) * inside + ANYWHERE * at)
+    return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * at)
 
 
 def usual_widths() -> np.ndarray:
     """Chances of the bounds' halvings beforehand, shape (halvings,)."""
-    narrow = np.full(NARROWEST, (1 - WHOLE) / NARROWEST)
-    return np.concatenate([[WHOLE], narrow])
+    narrow = np.full(
+        SETTINGS.support_halvings, (1 - SETTINGS.whole_probability) / SETTINGS.support_halvings
+    )
+    return np.concatenate([[SETTINGS.whole_probability], narrow])
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +115,7 @@ class SupportPosterior:
             noisy: shares by bin.
             variance: of the noise in each.
         """
-        spread = np.maximum(self.shares, LEAST_EXPECTED / len(noisy)) ** 2
+        spread = np.maximum(self.shares, SETTINGS.min_share_std / len(noisy)) ** 2
         rest, each = noisy - self.shares, spread + variance
         logs = self.logs - (rest**2 / each + np.log(each)).sum(axis=1) / 2
         shares = np.maximum(self.shares + spread / each * rest, 0)
@@ -134,10 +129,14 @@ def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:
     """
     numbers, usual = _intervals()[2], usual_widths()
     each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
-    logs = np.column_stack([logsumexp(each[:, numbers == k], axis=1) for k in range(NARROWEST + 1)])
+    logs = np.column_stack(
+        [logsumexp(each[:, numbers == k], axis=1) for k in range(SETTINGS.support_halvings + 1)]
+    )
     widths = usual
     for _ in range(ROUNDS if len(columns) > 1 else 0):
         chances = np.exp(logs + np.log(widths) - (logs + np.log(widths)).max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
-        widths = (chances.sum(axis=0) + HELD * usual) / (len(columns) + HELD)
+        widths = (chances.sum(axis=0) + SETTINGS.whole_columns * usual) / (
+            len(columns) + SETTINGS.whole_columns
+        )
     return [replace(own, widths=widths) for own in columns]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-#: Noise of a correlation above which eigenvalues that it could have made are taken away.
-NOISY = 0.03
+from privfed.learners.private.settings import SETTINGS
 
 
 def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndarray:
@@ -29,7 +28,7 @@ def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndar
     scale = np.sqrt(np.multiply.outer(variances, variances))
     ranks = products / scale
     relative = noise / float(scale.mean())
-    if relative > NOISY:
+    if relative > SETTINGS.correlation_noise:
         ranks = shrunk(ranks, 2 * np.sqrt(len(ranks)) * relative)
     latent = 2 * np.sin(np.pi * np.clip(ranks, -0.99, 0.99) / 6)
     np.fill_diagonal(latent, 1)
@@ -70,8 +69,8 @@ def draw(
     return codes
 
 
-#: Least share of the made-up records that reweighting leaves in effect, and its steps.
-LEAST_EFFECTIVE, TILTS = 0.5, 6
+#: Newton's steps of a reweighting, at most.
+TILTS = 6
 
 
 def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
@@ -102,7 +101,7 @@ def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.
             break
         theta = theta - _length(features, wanted, penalty, (theta, step, gain)) * step
     weights = _powers(features @ theta)
-    while 1 / np.mean(weights**2) < LEAST_EFFECTIVE:
+    while 1 / np.mean(weights**2) < SETTINGS.min_effective:
         theta = theta * 0.8
         weights = _powers(features @ theta)
     return weights

@@ -18,35 +18,13 @@ from privfed.learners.private.histogram_refinement import look
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
-from privfed.learners.private.planning import CORRELATION_SHARE, MASS_SHARE, SCORE_SHARE
 from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
 from privfed.learners.private.queries import BasisLeafCounts, Correlations, Gradient
 from privfed.learners.private.rounds import GradientRounds
 from privfed.learners.private.scores import CalibrationSums
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
-
-#: |u|^2 of a record's mid-ranks is clipped to the columns over this.
-RANK_CLIP = 2.2
-#: Share of the columns' weights that every column has alike, whatever the first round says.
-EVEN = 0.5
-#: Shares of a column below and above its linear term's limits; of a target, at least.
-TAIL, TARGET_TAIL, MOST_TAIL = 0.025, 0.002, 0.05
-#: Made-up predictions beyond these quantiles are clipped in residuals.
-QUANTILE = 0.05
-#: Noise of a count, in shares of the records, up to which a target's counts are taken as they are;
-#: and how fast the limits then become the public bounds.
-CLEAR, DROWNED = 0.05, 4.0
-#: Residuals of a number are clipped to this many standard deviations.
-RESIDUAL_CLIP = 3.0
-#: Standard deviation of what a model may add to the first guess of the log-odds.
-LEAST_FREE, MOST_FREE = 0.5, 1.0
-#: Prior before the sums choose one, in the settings' own.
-GUESS = 0.7
-#: Share of a column's first round that its linear term has.
-LINES = 0.4
-#: Trees cut a column between these ranks.
-CUT_FROM, CUT_TO = 0.1, 0.9
 
 
 def learn(
@@ -92,9 +70,9 @@ class _Learning:
             self.marginals.records,
             self._prior(basis, leading, lengths),
         )
-        calibrated = self.settings.calibrated and self.outcome.kind != "number"
+        calibrated = self.params.calibrated and self.outcome.kind != "number"
         if calibrated:
-            self.purse.paid(SCORE_SHARE)
+            self.purse.paid(SETTINGS.score_fraction)
         leads, rounds = self._rounds(basis, posterior, lengths)
         weights = lengths[:, None] * (leading.axes @ leads)
         if calibrated and rounds:
@@ -109,7 +87,7 @@ class _Learning:
             means=means,
             deviations=deviations,
             shares=self.marginals.shares(),
-            ranked=self.settings.ranked,
+            ranked=self.params.ranked,
             limits=self._limits(),
             rounds=rounds,
             records=self.marginals.records,
@@ -121,7 +99,7 @@ class _Learning:
         """Rounds of histograms, and what they say of the target."""
         number = self.outcome.kind == "number"
         found = look(self.federation, linear=self.linear, number=number)
-        self.marginals, self.settings, self.purse = found.marginals, found.settings, found.purse
+        self.marginals, self.params, self.purse = found.marginals, found.params, found.purse
         self.noise, self.present = found.unit, found.present
         self._centre(found.noise, found.classes)
 
@@ -132,9 +110,12 @@ class _Learning:
             noise: of a count, in shares of the records: limits leave out tails that it could make.
             told: the classes' shares, where the target has classes.
         """
-        counted, tail = self.marginals.target, float(np.clip(2 * noise, TARGET_TAIL, MOST_TAIL))
+        counted, tail = (
+            self.marginals.target,
+            float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail)),
+        )
         if self.outcome.kind == "number":
-            target = counted.vaguer(DROWNED * (noise - CLEAR))
+            target = counted.vaguer(SETTINGS.uniform_rate * (noise - SETTINGS.counted_noise))
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:
@@ -148,9 +129,9 @@ class _Learning:
         else:
             if told is None:  # a number from 0 to 1
                 mean = float(counted.shares @ (counted.edges[:-1] + counted.edges[1:])) / 2
-                told = Shares(np.clip([1 - mean, mean], 0.03, 0.97), MOST_FREE)
+                told = Shares(np.clip([1 - mean, mean], 0.03, 0.97), SETTINGS.max_level_std)
             self.means = told.means[1:] if self.outcome.classes == 1 else told.means
-            self.free = float(np.clip(told.spread, LEAST_FREE, MOST_FREE))
+            self.free = float(np.clip(told.spread, SETTINGS.min_level_std, SETTINGS.max_level_std))
             self.variance = float((self.means * (1 - self.means)).mean())
         self.start = self.outcome.start(self.means)
 
@@ -160,10 +141,10 @@ class _Learning:
         """How much each column weighs, adding up to one, by a first round of main effects."""
         self.main: MainEffects | None = None
         columns = len(self.marginals.features)
-        even, share = np.full(columns, 1 / columns), self.settings.first
+        even, share = np.full(columns, 1 / columns), self.params.first
         if not share:
             return even
-        linear = LINES if self.settings.linear else 0.0
+        linear = SETTINGS.main_linear if self.params.linear else 0.0
         scales = self._scales(even, linear, 1 - linear)
         basis = Basis(self.marginals.grid, self._values(), self._bins(), *scales, ())
         still = np.zeros((basis.size, self.outcome.classes))
@@ -176,7 +157,9 @@ class _Learning:
         energies = np.sqrt(self.main.energies(self.marginals, self.variance))
         if energies.sum() <= 0:
             return even
-        return np.asarray(EVEN * even + (1 - EVEN) * energies / energies.sum())
+        return np.asarray(
+            SETTINGS.even_weight * even + (1 - SETTINGS.even_weight) * energies / energies.sum()
+        )
 
     def _scales(
         self, weighed: np.ndarray, linear: float, binned: float
@@ -194,18 +177,18 @@ class _Learning:
         """Codes of made-up records: released marginals, and correlations where they are told."""
         shares = self.marginals.shares()
         latent = np.eye(len(shares))
-        if len(shares) > 1 and self.settings.correlated:
+        if len(shares) > 1 and self.params.correlated:
             latent = self._correlated(latent)
-        return synthetic_records.draw(latent, shares, self.settings.synthetic_records, self.rng)
+        return synthetic_records.draw(latent, shares, self.params.synthetic_records, self.rng)
 
     def _correlated(self, unknown: np.ndarray) -> np.ndarray:
         ranks, shares, p = self.marginals.ranks(), self.marginals.shares(), len(unknown)
-        query = Correlations(self.marginals.grid, ranks, p / RANK_CLIP)
+        query = Correlations(self.marginals.grid, ranks, p / SETTINGS.rank_clip)
         try:
             answer = self.federation.ask(query).only
         except NobodyAnswered:
             return unknown
-        self.purse.paid(CORRELATION_SHARE)
+        self.purse.paid(SETTINGS.correlation_fraction)
         products = np.zeros((p, p))
         records = self.marginals.records * self.present(answer)
         products[np.triu_indices(p, 1)] = answer.total("products") / records
@@ -217,27 +200,26 @@ class _Learning:
 
     def _basis(self, weighed: np.ndarray) -> Basis:
         """Linear terms and bins of columns, heavier where more is explained, and random trees."""
-        settings = self.settings
         return Basis(
             self.marginals.grid,
             self._values(),
             self._bins(),
-            *self._scales(weighed, settings.linear, settings.binned),
-            tuple(self._trees(weighed, *own) for own in settings.trees),
+            *self._scales(weighed, self.params.linear, self.params.binned),
+            tuple(self._trees(weighed, *own) for own in self.params.trees),
         )
 
     def _limits(self) -> np.ndarray:
         """Limits between which linear terms rise, shape (columns, 2)."""
         found = np.empty((len(self.marginals.features), 2))
         for j, own in enumerate(self.marginals.features):
-            low, high = own.quantiles(np.array([TAIL, 1 - TAIL]))
+            low, high = own.quantiles(np.array([SETTINGS.tail, 1 - SETTINGS.tail]))
             ends = own.edges[[0, -1]]
             found[j] = (low, high) if high - low > 2.0**-18 * (ends[1] - ends[0]) else ends
         return found
 
     def _values(self) -> np.ndarray:
         """Linear terms of the codes: mid-ranks, or the middles of bins between the limits."""
-        if self.settings.ranked:
+        if self.params.ranked:
             return self.marginals.ranks()
         rows = []
         for own, (low, high) in zip(self.marginals.features, self._limits(), strict=True):
@@ -253,8 +235,8 @@ class _Learning:
         rows = []
         for own in self.marginals.features:
             middles = (own.reached[:-1] + own.reached[1:]) / 2
-            coarse = np.minimum((middles * self.settings.bins).astype(int), self.settings.bins - 1)
-            whole = len(own.counts) <= self.settings.bins or one_bin_each(own.column)
+            coarse = np.minimum((middles * self.params.bins).astype(int), self.params.bins - 1)
+            whole = len(own.counts) <= self.params.bins or one_bin_each(own.column)
             rows.append(
                 np.arange(len(own.counts)) if whole else np.unique(coarse, return_inverse=True)[1]
             )
@@ -268,7 +250,7 @@ class _Learning:
             distinct = min(depth, columns)
             own[:distinct] = self.rng.choice(columns, distinct, replace=False, p=weighed)
             own[distinct:] = self.rng.choice(columns, depth - distinct, p=weighed)
-        ranks = self.rng.uniform(CUT_FROM, CUT_TO, features.shape)
+        ranks = self.rng.uniform(*SETTINGS.cut_ranks, features.shape)
         cuts = np.empty(features.shape, np.uint8)
         for place in np.ndindex(*features.shape):
             column = self.marginals.features[features[place]]
@@ -288,15 +270,15 @@ class _Learning:
             lengths: what functions are multiplied by beyond their scales; 1 for leaves.
         """
         matrix = basis.matrix(codes) * lengths.astype(np.float32)
-        leading = Subspace.of(matrix, self.settings.directions, self.rng)
+        leading = Subspace.of(matrix, self.params.directions, self.rng)
         even = np.ones(codes.shape[1])
-        if not self.settings.masses:
+        if not self.params.masses:
             return even, leading
         try:
             answer = self.federation.ask(BasisLeafCounts(basis)).only
         except NobodyAnswered:
             return even, leading
-        self.purse.paid(MASS_SHARE)
+        self.purse.paid(SETTINGS.leaf_count_fraction)
         records = self.marginals.records * self.present(answer)
         leaves = slice(int(basis.starts[basis.columns]), None)
         scales = np.repeat(basis.scales, basis.widths)[leaves.start - basis.columns :]
@@ -314,11 +296,17 @@ class _Learning:
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Limits of residuals: by what the made-up records say of predictions so far."""
         if self.outcome.kind == "number":
-            least = 0.5 if predictions is None else max(RESIDUAL_CLIP * math.sqrt(variance), 0.05)
+            least = (
+                0.5
+                if predictions is None
+                else max(SETTINGS.residual_clip * math.sqrt(variance), 0.05)
+            )
             return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, least))
         if predictions is None:
             return ResidualBounds(self.means, self.means, 1.0)
-        low, high = np.quantile(predictions, [QUANTILE, 1 - QUANTILE], axis=0)
+        low, high = np.quantile(
+            predictions, [SETTINGS.prediction_quantile, 1 - SETTINGS.prediction_quantile], axis=0
+        )
         return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
     def _prior(self, basis: Basis, leading: Subspace, lengths: np.ndarray) -> Prior:
@@ -326,7 +314,7 @@ class _Learning:
         axes = [leading.axes[own] for own in basis.groups]
         return Prior(
             np.array([own.T @ own for own in axes]),
-            np.full(len(axes), GUESS * self._unit()),
+            np.full(len(axes), SETTINGS.initial_scale * self._unit()),
             leading.axes.T @ (basis.one / lengths),
             self.free,
         )
@@ -334,8 +322,8 @@ class _Learning:
     def _unit(self) -> float:
         """Standard deviation of a scaled weight, as the settings have it."""
         if self.outcome.kind == "number":
-            return self.settings.spread * math.sqrt(self.variance)
-        return self.settings.prior
+            return self.params.spread * math.sqrt(self.variance)
+        return self.params.prior
 
     def _rounds(
         self, basis: Basis, posterior: WeightPosterior, lengths: np.ndarray
@@ -348,7 +336,7 @@ class _Learning:
             nothing = np.zeros((axes.shape[1], self.outcome.classes))
             rounds = rounds.joined(self.main.sums(basis, lengths), nothing)
         steps = WeightUpdates.begun(posterior, rounds, sampling, self._unit())
-        for left in range(self.settings.rounds, 0, -1):
+        for left in range(self.params.rounds, 0, -1):
             predictions = posterior.predictions(steps.weights)
             window = self._window(predictions if steps.taken else None, sampling)
             at, spend = lengths[:, None] * (axes @ steps.weights), self.purse.rest(left)

@@ -10,11 +10,7 @@ import numpy as np
 from privfed.learners.private.evidence import MarginalLikelihood
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior, mixed
 from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_mismatch
-
-#: Energy that is expected of a step beforehand, and that it has at most, in the last one's: steps that
-#: come near shrink, and where they grow, made-up records mislead. A number's second step has more: the first
-#: presumes that nothing of its variance is explained.
-EXPECTED, MOST, SECOND = 0.3, 0.5, 2.0
+from privfed.learners.private.settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +60,7 @@ class WeightUpdates:
         axes = self.posterior.leading.axes
         slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
         here = rounds.at(self.weights, curvature, mismatch)
-        doubt = mismatch * EXPECTED * self.energy * curvature.own
+        doubt = mismatch * SETTINGS.expected_step * self.energy * curvature.own
         vague = replace(here, variance=here.variance + doubt).along(axes)
         told = replace(vague, slopes=slopes)
         evidence = self.posterior.evidence(told, local, sampling)
@@ -98,7 +94,7 @@ class WeightUpdates:
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
-        return self.energy * (SECOND if second else MOST)
+        return self.energy * (SETTINGS.max_second_step if second else SETTINGS.max_step)
 
     def _without_weights(
         self, rounds: GradientRounds, mismatch: float, sampling: float

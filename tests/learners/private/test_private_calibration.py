@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privfed.learners.private.calibration import BINS, PlattScaling
+from privfed.learners.private.calibration import PlattScaling
 from privfed.learners.private.scores import COUNT
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 START = np.array([-0.5])
@@ -23,7 +24,10 @@ def corrected(truth: float, move: float, noise: float, seed: int) -> tuple[float
     bins = np.searchsorted(found.cuts[0], START + added[:, 0], side="right")
     rest = (y - expit(START + added))[:, 0]
     sums = np.array(
-        [[np.bincount(bins, rest, BINS)], [np.bincount(bins, minlength=BINS) * float(COUNT)]]
+        [
+            [np.bincount(bins, rest, SETTINGS.score_bins)],
+            [np.bincount(bins, minlength=SETTINGS.score_bins) * float(COUNT)],
+        ]
     )
     factor, moved = found.corrected(sums + rng.normal(0, noise, sums.shape), noise, 20_000)
     return factor, float(moved[0])

@@ -8,11 +8,12 @@ from scipy.stats import multivariate_normal
 
 from privfed import Column
 from privfed.learners.private.basis import Basis
-from privfed.learners.private.evidence import ALIKE, MarginalLikelihood
+from privfed.learners.private.evidence import MarginalLikelihood
 from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import ColumnEstimate, Marginals, Shares
 from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 
@@ -56,7 +57,7 @@ def test_the_likeliest_scales_are_no_worse_than_any_common_one() -> None:
     """By posterior density, which at equal scales is the likelihood and a constant."""
     found = evidence((0.5, 0.5), 2)
     best = found.likeliest(np.array([0.7, 0.7]), 1.0)
-    ends = [found.likelihood(np.full(2, alike)) for alike in ALIKE]
+    ends = [found.likelihood(np.full(2, alike)) for alike in SETTINGS.common_scales]
     assert found.likelihood(best) > min(ends)
 
 

@@ -21,13 +21,13 @@ from privfed.learners.private.posterior import (
 )
 from privfed.learners.private.rounds import (
     FACTORS,
-    STRAY,
     GradientRounds,
     SyntheticHessian,
     usual_mismatch,
 )
+from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
-from privfed.learners.private.weight_updates import EXPECTED, MOST, SECOND, WeightUpdates
+from privfed.learners.private.weight_updates import WeightUpdates
 
 
 def posterior(functions: np.ndarray, scale: float = 1.0) -> WeightPosterior:
@@ -179,7 +179,7 @@ def test_steps_shrink_whatever_is_told(seed: int) -> None:
         energy = bent.energy(after.weights - steps.weights)
         assert energy == pytest.approx(after.energy)
         if steps.taken:
-            most = SECOND if steps.taken == 1 else MOST
+            most = SETTINGS.max_second_step if steps.taken == 1 else SETTINGS.max_step
             assert energy <= most * steps.energy * (1 + 1e-9)
         steps = after
 
@@ -221,7 +221,7 @@ def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -
     def density(factor: float) -> float:
         spread = first.variance + second.variance + factor * usual * bent.own * energy
         own = norm.logpdf((first.values - second.values)[:, 0], 0, np.sqrt(spread)).sum()
-        return float(own + norm.logpdf(np.log(factor), 0, STRAY))
+        return float(own + norm.logpdf(np.log(factor), 0, SETTINGS.log_misspecification_std))
 
     best = max(FACTORS, key=density)
     assert rounds.mismatch(bent) == pytest.approx(usual * best)
@@ -256,7 +256,7 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
     local = own.at(start)
     bent = SyntheticHessian.at(own, local)
-    energy, ends, priors = EXPECTED * 2.0, [], None
+    energy, ends, priors = SETTINGS.expected_step * 2.0, [], None
     for _ in range(2):
         doubt = sums.variance + usual_mismatch(500) * energy * bent.own
         told_ = NoisyMoments(sums.values, doubt).along(np.eye(3))
@@ -300,7 +300,9 @@ def test_told_sums_change_along_their_slope() -> None:
     assert ProjectedMoments(values, np.eye(3)).bent(step, 0) is step
 
 
-@pytest.mark.parametrize(("kind", "most"), [("number", SECOND), ("binary", MOST)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("number", SETTINGS.max_second_step), ("binary", SETTINGS.max_step)]
+)
 def test_a_number_s_second_step_may_be_larger(
     kind: Literal["number", "binary"], most: float
 ) -> None:
