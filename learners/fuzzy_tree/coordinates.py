@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.errors import QueryError
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 
-#: Squared length of the constant coordinate, beside 1 for each feature's deviation.
-LEAD = 3.0
 #: Squared deviation of a feature that is spread evenly over [0, 1].
 EVEN = 1 / 12
 #: Norms are held below one by this much, so that rounding cannot pass it.
@@ -54,8 +53,8 @@ class Coordinates:
             stretch: what each feature is multiplied by, up to a factor.
             variance: of each feature.
         """
-        norm = np.sqrt(LEAD + float(stretch**2 @ variance))
-        return cls(features, centre, stretch / norm, float(np.sqrt(LEAD) / norm))
+        norm = np.sqrt(SETTINGS.lead + float(stretch**2 @ variance))
+        return cls(features, centre, stretch / norm, float(np.sqrt(SETTINGS.lead) / norm))
 
     @classmethod
     def public(cls, features: tuple[int, ...]) -> Coordinates:

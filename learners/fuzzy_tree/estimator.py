@@ -34,9 +34,10 @@ from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS, ModelRounds
+from privfed.learners.fuzzy_tree.rounds import ModelRounds
 from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
 from privfed.learners.fuzzy_tree.scaling import ScalingBounds
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
 from privfed.learners.plain import plain, restored
@@ -534,8 +535,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return [
             *scaling,
             Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Moments(*asked, coordinates), MOMENTS),
-            Planned(Residuals(*asked, coordinates, still, 1.0), RESIDUALS),
+            Planned(Moments(*asked, coordinates), SETTINGS.moment_rounds),
+            Planned(Residuals(*asked, coordinates, still, 1.0), SETTINGS.residual_rounds),
             Planned(Leaves(*asked, linear), 1),
             Planned(Activations(*asked), 1),
         ]

@@ -11,11 +11,9 @@ import numpy as np
 from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.leaves import shrunken_mean
 from privfed.learners.fuzzy_tree.queries import Level
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
-
-#: A target's variance in its interval, below which the interval is wide: the paper's sets have .0077 or more.
-_LEAST_VARIANCE = 0.006
 
 
 @dataclass(eq=False)
@@ -89,7 +87,7 @@ class Stop:
         variance = float(fuzzy_variance(*root.nodes)[0])
         if root.noise[0] > 0 or not variance > 0:
             return self
-        return replace(self, gain=self.gain * min(1.0, variance / _LEAST_VARIANCE))
+        return replace(self, gain=self.gain * min(1.0, variance / SETTINGS.min_target_variance))
 
 
 def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray) -> np.ndarray:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 
-#: Least eigenvalues that count, as a share of the greatest; and what ten records lose to the grid, a unit
-#: each (few records reach a leaf that is hardly activated; chosen on three splits of mortgage).
-_LEAST, _RESOLUTION = 1e-5, 10 * float(GRID)
+#: What ten records lose to the grid, a unit each: few records reach a leaf that is hardly activated.
+_RESOLUTION = 10 * float(GRID)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
         moment: X'Wy, shape (leaves, width).
     """
     weight = np.maximum(gram[:, 0, 0], float(GRID))
-    least = np.clip(_RESOLUTION / weight, _LEAST, 1.0)
+    least = np.clip(_RESOLUTION / weight, SETTINGS.min_eigenvalue, 1.0)
     inverse = np.linalg.pinv(gram, rcond=least, hermitian=True)
     solved: np.ndarray = np.einsum("lij,lj->li", inverse, moment)
     return solved

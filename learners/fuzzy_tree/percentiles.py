@@ -13,33 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from privfed.exchange.answers import Answer
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.mass import Mass
 
-#: The 2.5 and 97.5 percentiles, between which features are scaled (paper, Section 5.1).
-ENDS = (0.025, 0.975)
-#: With noise, what is looked at again spans at most this many bins.
-_NEAR = 4
-#: Share of a column's variance from which on noise shows.
-_SHOWS = 0.01
-#: With noise, a feature's interval is narrowed to less than this share of its bounds or not at all, and
-#: the target's to less than that; with so much of their width to spare on either side.
-NARROW, NARROW_TARGET, _ROOM = 0.5, 0.6, 0.25
-#: Without noise the target's interval has so many times that width to spare on either side, and is taken
-#: where it is narrower than this share of the bounds: so only what lies far off counts as its ends.
-ROOM_TARGET, LOOSE_TARGET = 5.0, 0.5
-#: Rounds of noisy histograms.
-NOISY_ROUNDS = 2
 #: Numbers nearer than this share of themselves are one number.
 _RESOLUTION = 1e-15
 #: Fewest bins of which two windows and what lies beside them can be made.
 _FEWEST = 7
-#: After the usual rounds a percentile's bin is at most this share of its feature's bounds wide; after as
-#: many as there can be, that; and there are more than the usual ones only until it is so narrow beside
-#: what lies between the percentiles, of a feature and of the target.
-_FINEST, _LEAST, _BESIDE, _BESIDE_TARGET = 1e-7, 1e-19, 1e-4, 1e-2
 
 
-def rounds(bins: int, finest: float = _FINEST) -> int:
+def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
     """How many histograms of so many bins it takes until the percentiles' bins are fine.
 
     Args:
@@ -52,7 +35,7 @@ def rounds(bins: int, finest: float = _FINEST) -> int:
 
 def most_rounds(bins: int) -> int:
     """How many histograms are asked for where bounds are as loose as they may be."""
-    return rounds(bins, _LEAST)
+    return rounds(bins, SETTINGS.min_bin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +53,7 @@ class Histograms:
     counts: np.ndarray
     edges: np.ndarray
     noise: np.ndarray
-    ends: tuple[float, float] = ENDS
+    ends: tuple[float, float] = SETTINGS.percentiles
 
     @classmethod
     def of(cls, answer: Answer, edges: np.ndarray) -> Histograms:
@@ -126,7 +109,7 @@ class Histograms:
         Args:
             whole: which columns hold whole numbers, shape (columns,), the target's last.
         """
-        beside = np.append(np.full(len(whole) - 1, _BESIDE), _BESIDE_TARGET)
+        beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
         return np.array(
             [
@@ -139,7 +122,7 @@ class Histograms:
         """Whether a mean over all bins would have noise that shows beside a column's own variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
         mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
-        return bool(mean**2 > _SHOWS * self.moments()[1][place])
+        return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
@@ -202,7 +185,7 @@ def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
     """Divide the few bins from one value to the other evenly; many bins, or too few, stay."""
     bins = len(edges) - 1
     first, last = _bins_of(edges, low, high)
-    if bins < _FEWEST or last - first >= _NEAR:
+    if bins < _FEWEST or last - first >= SETTINGS.max_refined_bins:
         return edges
     inner = np.linspace(edges[first], edges[last + 1], bins - 1)
     return np.concatenate([edges[:1], inner, edges[-1:]])
@@ -228,7 +211,12 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def widened(
-    low: float, high: float, *, bounds: tuple[float, float], share: float, room: float = _ROOM
+    low: float,
+    high: float,
+    *,
+    bounds: tuple[float, float],
+    share: float,
+    room: float = SETTINGS.margin,
 ) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 

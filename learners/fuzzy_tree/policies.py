@@ -5,24 +5,17 @@ from __future__ import annotations
 from fractions import Fraction
 
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
-from privfed.learners.fuzzy_tree.percentiles import NOISY_ROUNDS
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.rounds import MOMENTS, RESIDUALS
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.privacy.policy import Guard, Policy
 
-#: Shares of rho: each of two rounds of histograms, of the features and of the target; the number of
-#: records, their summed target and its squares at the root; and the sums by fuzzy set, over all levels.
-FEATURES, TARGET = Fraction(2, 100), Fraction(3, 100)
 ROOT = {
-    "node_weights": Fraction(3, 100),
-    "node_linear": Fraction(8, 100),
-    "node_squares": Fraction(2, 100),
+    "node_weights": SETTINGS.root_weight_fraction,
+    "node_linear": SETTINGS.root_linear_fraction,
+    "node_squares": SETTINGS.root_square_fraction,
 }
-SETS = Fraction(8, 100)
-#: Of what is left, the share of the second moments, over all rounds; residuals have the rest.
-SECOND = Fraction(45, 100)
 
 
 def published(strict: bool) -> Policy:
@@ -52,16 +45,26 @@ def private(budget: Budget, levels: int, scaled: bool) -> Policy:
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:
         shares[Scaling.kind] = [
-            (("counts",), FEATURES, NOISY_ROUNDS),
-            (("target",), TARGET, NOISY_ROUNDS),
+            (("counts",), SETTINGS.feature_fraction, SETTINGS.noisy_rounds),
+            (("target",), SETTINGS.target_fraction, SETTINGS.noisy_rounds),
         ]
     times = max(levels, 1)
     shares[Level.kind] = [((name,), share / times, times) for name, share in ROOT.items()]
     if levels:
-        shares[Level.kind].append((("weights", "linear", "squares"), SETS / times, times))
+        shares[Level.kind].append(
+            (("weights", "linear", "squares"), SETTINGS.set_fraction / times, times)
+        )
     left = 1 - sum(share * times for each in shares.values() for _, share, times in each)
-    shares[Moments.kind] = [(("*",), left * SECOND / MOMENTS, MOMENTS)]
-    shares[Residuals.kind] = [(("*",), left * (1 - SECOND) / RESIDUALS, RESIDUALS)]
+    shares[Moments.kind] = [
+        (("*",), left * SETTINGS.moment_fraction / SETTINGS.moment_rounds, SETTINGS.moment_rounds)
+    ]
+    shares[Residuals.kind] = [
+        (
+            ("*",),
+            left * (1 - SETTINGS.moment_fraction) / SETTINGS.residual_rounds,
+            SETTINGS.residual_rounds,
+        )
+    ]
     guards = {
         kind: tuple(
             Guard.of("gaussian", *parts, spend=rho * share, times=times)

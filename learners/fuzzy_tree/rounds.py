@@ -15,6 +15,7 @@ import numpy as np
 
 from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,
@@ -25,24 +26,6 @@ from privfed.learners.fuzzy_tree.shrinkage import (
     leaf_random_effects,
 )
 from privfed.questions.cells import Path
-
-#: Rounds of moments, and of residuals, the last of which may be about leaves.
-MOMENTS, RESIDUALS = 2, 4
-#: Residuals are cut at so many of their deviations, but not closer than the least.
-CLIP, LEAST_CLIP = 1.5, 0.01
-#: Share of the target's variance that no model is thought to leave less of; and of what a model seems
-#: to explain, that it does.
-_UNEXPLAINED, _TRUST = 0.02, 0.9
-#: Share of the target's variance of which a model that explains less is a constant.
-_NOTHING = 0.01
-#: Features' variances are taken to lie within this factor of their mean.
-_ALIKE = 4.0
-#: Share of the stretch of a feature that all have alike, whatever the model so far makes of them.
-_STRETCH = 0.75
-#: Leaves are asked about where each has this many records for each unknown and deviation of noise.
-PAYS = 10.0
-#: Leaves are kept where it is likelier than this that they differ.
-_LIKELY = 0.5
 
 
 @dataclass(eq=False)
@@ -93,7 +76,7 @@ class ModelRounds:
         """Whether the model explains nothing worth a word."""
         if self._design is None:
             return True
-        return self._shape.explained(self.model) < _NOTHING * self.target.variance
+        return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
 
     def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
         """All rounds.
@@ -105,7 +88,7 @@ class ModelRounds:
         Returns:
             departures by leaf in (1, u - 1/2), shape (leaves, width), or none where one model serves.
         """
-        for number in range(MOMENTS):
+        for number in range(SETTINGS.moment_rounds):
             if number:
                 self._look_closer()
             answer = self.ask_moments(self.coordinates)
@@ -116,7 +99,7 @@ class ModelRounds:
             self._step()
         if self._design is None:
             return None
-        for _ in range(RESIDUALS - MOMENTS - 1):
+        for _ in range(SETTINGS.residual_rounds - SETTINGS.moment_rounds - 1):
             self._step()
         if len(leaves) > 1 and self._pays(len(leaves)):
             return self._leaves(leaves, weights)
@@ -147,7 +130,7 @@ class ModelRounds:
         variances = self._variances(shape)
         weight = np.abs(self.model[1:]) * np.sqrt(variances)
         share = weight / max(float(weight.mean()), 1e-12)
-        stretch = (_STRETCH + (1 - _STRETCH) * share) / np.sqrt(variances)
+        stretch = (SETTINGS.even_stretch + (1 - SETTINGS.even_stretch) * share) / np.sqrt(variances)
         centre = former.centre + shape.means / former.scale
         self.coordinates = Coordinates.about(
             self.features, centre, stretch * former.scale, variances / former.scale**2
@@ -162,7 +145,9 @@ class ModelRounds:
         mean = max(float(told.mean()), math.sqrt(float(noise.mean()) / len(told)), 1e-6)
         spread = max(float(((told - mean) ** 2 - noise).mean()), 0.0)
         drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
-        return np.asarray(np.clip(drawn, mean / _ALIKE, mean * _ALIKE))
+        return np.asarray(
+            np.clip(drawn, mean / SETTINGS.max_variance_ratio, mean * SETTINGS.max_variance_ratio)
+        )
 
     def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
         """Take all that is known to the new coordinates."""
@@ -204,10 +189,10 @@ class ModelRounds:
         """Variance of the residuals at the model so far."""
         explained = self._shape.explained(self.model) if self._design is not None else 0.0
         whole = self.target.variance
-        return max(whole - _TRUST * explained, _UNEXPLAINED * whole)
+        return max(whole - SETTINGS.explained_trust * explained, SETTINGS.min_unexplained * whole)
 
     def _clip(self) -> float:
-        limit = max(LEAST_CLIP, CLIP * math.sqrt(self._left))
+        limit = max(SETTINGS.min_clip, SETTINGS.clip * math.sqrt(self._left))
         return min(1.0 if self._told else 0.5 + abs(self.target.mean), limit)
 
     def _step(self) -> None:
@@ -230,7 +215,10 @@ class ModelRounds:
 
     def _pays(self, leaves: int) -> bool:
         """Whether residuals by leaf would stand out from their noise, as it was so far."""
-        return self.count.records / leaves > PAYS * self._noise * self.coordinates.width
+        return (
+            self.count.records / leaves
+            > SETTINGS.records_per_noise * self._noise * self.coordinates.width
+        )
 
     def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
         """How leaves depart from the model of all, where it is likely that they do."""
@@ -242,4 +230,4 @@ class ModelRounds:
         noise = answer.deviation("residuals") ** 2
         left = replace(self.target, variance=self._left)
         away, likely = leaf_random_effects(self._shape, answer.total("residuals"), own, noise, left)
-        return self.coordinates.plain(away) if likely > _LIKELY else None
+        return self.coordinates.plain(away) if likely > SETTINGS.min_leaf_probability else None

@@ -9,18 +9,13 @@ import numpy as np
 
 from privfed.exchange.answers import Answer
 from privfed.learners.fuzzy_tree.percentiles import (
-    LOOSE_TARGET,
-    NARROW,
-    NARROW_TARGET,
-    NOISY_ROUNDS,
-    ROOM_TARGET,
     Histograms,
     most_rounds,
     rounds,
     widened,
 )
 from privfed.learners.fuzzy_tree.queries import Scaling
-from privfed.learners.fuzzy_tree.shrinkage import USUAL
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -40,7 +35,7 @@ class ScalingBounds:
     lower: np.ndarray = field(init=False)
     upper: np.ndarray = field(init=False)
     target: tuple[float, ...] = ()
-    usual: float = USUAL
+    usual: float = SETTINGS.usual_variance
 
     def __post_init__(self) -> None:
         self.lower, self.upper = self.schema.lower.copy(), self.schema.upper.copy()
@@ -74,7 +69,7 @@ class ScalingBounds:
                 self._take(*told.percentiles())
             noisy, usual = bool(told.noise.any()), rounds(bins)
             fine = told.fine(whole) & (number >= usual) & (not noisy)
-            if fine.all() or (noisy and number == NOISY_ROUNDS):
+            if fine.all() or (noisy and number == SETTINGS.noisy_rounds):
                 return
             former, edges = told, np.where(fine[:, None], told.edges, told.refined())
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
@@ -83,12 +78,17 @@ class ScalingBounds:
         """Take exact percentiles; of the target, only an interval that is by far narrower."""
         self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
         ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
-        self.target = widened(*ends, bounds=bounds, share=LOOSE_TARGET, room=ROOM_TARGET)
+        self.target = widened(
+            *ends,
+            bounds=bounds,
+            share=SETTINGS.exact_narrow_target,
+            room=SETTINGS.exact_margin_target,
+        )
 
     def _take_noisy(self, told: Histograms) -> None:
         """Take a noisy round's ends, only intervals that are by far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
-        shares = [NARROW] * features + [NARROW_TARGET]
+        shares = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
         ends = [
             widened(float(low), float(high), bounds=own, share=share)
             for low, high, own, share in zip(*told.percentiles(), bounds, shares, strict=True)

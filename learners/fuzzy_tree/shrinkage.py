@@ -25,27 +25,14 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from privfed.exchange.answers import Answer
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 
-#: Prior variances of departures, as shares of the target's variance that they would explain.
-SHARES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
-#: Mean targets are taken to lie about so far from the middle of their unit interval, and to vary so.
-_MEANS, USUAL, _STILL = 0.25, 0.04, 1e-6
-#: A number of records counts as told from this many deviations of its noise on.
-_PROVEN = 3.0
-#: Share of the target's variance that the prediction at the means may be off by.
-_LEVEL = 0.1
-#: Noise of the means counts so many times where they are drawn towards the middle.
-_CAUTION = 2.0
-#: Least eigenvalue of a covariance beside the mean one.
-_LEAST = 0.02
+#: Least variance of a target.
+_MIN_VARIANCE = 1e-6
 #: Variance of what is told exactly, so that it has a precision.
 _EXACT = 1e-9
 #: Least variance of a feature, in the coordinates' units.
 _NARROWEST = 1e-6
-#: Records that a noisy count is taken for at least: so many of its deviations, and ten.
-_TOLD, _FEWEST = 2.0, 10.0
-#: By what share weights within the unit ball may make records count for fewer.
-_INEXACT = 0.15
 
 
 @dataclass(frozen=True)
@@ -60,11 +47,13 @@ class Count:
         share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
         records = self.records + share * (other.records - self.records)
         deviation = math.sqrt(1 - share) * self.deviation
-        return Count(max(records, _TOLD * deviation, _FEWEST), deviation)
+        return Count(
+            max(records, SETTINGS.min_records_std * deviation, SETTINGS.min_records), deviation
+        )
 
     def roughly(self) -> Count:
         """The same, where records do not all count alike."""
-        return Count(self.records, math.hypot(self.deviation, _INEXACT * self.records))
+        return Count(self.records, math.hypot(self.deviation, SETTINGS.weight_error * self.records))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +102,7 @@ class SecondMoments:
         """Of the features, drawn to the middle as far as noise may feign them (James and Stein 1961)."""
         told, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
         square = max(float(told @ told), 1e-12)
-        return np.asarray(told * max(0.0, 1 - _CAUTION * noise / square))
+        return np.asarray(told * max(0.0, 1 - SETTINGS.mean_caution * noise / square))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +142,7 @@ class DesignEstimate:
         values, vectors = np.linalg.eigh(inner - trace / width * np.eye(width))
         beyond = np.maximum(values**2 - 4 * variance * width, 0.0)
         levels = trace / width + np.sign(values) * np.sqrt(beyond)
-        levels = np.maximum(levels, _LEAST * trace / width)
+        levels = np.maximum(levels, SETTINGS.min_covariance * trace / width)
         covariance = (vectors * (levels * trace / levels.sum())) @ vectors.T
         return cls(lead, means, covariance, design.count.records, variance)
 
@@ -199,11 +188,11 @@ class Target:
     """
 
     mean: float = 0.0
-    uncertain: float = _MEANS**2
-    variance: float = USUAL
+    uncertain: float = SETTINGS.mean_std**2
+    variance: float = SETTINGS.usual_variance
 
     @classmethod
-    def of(cls, answer: Answer, usual: float = USUAL) -> tuple[Count, Target]:
+    def of(cls, answer: Answer, usual: float = SETTINGS.usual_variance) -> tuple[Count, Target]:
         """The records and their targets, from the noisy sums of the root.
 
         Its own sums, and those of each feature's sets, which add up to them, are joined by their
@@ -218,15 +207,17 @@ class Target:
             _root_sum(answer, name) for name in ("weights", "linear", "squares")
         )
         count = Count(records, math.sqrt(a)).joined(Count(0.0, math.inf))
-        if math.isinf(a) or math.isinf(b) or records <= _PROVEN * math.sqrt(a):
+        if math.isinf(a) or math.isinf(b) or records <= SETTINGS.proven_std * math.sqrt(a):
             return count, cls(variance=usual)
         noise, mean = b / records**2, linear / records
-        share = _MEANS**2 / (_MEANS**2 + noise)
+        share = SETTINGS.mean_std**2 / (SETTINGS.mean_std**2 + noise)
         drawn = float(np.clip(share * mean, -0.5, 0.5))
         told = squares / records - mean**2 + noise
         unsure = (c + 4 * mean**2 * b) / records**2
         trust = usual**2 / (usual**2 + unsure)
-        variance = float(np.clip(usual + trust * (told - usual), max(_STILL, usual / 4), 0.25))
+        variance = float(
+            np.clip(usual + trust * (told - usual), max(_MIN_VARIANCE, usual / 4), 0.25)
+        )
         return count, cls(drawn, share * noise, variance)
 
 
@@ -274,9 +265,10 @@ def departures(
     gram, eye = shape.gram, np.eye(len(shape.means) + 1)
     mismatch = shape.noise * shape.count**2
     found, likelihoods, errors = [], [], []
-    for share in SHARES:
+    for share in SETTINGS.prior_fractions:
         prior = shape.prior(
-            share * target.variance, max(_LEVEL * target.variance, target.uncertain)
+            share * target.variance,
+            max(SETTINGS.level_variance * target.variance, target.uncertain),
         )
         free = float(np.trace(prior[1:, 1:]))
         each = [
@@ -315,7 +307,7 @@ def leaf_random_effects(
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
     grams = shape.gram * (weights / shape.count)[:, None, None]
     found, likelihoods = [], []
-    for share in (0.0, *SHARES):
+    for share in (0.0, *SETTINGS.prior_fractions):
         prior = shape.prior(share * target.variance, share * target.variance)
         free = float(np.trace(prior[1:, 1:]))
         leaves = [
@@ -328,7 +320,7 @@ def leaf_random_effects(
         ]
         found.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
-    likelihoods[0] += math.log(len(SHARES))  # as likely as all others together
+    likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as likely as all others together
     chances = _weights(likelihoods)
     return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
 

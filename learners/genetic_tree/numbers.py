@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.fuzzy_tree.shrinkage import SHARES
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
 from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
@@ -218,8 +218,10 @@ def borne_out(departure: float, noise: float, variance: float) -> float:
         noise: its variance.
         variance: the target's, of which prior variances are shares.
     """
-    priors = variance * np.array([0.0, *SHARES])
-    chances = np.array([_ALIKE, *((1 - _ALIKE) / len(SHARES) for _ in SHARES)])
+    priors = variance * np.array([0.0, *SETTINGS.prior_fractions])
+    chances = np.array(
+        [_ALIKE, *((1 - _ALIKE) / len(SETTINGS.prior_fractions) for _ in SETTINGS.prior_fractions)]
+    )
     whole = priors + noise
     logs = np.log(chances) - departure**2 / (2 * whole) - np.log(whole) / 2
     weights = np.exp(logs - logs.max())

@@ -13,12 +13,12 @@ from privfed.errors import QueryError
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.percentiles import (
-    NARROW_TARGET,
     Histograms,
     rounds,
     widened,
 )
 from privfed.learners.fuzzy_tree.queries import Scaling
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.query import View
 from privfed.tables.records import Records
 
@@ -133,7 +133,9 @@ def test_an_interval_is_not_narrowed_by_noise() -> None:
             counts = 10 + np.random.default_rng(seed).normal(0, noise, (1, 32))
             lower, upper = Histograms(counts, edges[None], np.array([noise])).percentiles()
             cut += bool(
-                widened(float(lower[0]), float(upper[0]), bounds=(0, 1), share=NARROW_TARGET)
+                widened(
+                    float(lower[0]), float(upper[0]), bounds=(0, 1), share=SETTINGS.narrow_target
+                )
             )
         assert cut <= 4, noise
 
