@@ -145,7 +145,7 @@ class FuzzyRulesRegressor(FederatedRegressor, Baseline):
         edges, asked = np.linspace(*bounds, _BINS + 1, axis=1), Scaling(_BINS)
         for _ in range(rounds(_BINS)):
             answer = federation.ask(asked).only
-            told = Histograms.of(answer, edges)
+            told = Histograms.from_answer(answer, edges)
             edges = told.refined()
             asked = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
         self.lower_, self.upper_ = (end[:-1] for end in told.percentiles())

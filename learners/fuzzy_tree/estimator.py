@@ -190,10 +190,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if not answers.releases():
                 break
             if opened[0] is root:
-                self._count, self._target = Target.of(answers.only, self._usual)
+                self._count, self._target = Target.from_answer(answers.only, self._usual)
             if "weights" not in answers:
                 break
-            sums = LevelSums.of(answers.only, whole)
+            sums = LevelSums.from_answer(answers.only, whole)
             if opened[0] is root:
                 whole, stop = float(sums.nodes[0].sum()), stop.beside(sums)
             opened = split_level(opened, query, sums, stop)
@@ -340,7 +340,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best leaf of each row, and whether any is active at all."""
-        memberships = Memberships.of(unit, self._partition)
+        memberships = Memberships.from_unit(unit, self._partition)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
         reached = activations(memberships, [leaf.path for leaf in self.leaves_])
@@ -353,7 +353,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _reached(self, row: np.ndarray) -> np.ndarray:
         """The model of the deepest node that a row reaches by its strongest branch."""
-        memberships, node = Memberships.of(row, self._partition), self.root_
+        memberships, node = Memberships.from_unit(row, self._partition), self.root_
         while True:
             assert node.feature is not None and node.model is not None
             degree = {

@@ -47,7 +47,7 @@ class Memberships:
     rest: np.ndarray
 
     @classmethod
-    def of(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
+    def from_unit(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
         """Place values of [0, 1] among uniform triangular sets (paper, Section 3.1).
 
         Args:

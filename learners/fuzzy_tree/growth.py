@@ -127,7 +127,7 @@ class LevelSums:
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, answer: Answer, whole: float) -> LevelSums:
+    def from_answer(cls, answer: Answer, whole: float) -> LevelSums:
         """Read an answer; what is withheld is worked out from the noisy cells.
 
         Args:

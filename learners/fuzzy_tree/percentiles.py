@@ -56,7 +56,7 @@ class Histograms:
     ends: tuple[float, float] = SETTINGS.percentiles
 
     @classmethod
-    def of(cls, answer: Answer, edges: np.ndarray) -> Histograms:
+    def from_answer(cls, answer: Answer, edges: np.ndarray) -> Histograms:
         """A round's counts of the features and, last, of the target; zeros where that is withheld."""
         counts, noise = answer.total("counts"), answer.deviation("counts")
         target, spread = np.zeros(counts.shape[1]), 0.0

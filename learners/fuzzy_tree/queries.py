@@ -169,7 +169,7 @@ class FuzzyQuery(Query):
         key = ("fuzzy_tree", self.sets, self.partition, *scale)
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
-            view.cache["fuzzy_tree"] = Fuzzified.of(
+            view.cache["fuzzy_tree"] = Fuzzified.from_view(
                 view, self.partition or self.sets, (self.lower, self.upper), self.target
             )
         prepared: Fuzzified = view.cache["fuzzy_tree"]

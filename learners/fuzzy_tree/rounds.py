@@ -95,7 +95,7 @@ class ModelRounds:
             if answer is None:
                 break
             noise, lead = answer.deviation("moments"), self.coordinates.lead
-            self._see(SecondMoments.of(answer.total("moments"), noise, self.count, lead))
+            self._see(SecondMoments.from_sums(answer.total("moments"), noise, self.count, lead))
             self._step()
         if self._design is None:
             return None
@@ -120,7 +120,7 @@ class ModelRounds:
     @property
     def _shape(self) -> DesignEstimate:
         assert self._design is not None
-        return DesignEstimate.of(self._design, self.coordinates.lead)
+        return DesignEstimate.from_moments(self._design, self.coordinates.lead)
 
     def _look_closer(self) -> None:
         """Coordinates about the means in which features are about as wide as they matter."""
@@ -172,7 +172,7 @@ class ModelRounds:
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
         self.model = self._constant
-        self._see(SecondMoments.of(gram, noise[0], self.count, 1.0))
+        self._see(SecondMoments.from_sums(gram, noise[0], self.count, 1.0))
         self._learn(moment - self._shape.gram @ self.model, noise[1])
 
     # --- the model ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class ScalingBounds:
             answer = ask(asked)
             if "counts" not in answer:
                 break
-            told = Histograms.of(answer, edges)
+            told = Histograms.from_answer(answer, edges)
             if told.noise.any():
                 told = told if former is None else told.with_former(former)
                 self._take_noisy(told)

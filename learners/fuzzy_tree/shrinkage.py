@@ -71,7 +71,7 @@ class SecondMoments:
     count: Count
 
     @classmethod
-    def of(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
+    def from_sums(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
         """From released sums in which every cell has noise of its own, both triangles.
 
         Args:
@@ -124,7 +124,7 @@ class DesignEstimate:
     noise: float
 
     @classmethod
-    def of(cls, design: SecondMoments, lead: float) -> DesignEstimate:
+    def from_moments(cls, design: SecondMoments, lead: float) -> DesignEstimate:
         """Eigenvalues that noise could feign are one; those that stand out are taken less its share.
 
         A symmetric matrix of noise of variance v has eigenvalues up to r = 2 sqrt(v F); one that
@@ -192,7 +192,9 @@ class Target:
     variance: float = SETTINGS.usual_variance
 
     @classmethod
-    def of(cls, answer: Answer, usual: float = SETTINGS.usual_variance) -> tuple[Count, Target]:
+    def from_answer(
+        cls, answer: Answer, usual: float = SETTINGS.usual_variance
+    ) -> tuple[Count, Target]:
         """The records and their targets, from the noisy sums of the root.
 
         Its own sums, and those of each feature's sets, which add up to them, are joined by their

@@ -45,7 +45,7 @@ class Fuzzified:
     known: MutableMapping[Path, Activation] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_view(
         cls,
         view: View,
         sets: int | Sequence[int],
@@ -60,7 +60,7 @@ class Fuzzified:
         below, rest = np.empty(x.shape, np.uint8), np.empty(x.shape)
         for start in range(0, len(x), _PIECE):
             piece = slice(start, start + _PIECE)
-            placed = Memberships.of(to_unit(x[piece], *scale), sets)
+            placed = Memberships.from_unit(to_unit(x[piece], *scale), sets)
             below[piece], rest[piece] = placed.below, placed.rest
         return cls(x, scale, centred, Memberships(below, rest))
 
@@ -102,7 +102,7 @@ class Pairs:
     weight: np.ndarray
 
     @classmethod
-    def of(cls, reached: Sequence[Activation]) -> Pairs:
+    def from_activations(cls, reached: Sequence[Activation]) -> Pairs:
         """Lay the nodes' activations end to end."""
         return cls(
             np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached]),
@@ -115,7 +115,7 @@ def cell_sums(
     prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
 ) -> dict[str, np.ndarray]:
     """Sums by (node, feature, set), a piece of the pairs at a time; used features hold zeros."""
-    pairs, wide = Pairs.of(prepared.reach(nodes)), len(features)
+    pairs, wide = Pairs.from_activations(prepared.reach(nodes)), len(features)
     columns = np.array(features, dtype=np.int64)
     totals = np.zeros((4, len(nodes) * wide * sets))
     for start in range(0, len(pairs.row), _PIECE):

@@ -40,7 +40,7 @@ class PlattScaling:
     cuts: np.ndarray
 
     @classmethod
-    def of(
+    def from_scores(
         cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> PlattScaling | None:
         """Cut-offs between bins of about as many made-up records; none where scores are all alike."""

@@ -53,7 +53,7 @@ class BinEdges:
     cuts: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, inner: list[np.ndarray]) -> BinEdges:
+    def from_arrays(cls, inner: list[np.ndarray]) -> BinEdges:
         """From arrays."""
         return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
 

@@ -216,7 +216,7 @@ class _Refinement:
         """What the counts of the target's values say of their shares."""
         if self.values is None:
             return None
-        return Shares.told(self.values, self.unsure, self.count, self.uncertain)
+        return Shares.from_counts(self.values, self.unsure, self.count, self.uncertain)
 
     def _count(self, rows: list[np.ndarray], variances: list[float]) -> None:
         """The records, over all rounds, each by its noise."""
@@ -237,7 +237,7 @@ def _present(sizes: Mapping[str, float], answer: Answer) -> float:
 
 
 def _grid(columns: list[ColumnEstimate]) -> BinEdges:
-    return BinEdges.of([own.cuts for own in columns])
+    return BinEdges.from_arrays([own.cuts for own in columns])
 
 
 def _share(share: float) -> Fraction:

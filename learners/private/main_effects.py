@@ -28,7 +28,7 @@ class MainEffects:
     share: float
 
     @classmethod
-    def of(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
+    def from_sums(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
         """From released sums of scaled functions.
 
         Args:
@@ -45,7 +45,7 @@ class MainEffects:
             basis, NoisyMoments(values, np.where(asked, (noise / scales) ** 2, np.inf)), share
         )
 
-    def energies(self, marginals: Marginals, variance: float) -> np.ndarray:
+    def mean_squares(self, marginals: Marginals, variance: float) -> np.ndarray:
         """What each column explains beyond noise and sampling: by its trend, or by its bins.
 
         Args:
@@ -55,12 +55,14 @@ class MainEffects:
         ends = self.basis.columns + np.cumsum(self.basis.widths)
         starts = ends - self.basis.widths
         each = [
-            self._energy(j, slice(*own), marginals, variance)
+            self._mean_square(j, slice(*own), marginals, variance)
             for j, own in enumerate(zip(starts, ends, strict=True))
         ]
         return np.array(each)
 
-    def _energy(self, column: int, bins: slice, marginals: Marginals, variance: float) -> float:
+    def _mean_square(
+        self, column: int, bins: slice, marginals: Marginals, variance: float
+    ) -> float:
         """One column's, whose indicators are ``bins``."""
         own, noise = self.told.values[bins], float(self.told.variance[bins.start])
         outputs, shares = own.shape[1], marginals.shares()[column]
@@ -92,21 +94,21 @@ class MainEffects:
         chance = own.shape[1] * ((1 - trust) * doubt + variance * spread)
         return float(((slope**2).sum() - chance) / spread)
 
-    def lengths(self, basis: Basis) -> np.ndarray:
+    def scale_factors(self, basis: Basis) -> np.ndarray:
         """How much longer a basis' functions are where this round told of them too, shape (functions,).
 
         Noise is then about alike along all directions, so that the leading ones keep what is known.
         """
-        lengths, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
+        scale_factors, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
         ratio = self.basis.multipliers[own > 0] / own[own > 0]
-        lengths[: self.basis.size][own > 0] = np.sqrt(
+        scale_factors[: self.basis.size][own > 0] = np.sqrt(
             1 + self.share / SETTINGS.later_fraction * ratio**2
         )
-        return lengths
+        return scale_factors
 
-    def sums(self, basis: Basis, lengths: np.ndarray) -> NoisyMoments:
+    def sums(self, basis: Basis, scale_factors: np.ndarray) -> NoisyMoments:
         """The same as sums of a basis' functions, each so much longer."""
-        scales = basis.multipliers[: self.basis.size] * lengths[: self.basis.size]
+        scales = basis.multipliers[: self.basis.size] * scale_factors[: self.basis.size]
         values = np.zeros((basis.size, self.told.values.shape[1]))
         variance = np.full(basis.size, np.inf)
         values[: self.basis.size] = self.told.values * scales[:, None]

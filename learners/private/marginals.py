@@ -87,7 +87,7 @@ class ColumnEstimate:
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
-    def vaguer(self, share: float) -> ColumnEstimate:
+    def mixed_with_uniform(self, share: float) -> ColumnEstimate:
         """The same, but a share of it spread evenly over the public bounds."""
         share = float(np.clip(share, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
@@ -185,7 +185,9 @@ class Shares:
     spread: float
 
     @classmethod
-    def told(cls, counts: np.ndarray, variance: float, records: float, uncertain: float) -> Shares:
+    def from_counts(
+        cls, counts: np.ndarray, variance: float, records: float, uncertain: float
+    ) -> Shares:
         """Posterior means under Jeffreys' prior, each class against the others.
 
         A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
@@ -233,7 +235,7 @@ class Marginals:
     @property
     def grid(self) -> BinEdges:
         """Cut-offs of the features."""
-        return BinEdges.of([own.cuts for own in self.features])
+        return BinEdges.from_arrays([own.cuts for own in self.features])
 
     def shares(self) -> np.ndarray:
         """Shares by column and code, padded with zeros, shape (columns, codes)."""

@@ -130,7 +130,7 @@ class RemainingBudget:
 def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     """Every question as often as it may be asked, before anything is known of the data."""
     features, columns = schema.features, schema.columns
-    every = BinEdges.of([first_cuts(column, SETTINGS.first_bins) for column in columns])
+    every = BinEdges.from_arrays([first_cuts(column, SETTINGS.first_bins) for column in columns])
     grid = BinEdges(every.cuts[: len(features)])
     basis = placeholder(grid)
     window = ResidualBounds(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)

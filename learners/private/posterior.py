@@ -41,7 +41,7 @@ class Subspace:
     functions: np.ndarray
 
     @classmethod
-    def of(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
+    def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
         """About the directions of the largest second moments, by powers of a random subspace.
 
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
@@ -73,9 +73,9 @@ class NoisyMoments:
     values: np.ndarray
     variance: np.ndarray
 
-    def longer(self, lengths: np.ndarray) -> NoisyMoments:
+    def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
         """Of functions that are so much longer."""
-        return NoisyMoments(self.values * lengths[:, None], self.variance * lengths**2)
+        return NoisyMoments(self.values * scale_factors[:, None], self.variance * scale_factors**2)
 
     def along(self, axes: np.ndarray) -> ProjectedMoments:
         """In the leading directions, the columns of ``axes``."""
@@ -103,7 +103,7 @@ class ProjectedMoments:
             return self.values
         return np.asarray(self.values + np.einsum("oij,jo->io", self.slopes, step))
 
-    def bent(self, curvature: np.ndarray, output: int) -> np.ndarray:
+    def jacobian(self, curvature: np.ndarray, output: int) -> np.ndarray:
         """What made-up records' curvature is by these sums: less the slope."""
         return curvature if self.slopes is None else curvature - self.slopes[output]
 
@@ -193,8 +193,8 @@ class WeightPosterior:
     def at(self, weights: np.ndarray) -> Linearization:
         """What the link and the made-up records make of some weights."""
         predictions = self.predictions(weights)
-        steepness = self.outcome.variances(predictions)
-        curvatures = tuple(self.curvature(own) for own in steepness.T)
+        irls_weights = self.outcome.variances(predictions)
+        curvatures = tuple(self.curvature(own) for own in irls_weights.T)
         return Linearization(weights, predictions, self.told(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
@@ -213,9 +213,9 @@ class WeightPosterior:
         rest = (predictions - self.means) * self.shares[:, None]
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
-    def curvature(self, steepness: np.ndarray) -> np.ndarray:
+    def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
         """N E[steepness phi phi'], shape (directions, directions)."""
-        own = self.leading.features * np.sqrt(self.shares * steepness)[:, None]
+        own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(
@@ -251,9 +251,9 @@ class WeightPosterior:
         """Where a whole step leads."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
-            bent = sums.bent(curvature, output)
-            right = rest[:, output] + bent @ now.weights[:, output]
-            wanted[:, output] = self._solved(bent, right, sampling * curvature + sums.noise)
+            jacobian = sums.jacobian(curvature, output)
+            right = rest[:, output] + jacobian @ now.weights[:, output]
+            wanted[:, output] = self._solved(jacobian, right, sampling * curvature + sums.noise)
         return wanted
 
     def _as_far_as_it_helps(
@@ -288,11 +288,11 @@ class WeightPosterior:
                 break
         return best
 
-    def _solved(self, bent: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def _solved(self, jacobian: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
         covariance = self.prior.covariance
-        root = factor(bent @ covariance @ bent.T + noise)
+        root = factor(jacobian @ covariance @ jacobian.T + noise)
         solved = cho_solve((root, True), wanted, check_finite=False)
-        return np.asarray(covariance @ (bent.T @ solved))
+        return np.asarray(covariance @ (jacobian.T @ solved))
 
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
@@ -305,13 +305,13 @@ class WeightPosterior:
             sampling: see :meth:`weights`.
         """
         right = sums.values - local.told
-        bent = [sums.bent(own, output) for output, own in enumerate(local.curvatures)]
+        jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
         return MarginalLikelihood(
-            [own + g @ w for own, g, w in zip(right.T, bent, local.weights.T, strict=True)],
-            [[g @ own @ g.T for own in self.prior.groups] for g in bent],
+            [own + g @ w for own, g, w in zip(right.T, jacobian, local.weights.T, strict=True)],
+            [[g @ own @ g.T for own in self.prior.groups] for g in jacobian],
             [
                 sampling * h + sums.noise + g @ self.prior.level @ g.T
-                for h, g in zip(local.curvatures, bent, strict=True)
+                for h, g in zip(local.curvatures, jacobian, strict=True)
             ],
         )
 

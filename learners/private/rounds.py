@@ -61,7 +61,7 @@ class SyntheticHessian:
         own = steps.transpose(2, 0, 1)
         return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
 
-    def energy(self, step: np.ndarray) -> float:
+    def mean_square(self, step: np.ndarray) -> float:
         """Mean square of what a step adds to a score, where the link is steep."""
         return float(self.products(step[None]).mean())
 
@@ -82,7 +82,9 @@ class GradientRounds:
         """These and one more."""
         return GradientRounds((*self.sums, sums), (*self.weights, weights))
 
-    def at(self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float) -> NoisyMoments:
+    def at(
+        self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
+    ) -> NoisyMoments:
         """The best linear unbiased estimate of the sums at some weights, and its variance.
 
         Args:
@@ -90,27 +92,31 @@ class GradientRounds:
             curvature: there, nearly.
             mismatch: m.
         """
-        white = self._white(weights, curvature, mismatch)
+        white = self._white(weights, curvature, misspecification)
         return NoisyMoments(white.means, (1 / white.precision).mean(axis=1))
 
     def slopes(
-        self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float, axes: np.ndarray
+        self,
+        weights: np.ndarray,
+        curvature: SyntheticHessian,
+        misspecification: float,
+        axes: np.ndarray,
     ) -> np.ndarray:
         """How the sums change with the weights, along the leading directions ``axes``: the estimate of N E.
 
         Returns:
             shape (outputs, directions, directions).
         """
-        white, away = self._white(weights, curvature, mismatch), self._away(weights)
+        white, away = self._white(weights, curvature, misspecification), self._away(weights)
         rest = white.values - white.ones * white.means[..., None]
         solved = np.linalg.solve(white.root.swapaxes(2, 3), rest[..., None])[..., 0]
-        shares = mismatch / curvature.records * curvature.own[:, None, None] * solved
+        shares = misspecification / curvature.records * curvature.own[:, None, None] * solved
         along = np.einsum("id,iok->odk", axes, shares)
         return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
 
-    def mismatch(self, curvature: SyntheticHessian) -> float:
+    def misspecification(self, curvature: SyntheticHessian) -> float:
         """The likeliest m by what differs between rounds: restricted likelihood, log-normal beforehand."""
-        usual = usual_mismatch(curvature.records)
+        usual = usual_misspecification(curvature.records)
 
         def density(factor: float) -> float:
             """The logarithm of m's posterior density, up to a constant."""
@@ -128,13 +134,17 @@ class GradientRounds:
         """Where each round was told, from some weights; shape (rounds, directions, outputs)."""
         return np.asarray(np.array(self.weights) - weights)
 
-    def _white(self, weights: np.ndarray, curvature: SyntheticHessian, mismatch: float) -> _White:
+    def _white(
+        self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
+    ) -> _White:
         """The rounds' sums times the root of their precision; what a round told nothing of is zero."""
         noise = np.array([own.variance for own in self.sums]).T
         known = np.isfinite(noise)[:, None, :]
         both = known[..., :, None] & known[..., None, :]
         products = curvature.products(self._away(weights))
-        system = np.where(both, mismatch * curvature.own[:, None, None, None] * products, 0.0)
+        system = np.where(
+            both, misspecification * curvature.own[:, None, None, None] * products, 0.0
+        )
         diagonal = np.arange(len(self.sums))
         least = LEAST_NOISE * (1 + np.trace(system, axis1=2, axis2=3))[..., None]
         system[..., diagonal, diagonal] += np.where(known, noise[:, None] + least, 1.0)
@@ -175,6 +185,6 @@ class _White:
         return np.asarray(np.log(np.diagonal(self.root, axis1=2, axis2=3)).sum(axis=2))
 
 
-def usual_mismatch(records: float) -> float:
+def usual_misspecification(records: float) -> float:
     """m before rounds are compared."""
     return float(SETTINGS.moment_error**2 * records)

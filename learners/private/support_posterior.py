@@ -41,8 +41,8 @@ def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 def _reached(at: np.ndarray) -> np.ndarray:
     """Share of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
-    starts, lengths, _, _ = _intervals()
-    inside = np.clip((at - starts[:, None]) / lengths[:, None], 0, 1)
+    starts, scale_factors, _, _ = _intervals()
+    inside = np.clip((at - starts[:, None]) / scale_factors[:, None], 0, 1)
     return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * at)
 
 

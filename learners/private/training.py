@@ -59,8 +59,8 @@ class _Learning:
         weighed = self._main_effects()
         codes = self._make_up()
         basis = self._basis(weighed)
-        lengths = np.ones(basis.size) if self.main is None else self.main.lengths(basis)
-        shares, leading = self._weighed(basis, codes, lengths)
+        scale_factors = np.ones(basis.size) if self.main is None else self.main.scale_factors(basis)
+        shares, leading = self._weighed(basis, codes, scale_factors)
         posterior = WeightPosterior(
             leading,
             shares,
@@ -68,13 +68,13 @@ class _Learning:
             self.start,
             self.means,
             self.marginals.records,
-            self._prior(basis, leading, lengths),
+            self._prior(basis, leading, scale_factors),
         )
         calibrated = self.params.calibrated and self.outcome.kind != "number"
         if calibrated:
             self.purse.paid(SETTINGS.score_fraction)
-        leads, rounds = self._rounds(basis, posterior, lengths)
-        weights = lengths[:, None] * (leading.axes @ leads)
+        leads, rounds = self._rounds(basis, posterior, scale_factors)
+        weights = scale_factors[:, None] * (leading.axes @ leads)
         if calibrated and rounds:
             weights = self._calibrated(basis, weights, leading.features @ leads, shares)
         means, deviations = _moments(basis, codes, shares)
@@ -115,7 +115,9 @@ class _Learning:
             float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail)),
         )
         if self.outcome.kind == "number":
-            target = counted.vaguer(SETTINGS.uniform_rate * (noise - SETTINGS.counted_noise))
+            target = counted.mixed_with_uniform(
+                SETTINGS.uniform_rate * (noise - SETTINGS.counted_noise)
+            )
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:
@@ -153,12 +155,13 @@ class _Learning:
         if sums is None:
             return even
         noise = math.sqrt(float(sums.variance[0]))
-        self.main = MainEffects.of(basis, sums.values, noise, share)
-        energies = np.sqrt(self.main.energies(self.marginals, self.variance))
-        if energies.sum() <= 0:
+        self.main = MainEffects.from_sums(basis, sums.values, noise, share)
+        mean_squares = np.sqrt(self.main.mean_squares(self.marginals, self.variance))
+        if mean_squares.sum() <= 0:
             return even
         return np.asarray(
-            SETTINGS.even_weight * even + (1 - SETTINGS.even_weight) * energies / energies.sum()
+            SETTINGS.even_weight * even
+            + (1 - SETTINGS.even_weight) * mean_squares / mean_squares.sum()
         )
 
     def _scales(
@@ -260,7 +263,7 @@ class _Learning:
         return Trees(features, cuts, math.sqrt(share / count))
 
     def _weighed(
-        self, basis: Basis, codes: np.ndarray, lengths: np.ndarray
+        self, basis: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, Subspace]:
         """Weights of the made-up records under which leaves hold what their counts say.
 
@@ -269,8 +272,8 @@ class _Learning:
             codes: of the made-up records.
             lengths: what functions are multiplied by beyond their scales; 1 for leaves.
         """
-        matrix = basis.matrix(codes) * lengths.astype(np.float32)
-        leading = Subspace.of(matrix, self.params.directions, self.rng)
+        matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
+        leading = Subspace.from_matrix(matrix, self.params.directions, self.rng)
         even = np.ones(codes.shape[1])
         if not self.params.masses:
             return even, leading
@@ -309,13 +312,13 @@ class _Learning:
         )
         return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
-    def _prior(self, basis: Basis, leading: Subspace, lengths: np.ndarray) -> Prior:
+    def _prior(self, basis: Basis, leading: Subspace, scale_factors: np.ndarray) -> Prior:
         """The settings' prior for each kind of functions, before the sums say which they speak for."""
         axes = [leading.axes[own] for own in basis.groups]
         return Prior(
             np.array([own.T @ own for own in axes]),
             np.full(len(axes), SETTINGS.initial_scale * self._unit()),
-            leading.axes.T @ (basis.one / lengths),
+            leading.axes.T @ (basis.one / scale_factors),
             self.free,
         )
 
@@ -326,7 +329,7 @@ class _Learning:
         return self.params.prior
 
     def _rounds(
-        self, basis: Basis, posterior: WeightPosterior, lengths: np.ndarray
+        self, basis: Basis, posterior: WeightPosterior, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, int]:
         """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
@@ -334,16 +337,16 @@ class _Learning:
         rounds = GradientRounds()
         if self.main is not None:
             nothing = np.zeros((axes.shape[1], self.outcome.classes))
-            rounds = rounds.joined(self.main.sums(basis, lengths), nothing)
+            rounds = rounds.joined(self.main.sums(basis, scale_factors), nothing)
         steps = WeightUpdates.begun(posterior, rounds, sampling, self._unit())
         for left in range(self.params.rounds, 0, -1):
             predictions = posterior.predictions(steps.weights)
             window = self._window(predictions if steps.taken else None, sampling)
-            at, spend = lengths[:, None] * (axes @ steps.weights), self.purse.rest(left)
+            at, spend = scale_factors[:, None] * (axes @ steps.weights), self.purse.rest(left)
             sums = self._asked(basis, at, window, spend)
             if sums is None:
                 break
-            sums = sums.longer(lengths)
+            sums = sums.rescaled(scale_factors)
             held = np.clip(predictions, window.low, window.high)
             sums = replace(sums, values=sums.values + posterior.expected(held))
             steps = steps.further(sums, sampling)
@@ -356,7 +359,7 @@ class _Learning:
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
         """The weights of classes as far as residuals by score bear them out; moves the start."""
-        found = PlattScaling.of(self.outcome, self.start, added, shares)
+        found = PlattScaling.from_scores(self.outcome, self.start, added, shares)
         if found is None:
             return weights
         predictions = self.outcome.predictions(self.start + added)

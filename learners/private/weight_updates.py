@@ -9,7 +9,7 @@ import numpy as np
 
 from privfed.learners.private.evidence import MarginalLikelihood
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior, mixed
-from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_mismatch
+from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_misspecification
 from privfed.learners.private.settings import SETTINGS
 
 
@@ -21,7 +21,7 @@ class WeightUpdates:
         posterior: from sums to weights.
         rounds: what was told so far.
         weights: of leading directions, shape (directions, outputs).
-        energy: of the last step (:meth:`.SyntheticHessian.energy`); before the first, about what a model adds.
+        energy: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a model adds.
         unit: the scale of weights that the settings name.
         origin: made-up records where no weights are.
         taken: how many.
@@ -30,18 +30,18 @@ class WeightUpdates:
     posterior: WeightPosterior
     rounds: GradientRounds
     weights: np.ndarray
-    energy: float
+    mean_square: float
     unit: float
     origin: Linearization
     taken: int = 0
 
     @classmethod
     def begun(
-        cls, posterior: WeightPosterior, rounds: GradientRounds, energy: float, unit: float
+        cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
         """Before the first step, at no weights; rounds may have told something already."""
         nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
-        return cls(posterior, rounds, nothing, energy, unit, posterior.at(nothing))
+        return cls(posterior, rounds, nothing, mean_square, unit, posterior.at(nothing))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
         """The next step, by the sums of a gradient at the weights so far.
@@ -56,37 +56,43 @@ class WeightUpdates:
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
         curvature = SyntheticHessian.at(self.posterior, local)
-        mismatch = rounds.mismatch(curvature) if self.taken else usual_mismatch(curvature.records)
+        misspecification = (
+            rounds.misspecification(curvature)
+            if self.taken
+            else usual_misspecification(curvature.records)
+        )
         axes = self.posterior.leading.axes
-        slopes = rounds.slopes(self.weights, curvature, mismatch, axes)
-        here = rounds.at(self.weights, curvature, mismatch)
-        doubt = mismatch * SETTINGS.expected_step * self.energy * curvature.own
+        slopes = rounds.slopes(self.weights, curvature, misspecification, axes)
+        here = rounds.at(self.weights, curvature, misspecification)
+        doubt = misspecification * SETTINGS.expected_step * self.mean_square * curvature.own
         vague = replace(here, variance=here.variance + doubt).along(axes)
         told = replace(vague, slopes=slopes)
         evidence = self.posterior.evidence(told, local, sampling)
         if self.taken:
-            evidence = evidence.halved(self._without_weights(rounds, mismatch, sampling))
+            evidence = evidence.halved(self._without_weights(rounds, misspecification, sampling))
         posterior = self._scaled(evidence)
         priors = posterior.smaller(evidence)
         near = mixed(priors, told, local, sampling)
-        there = replace(here, variance=rounds.at(near, curvature, mismatch).variance).along(axes)
+        there = replace(here, variance=rounds.at(near, curvature, misspecification).variance).along(
+            axes
+        )
         far = mixed(priors, replace(there, slopes=slopes), local, sampling)
-        step, energy = self._held(curvature, (near + far) / 2 - self.weights)
+        step, mean_square = self._held(curvature, (near + far) / 2 - self.weights)
         return replace(
             self,
             posterior=posterior,
             rounds=rounds,
             weights=self.weights + step,
-            energy=energy,
+            mean_square=mean_square,
             taken=self.taken + 1,
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
         """A step no longer than it may be, and its energy."""
-        energy = curvature.energy(step)
-        if energy <= self._most:
-            return step, energy
-        return step * math.sqrt(self._most / energy), self._most
+        mean_square = curvature.mean_square(step)
+        if mean_square <= self._most:
+            return step, mean_square
+        return step * math.sqrt(self._most / mean_square), self._most
 
     @property
     def _most(self) -> float:
@@ -94,10 +100,10 @@ class WeightUpdates:
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
-        return self.energy * (SETTINGS.max_second_step if second else SETTINGS.max_step)
+        return self.mean_square * (SETTINGS.max_second_step if second else SETTINGS.max_step)
 
     def _without_weights(
-        self, rounds: GradientRounds, mismatch: float, sampling: float
+        self, rounds: GradientRounds, misspecification: float, sampling: float
     ) -> MarginalLikelihood:
         """What the sums say of the prior where no weights are.
 
@@ -106,8 +112,8 @@ class WeightUpdates:
         local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
         curvature = SyntheticHessian.at(self.posterior, local)
-        told = rounds.at(nothing, curvature, mismatch).along(axes)
-        slopes = rounds.slopes(nothing, curvature, mismatch, axes)
+        told = rounds.at(nothing, curvature, misspecification).along(axes)
+        slopes = rounds.slopes(nothing, curvature, misspecification, axes)
         return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
 
     def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:

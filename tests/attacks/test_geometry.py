@@ -21,7 +21,7 @@ def test_memberships_are_the_learners() -> None:
     for partition in ((), (2, 5, 3)):
         geometry = Geometry(5, np.zeros(3), np.ones(3), partition)
         degrees = geometry.degrees(geometry.unit(unit))
-        own = Memberships.of(unit, partition or 5)
+        own = Memberships.from_unit(unit, partition or 5)
         assert np.allclose(degrees.sum(axis=2), 1)
         for feature in range(3):
             for fuzzy_set in range(5):

@@ -174,13 +174,13 @@ def test_a_feature_that_reveals_at_one_branch_is_withheld_at_all() -> None:
     x = np.column_stack([np.repeat([1 / 3, 2 / 3], 10), np.full(20, 0.4), np.full(20, 0.5)])
     x[5, 0] = 0.4  # so that both branches hold somebody by less than 1
     x[[0, 10, 11, 12], 1] = 0.9
-    assert silence(Memberships.of(x, SETS), nodes, SETS).features[:, 1].tolist() == [
+    assert silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].tolist() == [
         False,
         True,
         True,
     ]
     x[1:3, 1] = 0.9
-    assert not silence(Memberships.of(x, SETS), nodes, SETS).features[:, 1].any()
+    assert not silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].any()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -187,7 +187,7 @@ def test_outside_the_scaling_are_its_ends() -> None:
 def test_memberships_are_degrees(lower: np.ndarray, upper: np.ndarray) -> None:
     """Two neighbouring sets share each value between them, whatever the scaling."""
     table = np.nan_to_num(np.array(CORNERS)[:, :FEATURES])
-    members = Memberships.of(to_unit(table, lower, upper), SETS)
+    members = Memberships.from_unit(to_unit(table, lower, upper), SETS)
     assert ((members.rest >= 0) & (members.rest <= 1)).all()
     assert ((members.below >= 0) & (members.below <= SETS - 2)).all()
 

@@ -40,7 +40,9 @@ def learned(u: np.ndarray, y: np.ndarray, noise: float, seed: int) -> np.ndarray
     rng = np.random.default_rng(seed)
     z, shrunk = PUBLIC.held(u)
     told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
-    shape = DesignEstimate.of(SecondMoments.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead)
+    shape = DesignEstimate.from_moments(
+        SecondMoments.from_sums(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead
+    )
     mean, spread = float(y.mean()), float(y.var()) + 1e-6
     sums = z.T @ ((y - mean) * shrunk) + rng.normal(0, noise, PUBLIC.width)
     target = Target(mean, 1e-6, spread)
@@ -82,7 +84,9 @@ def test_eigenvalues_that_noise_could_feign_are_one() -> None:
     z, _ = PUBLIC.held(u)
     for noise, alike in ((400.0, True), (1.0, False)):
         told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
-        shape = DesignEstimate.of(SecondMoments.of(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead)
+        shape = DesignEstimate.from_moments(
+            SecondMoments.from_sums(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead
+        )
         values = np.linalg.eigvalsh(shape.covariance)
         assert values[0] > 0
         assert (values[-1] < 1.6 * values[0]) == alike
@@ -92,7 +96,9 @@ def test_rounds_are_joined_by_their_noise() -> None:
     """A second, sharper round moves the posterior to itself; departures taken far off weigh less."""
     u = unit(2000, 0)
     z, _ = PUBLIC.held(u)
-    shape = DesignEstimate.of(SecondMoments.of(z.T @ z, 1.0, KNOWN, PUBLIC.lead), PUBLIC.lead)
+    shape = DesignEstimate.from_moments(
+        SecondMoments.from_sums(z.T @ z, 1.0, KNOWN, PUBLIC.lead), PUBLIC.lead
+    )
     truth = np.array([0.0, 0.5, -0.5, 0.2, 0.0, 0.1])
     sums, eye = shape.gram @ truth, np.eye(PUBLIC.width)
     target, blunt = Target(0.0, 1e-6, 0.05), ResidualSums(-sums, 900.0 * eye, 0.0)
@@ -107,8 +113,8 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     """Leaves with slopes of their own are told from leaves that have none, by what is released."""
     u = unit(4000, 0)
     z, _ = PUBLIC.held(u)
-    shape = DesignEstimate.of(
-        SecondMoments.of(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
+    shape = DesignEstimate.from_moments(
+        SecondMoments.from_sums(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
     )
     weights, target = np.array([2000.0, 2000.0]), Target(0.0, 1e-6, 0.02)
     slopes = np.array([0.0, 0.4, 0.0, 0.0, 0.0, 0.0])
@@ -198,8 +204,8 @@ def test_odd_tables_are_learned_without_fuss() -> None:
 
 def test_a_told_round_may_be_exact() -> None:
     """Noise of nothing is no fault."""
-    shape = DesignEstimate.of(
-        SecondMoments.of(np.eye(6) * 300, 0.0, KNOWN, PUBLIC.lead), PUBLIC.lead
+    shape = DesignEstimate.from_moments(
+        SecondMoments.from_sums(np.eye(6) * 300, 0.0, KNOWN, PUBLIC.lead), PUBLIC.lead
     )
     told = replace(ResidualSums(np.ones(6), np.zeros((6, 6))), departure=0.0)
     away, _ = departures(shape, [told], Target(), 0.01)

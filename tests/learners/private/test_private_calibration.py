@@ -18,7 +18,7 @@ def corrected(truth: float, move: float, noise: float, seed: int) -> tuple[float
     """What is found where log-odds are ``move`` more than start + truth times the score, of 20,000."""
     rng = np.random.default_rng(seed)
     added, own = rng.normal(0, 1.5, (2, 20_000, 1))
-    found = PlattScaling.of(Outcome("binary"), START, own[:2_000], np.ones(2_000))
+    found = PlattScaling.from_scores(Outcome("binary"), START, own[:2_000], np.ones(2_000))
     assert found is not None
     y = rng.uniform(size=added.shape) < expit(START + move + truth * added)
     bins = np.searchsorted(found.cuts[0], START + added[:, 0], side="right")
@@ -50,12 +50,14 @@ def test_sums_that_tell_nothing_change_nothing() -> None:
 
 def test_scores_that_are_all_alike_are_left() -> None:
     """There is nothing to multiply."""
-    assert PlattScaling.of(Outcome("binary"), START, np.zeros((50, 1)), np.ones(50)) is None
+    assert (
+        PlattScaling.from_scores(Outcome("binary"), START, np.zeros((50, 1)), np.ones(50)) is None
+    )
 
 
 def test_cut_offs_rise_where_many_scores_are_alike() -> None:
     """Nine in ten made-up records with the same score, three classes."""
     added = np.zeros((100, 3))
     added[:10] = np.random.default_rng(0).normal(size=(10, 3))
-    found = PlattScaling.of(Outcome("classes", 3, 0, 2), np.zeros(3), added, np.ones(100))
+    found = PlattScaling.from_scores(Outcome("classes", 3, 0, 2), np.zeros(3), added, np.ones(100))
     assert found is not None and (np.diff(found.cuts, axis=1) > 0).all()

@@ -109,7 +109,7 @@ def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
 
 def test_clear_counts_are_told_as_they_are() -> None:
     """Hardly any noise: the share, up to half a record of each class."""
-    told = Shares.told(np.array([980.0, 20.0]), 1.0, 1000.0, 1.0)
+    told = Shares.from_counts(np.array([980.0, 20.0]), 1.0, 1000.0, 1.0)
     assert told.means == pytest.approx([980.5 / 1001, 20.5 / 1001], abs=2e-3)
 
 
@@ -118,7 +118,7 @@ def test_drowned_counts_say_little(classes: int) -> None:
     """Noise ten times the records: nearly equal shares, however the counts fell; and wide."""
     counts = np.zeros(classes)
     counts[0] = 60.0
-    told = Shares.told(counts, 200.0**2, 20.0, 30.0**2)
+    told = Shares.from_counts(counts, 200.0**2, 20.0, 30.0**2)
     assert told.means.sum() == pytest.approx(1)
     assert np.abs(told.means - 1 / classes).max() < 0.1
     assert told.spread > 2
@@ -127,7 +127,8 @@ def test_drowned_counts_say_little(classes: int) -> None:
 def test_less_noise_brings_the_share_nearer_to_the_counts() -> None:
     """From even shares to a quarter, step by step."""
     found = [
-        Shares.told(np.array([75.0, 25.0]), noise**2, 100.0, 1.0) for noise in (200.0, 40.0, 2.0)
+        Shares.from_counts(np.array([75.0, 25.0]), noise**2, 100.0, 1.0)
+        for noise in (200.0, 40.0, 2.0)
     ]
     means, spreads = [own.means[1] for own in found], [own.spread for own in found]
     assert means[0] > means[1] > means[2] == pytest.approx(0.25, abs=0.01)
@@ -139,7 +140,9 @@ def test_certain_shares_have_a_spread_too(share: float) -> None:
     """Whatever the noise, from none to much: never the root of what rounding made negative."""
     records = 24_000.0
     counts = records * np.array([1 - share, share])
-    told = [Shares.told(counts, 2.0**power, records, 1.0) for power in np.arange(-10, 22, 0.05)]
+    told = [
+        Shares.from_counts(counts, 2.0**power, records, 1.0) for power in np.arange(-10, 22, 0.05)
+    ]
     spreads = np.array([own.spread for own in told])
     assert np.isfinite(spreads).all()
     assert (spreads >= 0).all()
@@ -166,16 +169,16 @@ def main_effects(
     lines = np.array([slope * 250 * float(values[0] @ values[0]), 0.0])
     unscaled = np.concatenate([lines, rising, np.zeros(4)])
     sums = (unscaled * basis.multipliers)[:, None]
-    return MainEffects.of(basis, sums, noise, share), marginals
+    return MainEffects.from_sums(basis, sums, noise, share), marginals
 
 
 def test_a_column_that_explains_more_has_more_energy() -> None:
     """And where noise could make all of it, none has any."""
     clear, marginals = main_effects(1.0)
-    first, second = clear.energies(marginals, 0.25)
+    first, second = clear.mean_squares(marginals, 0.25)
     assert first > 10 * max(second, 1e-9)
     drowned, marginals = main_effects(500.0)
-    assert drowned.energies(marginals, 0.25) == pytest.approx([0, 0])
+    assert drowned.mean_squares(marginals, 0.25) == pytest.approx([0, 0])
 
 
 def test_a_line_is_told_better_by_its_own_sum() -> None:
@@ -184,7 +187,7 @@ def test_a_line_is_told_better_by_its_own_sum() -> None:
     alone = NoisyMoments(told.told.values.copy(), told.told.variance.copy())
     alone.variance[:2] = np.inf
     blind = MainEffects(told.basis, alone, told.share)
-    assert told.energies(marginals, 0.25)[0] > blind.energies(marginals, 0.25)[0]
+    assert told.mean_squares(marginals, 0.25)[0] > blind.mean_squares(marginals, 0.25)[0]
 
 
 def test_main_effects_join_later_sums_in_their_units() -> None:
@@ -194,9 +197,9 @@ def test_main_effects_join_later_sums_in_their_units() -> None:
         told.basis.grid, told.basis.values, told.basis.bins,
         told.basis.linear / 2, told.basis.binned / 2, (),
     )  # fmt: skip
-    lengths = told.lengths(heavy)
-    assert lengths == pytest.approx(np.sqrt(1 + told.share / 0.6 * 4))
-    found = told.sums(heavy, lengths)
-    scales = heavy.multipliers * lengths
+    scale_factors = told.scale_factors(heavy)
+    assert scale_factors == pytest.approx(np.sqrt(1 + told.share / 0.6 * 4))
+    found = told.sums(heavy, scale_factors)
+    scales = heavy.multipliers * scale_factors
     assert found.values == pytest.approx(told.told.values * scales[:, None])
     assert found.variance == pytest.approx((scales / told.basis.multipliers) ** 2)

@@ -67,8 +67,8 @@ def test_three_looks_find_the_tail_of_a_heavy_column() -> None:
 def test_vaguer_shares_lie_between_the_counts_and_the_bounds() -> None:
     """All of it even over the bounds at 1, and unchanged at 0."""
     own = ColumnEstimate.blank(WIDE).updated(np.r_[2400.0, np.zeros(15)], 1.0, 2400)
-    assert own.vaguer(-1).shares == pytest.approx(own.shares)
-    assert own.vaguer(2).shares == pytest.approx(np.full(16, 1 / 16))
+    assert own.mixed_with_uniform(-1).shares == pytest.approx(own.shares)
+    assert own.mixed_with_uniform(2).shares == pytest.approx(np.full(16, 1 / 16))
 
 
 def test_the_total_weighs_columns_by_their_noise() -> None:

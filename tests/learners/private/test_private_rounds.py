@@ -23,7 +23,7 @@ from privfed.learners.private.rounds import (
     FACTORS,
     GradientRounds,
     SyntheticHessian,
-    usual_mismatch,
+    usual_misspecification,
 )
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
@@ -62,7 +62,11 @@ def curvature(seed: int, size: int = 4, records: float = 50.0) -> SyntheticHessi
 
 
 def covariance(
-    rounds: GradientRounds, bent: SyntheticHessian, at: np.ndarray, m: float, place: tuple[int, int]
+    rounds: GradientRounds,
+    jacobian: SyntheticHessian,
+    at: np.ndarray,
+    m: float,
+    place: tuple[int, int],
 ) -> np.ndarray:
     """Of one function's sums by the formula, entry by entry."""
     (i, output), count = place, len(rounds.sums)
@@ -70,17 +74,17 @@ def covariance(
     for k in range(count):
         for other in range(count):
             own, its = rounds.weights[k] - at, rounds.weights[other] - at
-            product = own[:, output] @ bent.whole @ its[:, output]
-            found[k, other] += m * bent.own[i] * product / bent.records
+            product = own[:, output] @ jacobian.whole @ its[:, output]
+            found[k, other] += m * jacobian.own[i] * product / jacobian.records
     return found
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.3, 20.0]))
-def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, mismatch: float) -> None:
+def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, misspecification: float) -> None:
     """By a naive inverse for each function; a round that told nothing of one has no part in it."""
-    rounds, bent = told(seed), curvature(seed)
+    rounds, jacobian = told(seed), curvature(seed)
     at = np.random.default_rng(seed + 1).normal(size=(4, 2))
-    found = rounds.at(at, bent, mismatch)
+    found = rounds.at(at, jacobian, misspecification)
     for i in range(4):
         kept = [k for k, own in enumerate(rounds.sums) if np.isfinite(own.variance[i])]
         one = GradientRounds(
@@ -88,7 +92,7 @@ def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, mismatch: float
         )
         variances = []
         for output in range(2):
-            inverse = np.linalg.inv(covariance(one, bent, at, mismatch, (i, output)))
+            inverse = np.linalg.inv(covariance(one, jacobian, at, misspecification, (i, output)))
             shares = inverse.sum(axis=0) / inverse.sum()
             wanted = sum(s * own.values[i, output] for s, own in zip(shares, one.sums, strict=True))
             assert found.values[i, output] == pytest.approx(wanted, rel=1e-5, abs=1e-7)
@@ -99,43 +103,45 @@ def test_the_estimate_is_the_best_linear_unbiased_one(seed: int, mismatch: float
 @given(st.integers(0, 1000))
 def test_slopes_are_what_the_estimate_changes_by(seed: int) -> None:
     """The estimate is linear in the weights: its difference anywhere is the slope times the way there."""
-    rounds, bent, rng = told(seed), curvature(seed), np.random.default_rng(seed + 2)
+    rounds, jacobian, rng = told(seed), curvature(seed), np.random.default_rng(seed + 2)
     at, step = rng.normal(size=(2, 4, 2))
-    slopes = rounds.slopes(at, bent, 3.0, np.eye(4))
-    moved = rounds.at(at + step, bent, 3.0).values - rounds.at(at, bent, 3.0).values
+    slopes = rounds.slopes(at, jacobian, 3.0, np.eye(4))
+    moved = rounds.at(at + step, jacobian, 3.0).values - rounds.at(at, jacobian, 3.0).values
     assert np.einsum("oij,jo->io", slopes, step) == pytest.approx(moved, rel=1e-4, abs=1e-6)
 
 
 def test_sums_that_change_in_a_line_go_on_along_it() -> None:
     """Hardly any noise: what two rounds told is carried on to a third place beyond them."""
-    rng, bent = np.random.default_rng(0), curvature(0)
+    rng, jacobian = np.random.default_rng(0), curvature(0)
     begin, direction, rest, slope = rng.normal(size=(4, 4, 1))
     rounds = GradientRounds()
     for length in (0.0, 1.0):
         sums = NoisyMoments(rest + length * slope, np.full(4, 1e-9))
         rounds = rounds.joined(sums, begin + length * direction)
-    beyond = rounds.at(begin + 1.5 * direction, bent, 100.0)
+    beyond = rounds.at(begin + 1.5 * direction, jacobian, 100.0)
     assert beyond.values == pytest.approx(rest + 1.5 * slope, abs=1e-3)
 
 
 def test_sums_are_the_less_certain_the_farther_away() -> None:
     """By m c times the step's energy."""
-    bent, at = curvature(1), np.zeros((4, 1))
+    jacobian, at = curvature(1), np.zeros((4, 1))
     rounds = GradientRounds().joined(NoisyMoments(np.ones((4, 1)), np.ones(4)), at)
     step = np.full((4, 1), 0.5)
-    found = rounds.at(at + step, bent, 3.0)
+    found = rounds.at(at + step, jacobian, 3.0)
     assert found.values == pytest.approx(np.ones((4, 1)))
-    assert found.variance == pytest.approx(1 + 3.0 * bent.own * bent.energy(step))
-    assert bent.energy(step) == pytest.approx(float(step[:, 0] @ bent.whole @ step[:, 0]) / 50)
+    assert found.variance == pytest.approx(1 + 3.0 * jacobian.own * jacobian.mean_square(step))
+    assert jacobian.mean_square(step) == pytest.approx(
+        float(step[:, 0] @ jacobian.whole @ step[:, 0]) / 50
+    )
 
 
 @pytest.mark.parametrize("wrong", [0.03, 0.3, 1.0])
 def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
     """Sums drawn by the formula: m within a factor of three; and little where noise explains them."""
-    rng, bent = np.random.default_rng(2), curvature(2, 60, 500.0)
-    true = wrong**2 * bent.records
-    off = rng.normal(size=(60, 60)) * np.sqrt(true / bent.records * bent.own)[:, None]
-    values, vectors = np.linalg.eigh(bent.whole)
+    rng, jacobian = np.random.default_rng(2), curvature(2, 60, 500.0)
+    true = wrong**2 * jacobian.records
+    off = rng.normal(size=(60, 60)) * np.sqrt(true / jacobian.records * jacobian.own)[:, None]
+    values, vectors = np.linalg.eigh(jacobian.whole)
     root = (vectors * np.sqrt(values)) @ vectors.T
     rounds, silent = GradientRounds(), GradientRounds()
     for _ in range(4):
@@ -143,8 +149,8 @@ def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
         noise = rng.normal(size=(60, 1))
         rounds = rounds.joined(NoisyMoments(off @ root @ at + noise, np.ones(60)), at)
         silent = silent.joined(NoisyMoments(noise, np.ones(60)), at)
-    assert true / 3.2 <= rounds.mismatch(bent) <= true * 3.2
-    assert silent.mismatch(bent) <= 0.1 * usual_mismatch(bent.records)
+    assert true / 3.2 <= rounds.misspecification(jacobian) <= true * 3.2
+    assert silent.misspecification(jacobian) <= 0.1 * usual_misspecification(jacobian.records)
 
 
 def begun(own: WeightPosterior) -> WeightUpdates:
@@ -175,12 +181,12 @@ def test_steps_shrink_whatever_is_told(seed: int) -> None:
     for _ in range(4):
         sums = NoisyMoments(rng.normal(0, 1000, (5, 1)), np.full(5, 1.0))
         after = steps.further(sums, 1.0)
-        bent = SyntheticHessian.at(steps.posterior, steps.posterior.at(steps.weights))
-        energy = bent.energy(after.weights - steps.weights)
-        assert energy == pytest.approx(after.energy)
+        jacobian = SyntheticHessian.at(steps.posterior, steps.posterior.at(steps.weights))
+        mean_square = jacobian.mean_square(after.weights - steps.weights)
+        assert mean_square == pytest.approx(after.mean_square)
         if steps.taken:
             most = SETTINGS.max_second_step if steps.taken == 1 else SETTINGS.max_step
-            assert energy <= most * steps.energy * (1 + 1e-9)
+            assert mean_square <= most * steps.mean_square * (1 + 1e-9)
         steps = after
 
 
@@ -209,22 +215,22 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -> None:
     """Of two rounds nothing but the difference tells: its own normal density, and the prior's."""
-    rng, bent = np.random.default_rng(seed), curvature(seed, 3, 30.0)
+    rng, jacobian = np.random.default_rng(seed), curvature(seed, 3, 30.0)
     rounds = GradientRounds()
     for _ in range(2):
         sums = NoisyMoments(rng.normal(0, 8, (3, 1)), rng.uniform(1, 9, 3))
         rounds = rounds.joined(sums, rng.normal(size=(3, 1)))
     first, second = rounds.sums
-    energy = bent.energy(rounds.weights[1] - rounds.weights[0])
-    usual = usual_mismatch(30.0)
+    mean_square = jacobian.mean_square(rounds.weights[1] - rounds.weights[0])
+    usual = usual_misspecification(30.0)
 
     def density(factor: float) -> float:
-        spread = first.variance + second.variance + factor * usual * bent.own * energy
+        spread = first.variance + second.variance + factor * usual * jacobian.own * mean_square
         own = norm.logpdf((first.values - second.values)[:, 0], 0, np.sqrt(spread)).sum()
         return float(own + norm.logpdf(np.log(factor), 0, SETTINGS.log_misspecification_std))
 
     best = max(FACTORS, key=density)
-    assert rounds.mismatch(bent) == pytest.approx(usual * best)
+    assert rounds.misspecification(jacobian) == pytest.approx(usual * best)
 
 
 def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
@@ -239,13 +245,13 @@ def test_sums_without_noise_at_the_same_weights_can_be_joined() -> None:
 
 def test_more_rounds_than_directions_without_noise_can_be_joined() -> None:
     """Six rounds along one line, sums that change with the weights exactly: the line itself."""
-    bent, rounds = curvature(0, 1), GradientRounds()
+    jacobian, rounds = curvature(0, 1), GradientRounds()
     for place in np.linspace(0, 1000, 6):
         at = np.full((1, 1), place)
         rounds = rounds.joined(NoisyMoments(3 + 2 * at, np.zeros(1)), at)
-    found = rounds.at(np.full((1, 1), 50.0), bent, 1e6)
+    found = rounds.at(np.full((1, 1), 50.0), jacobian, 1e6)
     assert found.values == pytest.approx(np.full((1, 1), 103.0), rel=1e-3)
-    assert rounds.mismatch(bent) > 0
+    assert rounds.misspecification(jacobian) > 0
 
 
 def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that() -> None:
@@ -253,16 +259,16 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     rng = np.random.default_rng(5)
     own = posterior(rng.normal(size=(500, 3)))
     sums, start = NoisyMoments(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)), np.zeros((3, 1))
-    found = replace(begun(own), energy=2.0).further(sums, 1.0).weights
+    found = replace(begun(own), mean_square=2.0).further(sums, 1.0).weights
     local = own.at(start)
-    bent = SyntheticHessian.at(own, local)
-    energy, ends, priors = SETTINGS.expected_step * 2.0, [], None
+    jacobian = SyntheticHessian.at(own, local)
+    mean_square, ends, priors = SETTINGS.expected_step * 2.0, [], None
     for _ in range(2):
-        doubt = sums.variance + usual_mismatch(500) * energy * bent.own
+        doubt = sums.variance + usual_misspecification(500) * mean_square * jacobian.own
         told_ = NoisyMoments(sums.values, doubt).along(np.eye(3))
         priors = priors or own.smaller(own.evidence(told_, local, 1.0))
         at = mixed(priors, told_, local, 1.0)
-        energy = bent.energy(at)
+        mean_square = jacobian.mean_square(at)
         ends.append(at)
     assert found == pytest.approx((ends[0] + ends[1]) / 2, rel=1e-6)
     assert found != pytest.approx(ends[0], rel=1e-3)
@@ -293,11 +299,11 @@ def test_told_sums_change_along_their_slope() -> None:
     for output in range(2):
         wanted = values[:, output] + slopes[output] @ step[:, output]
         assert found[:, output] == pytest.approx(wanted)
-        assert ProjectedMoments(values, np.eye(3), slopes).bent(np.eye(3), output) == pytest.approx(
-            np.eye(3) - slopes[output]
-        )
+        assert ProjectedMoments(values, np.eye(3), slopes).jacobian(
+            np.eye(3), output
+        ) == pytest.approx(np.eye(3) - slopes[output])
     assert ProjectedMoments(values, np.eye(3)).at(step) is values
-    assert ProjectedMoments(values, np.eye(3)).bent(step, 0) is step
+    assert ProjectedMoments(values, np.eye(3)).jacobian(step, 0) is step
 
 
 @pytest.mark.parametrize(
@@ -313,7 +319,7 @@ def test_a_number_s_second_step_may_be_larger(
     sums = functions.T @ (functions @ np.full((5, 1), 0.5))
     first = begun(own).further(NoisyMoments(sums, np.full(5, 1e9)), 1.0)
     second = first.further(NoisyMoments(sums, np.full(5, 1.0)), 1.0)
-    assert second.energy == pytest.approx(most * first.energy)
+    assert second.mean_square == pytest.approx(most * first.mean_square)
 
 
 def test_the_prior_is_told_where_predictions_are_not_yet_certain() -> None:
