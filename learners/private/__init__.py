@@ -1,6 +1,6 @@
-"""What private learners share: one engine of noisy sums over bins and leaves.
+"""The engine of private learners: noisy sums over bins and leaves.
 
-A learner asks :func:`learn` for a fitted :class:`PrivateModel` and writes it as rules or as a forest.
+:func:`learn` gives a fitted :class:`PrivateModel`, which a learner writes as rules or as a forest.
 """
 
 from privfed.learners.private.model import PrivateModel

@@ -1,8 +1,7 @@
-"""The functions that a private model adds up: linear terms, bins of a column, leaves of random trees.
+"""Basis functions of a private model: linear terms, bins of a column, leaves of random trees.
 
-All are read off the codes of a shared grid, and a record has one bin in each column and one leaf in
-each tree: sums over records are sums by bin and leaf, and no matrix of records by functions is ever
-built.
+All are functions of a record's codes; it has one bin in each column and one leaf in each tree, so
+that sums over records are sums by bin and leaf, without a matrix of records by functions.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Completely random trees of one depth that split alike on all nodes of a level.
+    """Completely random oblivious trees of one depth: all nodes of a level split alike.
 
     Args:
         features: the column of each level, int64, shape (trees, depth).
         cuts: a level's right branch is ``code >= cut``, uint8, shape (trees, depth).
-        scale: what a leaf's indicator is multiplied by.
+        scale: factor of a leaf's indicator.
     """
 
     features: np.ndarray
@@ -49,10 +48,10 @@ class Trees:
         return 1 << int(self.features.shape[1])
 
     def check(self, columns: int) -> None:
-        """Hold the trees to the columns.
+        """Check against the number of columns.
 
         Raises:
-            QueryError: unknown columns, absurd depths or scales.
+            QueryError: unknown columns, depths, counts or scales out of range.
         """
         shape = self.features.shape
         if len(shape) != 2 or not 1 <= shape[1] <= DEEPEST or not 1 <= shape[0] <= MOST_TREES:
@@ -79,10 +78,10 @@ class Trees:
 
 @dataclass(frozen=True, eq=False)
 class BasisIndices:
-    """Where a block of records stands in a basis.
+    """Nonzero basis functions of a block of records.
 
     Args:
-        places: of each group's indicator among all functions, shape (groups, records).
+        places: index of each group's indicator among all functions, shape (groups, records).
         lines: the linear terms, shape (columns, records).
     """
 
@@ -92,14 +91,14 @@ class BasisIndices:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions phi of a record whose squares add up to at most :attr:`squares`.
+    """Functions phi of a record whose squares sum to at most :attr:`squares`.
 
     In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an
     indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale.
 
     Args:
-        grid: shared cut-offs.
-        values: the linear term's value of each code, in [-1, 1], shape (columns, codes).
+        grid: shared thresholds.
+        values: the linear term of each code, in [-1, 1], shape (columns, codes).
         bins: the bin of each code, uint8, shape (columns, codes).
         linear: scale of each column's linear term, shape (columns,).
         binned: scale of each column's bins, shape (columns,).
@@ -151,29 +150,29 @@ class Basis:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """Place of each group's first indicator among all functions."""
+        """Index of each group's first indicator among all functions."""
         return np.asarray(self.columns + np.concatenate([[0], np.cumsum(self.widths)[:-1]]))
 
     @cached_property
     def scales(self) -> np.ndarray:
-        """What each group's indicators are multiplied by."""
+        """Factor of each group's indicators."""
         return np.concatenate([self.binned, *(np.full(t.count, t.scale) for t in self.trees)])
 
     @property
     def multipliers(self) -> np.ndarray:
-        """What every function is multiplied by, shape (functions,)."""
+        """Factor of every function, shape (functions,)."""
         return np.concatenate([self.linear, np.repeat(self.scales, self.widths)])
 
     @property
     def groups(self) -> tuple[slice, ...]:
-        """Functions of one kind: linear terms, bins, and the leaves of trees of each depth."""
+        """Functions by kind: linear terms, bins, and the leaves of trees of each depth."""
         bins = int(self.widths[: self.columns].sum())
         ends = np.cumsum([self.columns, bins, *(own.count * own.leaves for own in self.trees)])
         return tuple(slice(int(a), int(b)) for a, b in pairwise([0, *ends]))
 
     @property
     def one(self) -> np.ndarray:
-        """Weights of the function that is 1 for every record: even over the groups."""
+        """Weights of the constant function 1: even over the groups."""
         each = self.scales / max(float((self.scales**2).sum()), 1e-12)
         return np.concatenate([np.zeros(self.columns), np.repeat(each, self.widths)])
 
@@ -184,21 +183,21 @@ class Basis:
 
     @property
     def squares(self) -> float:
-        """The most that a record's squared functions add up to: |values| <= 1, one cell a group."""
+        """Bound of the sum of a record's squared functions: |values| <= 1, one indicator a group."""
         return float((self.linear**2).sum() + (self.scales**2).sum())
 
     @property
     def absolutes(self) -> float:
-        """The most that a record's functions add up to in absolute value."""
+        """Bound of the sum of a record's absolute functions."""
         return float(self.linear.sum() + self.scales.sum())
 
     def blocks(self, records: int) -> Iterator[slice]:
-        """Records to work on at once, so that memory does not grow with them."""
+        """Slices of records that keep memory bounded."""
         rows = max(1, BLOCK // (len(self.widths) + self.columns))
         return (slice(k, min(k + rows, records)) for k in range(0, records, rows))
 
     def cells(self, codes: np.ndarray) -> BasisIndices:
-        """Find a block's places and linear terms; ``codes`` has shape (columns, records)."""
+        """Indices and linear terms of a block; ``codes`` has shape (columns, records)."""
         columns = np.arange(self.columns)[:, None]
         leaves = [own.reached(codes) for own in self.trees]
         places = np.concatenate([self.bins[columns, codes], *leaves])
@@ -208,8 +207,8 @@ class Basis:
     def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of a block's functions, each record's from that record alone.
 
-        Functions are added in one order, whoever else is in the table: where they cancel, a matrix
-        product would round a record by its neighbours.
+        Functions are added in one order for every table: where they cancel, a matrix product would round a
+        record by its neighbours.
 
         Args:
             cells: of the block.
@@ -230,9 +229,9 @@ class Basis:
         return total
 
     def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """Sums over a block's records of functions times factors, in whole units.
+        """Sums over a block's records of functions times factors, in units.
 
-        Each record's contribution to each function is cut towards zero before it is added.
+        Each record's contribution to each function is truncated towards zero before it is added.
 
         Args:
             cells: of the block.
@@ -240,7 +239,7 @@ class Basis:
             unit: of the sums.
 
         Returns:
-            whole numbers, float64, shape (functions, outputs).
+            integers, float64, shape (functions, outputs).
         """
         places = cells.places.ravel()
         total = np.empty((self.size, factors.shape[1]))
@@ -252,7 +251,7 @@ class Basis:
         return total
 
     def each(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """What :meth:`sums` adds up, record by record, shape (records, functions, outputs)."""
+        """The terms of :meth:`sums` by record, shape (records, functions, outputs)."""
         records, outputs = factors.shape
         found = np.zeros((records, self.size, outputs))
         for output in range(outputs):
@@ -263,7 +262,7 @@ class Basis:
         return found
 
     def matrix(self, codes: np.ndarray) -> np.ndarray:
-        """All functions of a few (made-up) records, float32, shape (records, functions)."""
+        """All functions of synthetic records, float32, shape (records, functions)."""
         records, cells = codes.shape[1], self.cells(codes)
         dense = np.zeros((records, self.size), np.float32)
         dense[np.arange(records), cells.places] = self.scales[:, None]

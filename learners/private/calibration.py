@@ -1,9 +1,8 @@
-"""The last correction: how much of the scores is borne out by the records.
+"""Recalibrates the fitted scores by residuals summed by score (Platt 1999, with a release's noise).
 
-Weights of the last gradient are no longer checked by another, and what made-up records have wrong
-moves all scores alike: too far, or not far enough. Residuals by score tell it with little noise, for a
-record has one bin. The model's functions are then multiplied by a common factor b and its start is
-moved by a, b near 1 and a near 0 beforehand (Platt 1999, with the noise of a release).
+The last gradient's weights are not checked by another, and errors of the synthetic records move all
+scores alike. Functions are multiplied by a common factor b, the intercept moves by a; beforehand
+b is near 1 and a near 0.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ MIN_STD = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class PlattScaling:
-    """What made-up records expect of each bin.
+    """Expectations of each bin of the score, by synthetic records.
 
     Args:
         outcome: the link.
-        start: score of a record without any function, shape (outputs,).
-        added: what functions add to it, of the made-up records, shape (records, outputs).
-        shares: weights of the made-up records, mean 1.
-        cuts: of the scores, shape (outputs, BINS - 1).
+        start: intercept, shape (outputs,).
+        added: scores of the synthetic records less the intercept, shape (records, outputs).
+        shares: weights of the synthetic records, mean 1.
+        cuts: thresholds of the scores, shape (outputs, bins - 1).
     """
 
     outcome: Outcome
@@ -43,7 +42,7 @@ class PlattScaling:
     def from_scores(
         cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> PlattScaling | None:
-        """Cut-offs between bins of about as many made-up records; none where scores are all alike."""
+        """Thresholds between bins of about equal mass; None if the scores are constant."""
         scores = start + added
         low, high = scores.min(axis=0), scores.max(axis=0)
         if not ((high - low) > MIN_STD).all():
@@ -55,15 +54,14 @@ class PlattScaling:
         return cls(outcome, start, added, shares, cuts)
 
     def corrected(self, sums: np.ndarray, noise: float, records: float) -> tuple[float, np.ndarray]:
-        """The likeliest factor b and move a.
+        """The most probable factor b and shift a.
 
-        With b and a the n predictions of a bin rise by n (mean then - mean now), the means being those of
-        made-up records; that is the bin's sum of residuals, up to noise and sampling, n times a class's
-        own variance.
+        With b and a the n predictions of a bin rise by n (mean then - mean now), over synthetic records; up to
+        noise and sampling (n times a class's own variance) that is the bin's sum of residuals.
 
         Args:
             sums: of residuals and of :data:`.COUNT` by output and bin, shape (2, outputs, bins).
-            noise: standard deviation of the noise in each.
+            noise: std of the noise in each.
             records: N.
 
         Returns:

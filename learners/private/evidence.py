@@ -1,4 +1,4 @@
-"""How likely released sums are under a prior, and which prior they are likeliest under (no budget is spent)."""
+"""Marginal likelihood of released sums under a prior, and its maximum (empirical Bayes)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class MarginalLikelihood:
-    """The marginal likelihood of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output.
+    """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output.
 
     Args:
         values: t by output, each of shape (directions,).
         moved: M_g = G A_g G' by output and group, each of shape (directions, directions).
-        rest: what does not hang on the scales, by output.
-        share: what the logarithm is multiplied by: of sums that say the same, each counts for a part.
+        rest: covariance that does not depend on the scales s, by output.
+        share: factor of the logarithm, where several evidences are of the same sums.
     """
 
     values: Sequence[np.ndarray]
@@ -32,7 +32,7 @@ class MarginalLikelihood:
     share: float = 1.0
 
     def halved(self, other: MarginalLikelihood) -> MarginalLikelihood:
-        """Half of this and half of another, on the same scales by the same sums."""
+        """The mean of this and another, on the same scales by the same sums."""
         return MarginalLikelihood(
             [*self.values, *other.values],
             [*self.moved, *other.moved],
@@ -46,7 +46,7 @@ class MarginalLikelihood:
         return [np.array(moved).reshape(len(moved), -1) for moved in self.moved]
 
     def likelihood(self, scales: np.ndarray) -> float:
-        """The logarithm, up to a constant; ``scales`` has shape (groups,)."""
+        """The log-likelihood up to a constant; ``scales`` has shape (groups,)."""
         found, squares = 0.0, scales**2
         for values, moved, rest in zip(self.values, self._rows, self.rest, strict=True):
             root = factor((squares @ moved).reshape(rest.shape) + rest)
@@ -55,11 +55,11 @@ class MarginalLikelihood:
         return self.share * found
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """The scales of greatest posterior density that steps from the best common one find.
+        """Maximise the posterior density of the scales, coordinate by coordinate from the best common one.
 
         Args:
             scales: where to begin, beside common ones; shape (groups,).
-            unit: the scale that the settings name.
+            unit: the scale of :class:`.ModelParams`.
         """
 
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
@@ -95,7 +95,7 @@ class MarginalLikelihood:
 
 
 def factor(system: np.ndarray) -> np.ndarray:
-    """Cholesky factor, with enough on the diagonal to exist."""
+    """Cholesky factor, the diagonal raised by rounding's size."""
     enough = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
     system = system.copy()
     system.ravel()[:: len(system) + 1] += enough

@@ -1,4 +1,4 @@
-"""Cut-offs that all clients share: a record becomes a small whole number for each column."""
+"""Thresholds that all clients share: a record becomes a small integer code for each column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_bin_each(column: Column) -> bool:
 
 
 def first_cuts(column: Column, bins: int) -> np.ndarray:
-    """Cut-offs before anything is known: one for each value, or equal bins over the public bounds."""
+    """The first thresholds: one for each value, or equal bins over the public bounds."""
     low, high = column.bounds
     if one_bin_each(column):
         return np.arange(np.ceil(low) + 1, np.floor(high) + 1)
@@ -31,7 +31,7 @@ def first_cuts(column: Column, bins: int) -> np.ndarray:
 
 
 def settled(knots: np.ndarray, column: Column) -> np.ndarray:
-    """Cut-offs strictly inside the bounds and apart: on whole numbers where values are whole."""
+    """Thresholds strictly inside the bounds and apart; integers where values are."""
     low, high = column.bounds
     if column.kind != "number":
         knots = np.ceil(knots)
@@ -44,24 +44,24 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class BinEdges:
-    """The shared cut-offs.
+    """The shared thresholds.
 
     Args:
-        cuts: rising cut-off values of each column; possibly none.
+        cuts: rising thresholds of each column; possibly none.
     """
 
     cuts: tuple[tuple[float, ...], ...]
 
     @classmethod
     def from_arrays(cls, inner: list[np.ndarray]) -> BinEdges:
-        """From arrays."""
+        """From one array a column."""
         return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
 
     def check(self, schema: Schema, columns: int) -> None:
-        """Hold it to the schema.
+        """Check against the schema.
 
         Raises:
-            QueryError: a wrong number of columns, too many cut-offs, or some that do not rise.
+            QueryError: a wrong number of columns, too many thresholds, or some that do not rise.
         """
         if len(self.cuts) != columns:
             raise QueryError("malformed", f"cut-offs are needed for {columns} columns")
@@ -77,7 +77,7 @@ class BinEdges:
         return np.array([len(own) + 1 for own in self.cuts])
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """How many cut-offs each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
+        """How many thresholds each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
 
         Args:
             x: shape (records, columns).

@@ -1,4 +1,4 @@
-"""The first round: what each column tells by itself, and what that is worth beside later rounds."""
+"""The first round of gradients: main effects, and how much each column explains."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class MainEffects:
-    """Sums of linear terms and bins, which any later basis begins with.
+    """Sums of linear terms and bins, with which any later basis begins.
 
     Args:
         basis: linear terms and bins alone.
-        told: sums of its unscaled functions; of infinite variance where a scale was zero.
-        share: of the budget that they cost.
+        told: sums of its unscaled functions; infinite variance where a scale was zero.
+        share: fraction of the budget that they cost.
     """
 
     basis: Basis
@@ -34,8 +34,8 @@ class MainEffects:
         Args:
             basis: linear terms and bins alone.
             sums: shape (functions, outputs).
-            noise: its standard deviation.
-            share: of the budget that they cost.
+            noise: its std.
+            share: fraction of the budget that they cost.
         """
         scales = basis.multipliers
         asked = scales > 0
@@ -46,7 +46,7 @@ class MainEffects:
         )
 
     def mean_squares(self, marginals: Marginals, variance: float) -> np.ndarray:
-        """What each column explains beyond noise and sampling: by its trend, or by its bins.
+        """What each column explains beyond noise and sampling, by its trend or by its bins.
 
         Args:
             marginals: of the columns.
@@ -82,7 +82,7 @@ class MainEffects:
         marginals: Marginals,
         variance: float,
     ) -> float:
-        """What ranks explain: by the bins' sums, and by the linear term's as if it were one of ranks."""
+        """What ranks explain: by the bins' sums, and by the linear term's as if it were of ranks."""
         ranks, line = 2 * np.cumsum(mass) - mass - 1, self.basis.values[column]
         spread = marginals.records * max(float(mass @ ranks**2), 1e-3)
         length = marginals.records * max(float(marginals.shares()[column] @ line**2), 1e-3)
@@ -95,9 +95,9 @@ class MainEffects:
         return float(((slope**2).sum() - chance) / spread)
 
     def scale_factors(self, basis: Basis) -> np.ndarray:
-        """How much longer a basis' functions are where this round told of them too, shape (functions,).
+        """Factors of a basis' functions whose sums this round has told too, shape (functions,).
 
-        Noise is then about alike along all directions, so that the leading ones keep what is known.
+        Noise is then about equal in all directions, so that the subspace keeps what is known.
         """
         scale_factors, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
         ratio = self.basis.multipliers[own > 0] / own[own > 0]
@@ -107,7 +107,7 @@ class MainEffects:
         return scale_factors
 
     def sums(self, basis: Basis, scale_factors: np.ndarray) -> NoisyMoments:
-        """The same as sums of a basis' functions, each so much longer."""
+        """The sums of a basis' functions times these factors."""
         scales = basis.multipliers[: self.basis.size] * scale_factors[: self.basis.size]
         values = np.zeros((basis.size, self.told.values.shape[1]))
         variance = np.full(basis.size, np.inf)

@@ -1,4 +1,4 @@
-"""A fitted private model: scores, and its parts as people and forests read them."""
+"""A fitted private model: its scores, trees and step functions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """F(x) = start + the weighted functions of a record.
+    """F(x) = intercept + the weighted functions of a record.
 
     Args:
         schema: the public data dictionary.
         outcome: the link, and a number's limits.
         basis: the functions.
         weights: shape (functions, outputs).
-        start: score of a record without any function, shape (outputs,).
-        means: of each function's unscaled value, as made-up records have it, shape (functions,).
-        deviations: their standard deviations.
+        start: intercept, shape (outputs,).
+        means: of each unscaled function over the synthetic records, shape (functions,).
+        deviations: their std.
         shares: of the records by column and code, shape (columns, codes).
         ranked: whether linear terms are mid-ranks of the codes.
-        limits: where each column's linear term begins and ends to rise, shape (columns, 2).
-        rounds: gradients that it was learnt from.
-        records: how many there were, about.
+        limits: between which each column's linear term rises, shape (columns, 2).
+        rounds: gradients that it was fitted to.
+        records: about how many there were.
     """
 
     schema: Schema
@@ -60,15 +60,15 @@ class PrivateModel:
         return np.asarray(self.start + found)
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """Chances by class, or numbers on the common scale; shape (rows, outputs)."""
+        """Probabilities by class, or numbers on the common scale; shape (rows, outputs)."""
         return self.outcome.predictions(self.scores(x))
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The trees as a forest reads them: what each splits on, level by level, and its leaves.
+        """The trees as a forest reads them.
 
         Yields:
-            columns of the levels, shape (depth,); cut-offs, right being ``x >= cut``, shape (depth,),
-            infinite where a level splits off nothing; and what a leaf adds to the scores, shape
+            columns of the levels, shape (depth,); thresholds, right being ``x >= threshold``, shape
+            (depth,), infinite where a level does not split; and the leaves' scores, shape
             (2^depth, outputs), the first level being the lowest bit of a leaf's number.
         """
         basis, effects = self.basis, self.effects
@@ -92,10 +92,10 @@ class PrivateModel:
         """What a column alone adds to the scores.
 
         Args:
-            column: number of the feature.
+            column: index of the feature.
 
         Returns:
-            rising cut-offs, shape (cuts,), and what each interval between them adds (a linear term at
+            rising thresholds, shape (cuts,), and what each interval between them adds (a linear term at
             the interval's middle), shape (cuts + 1, outputs).
         """
         basis, effects = self.basis, self.effects

@@ -1,4 +1,4 @@
-"""What is learned, on a common scale: a chance, the chances of several classes, or a number."""
+"""The target on a common scale, and its link: a probability, several, or a number."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Outcome:
     """How the target is read, and how scores become predictions.
 
     Args:
-        kind: ``binary`` (a target in [0, 1], the logistic loss), ``classes`` (a category or a few
-            integers, softmax) or ``number`` (the squared loss).
+        kind: ``binary`` (a target in [0, 1], logistic loss), ``classes`` (a category or a few
+            integers, softmax) or ``number`` (squared loss).
         classes: number of scores of a record: 1, or the classes.
-        lower: a number's lower limit; targets are clipped to it, then scaled to [-1/2, 1/2]. Of
-            classes the first, from which they are counted.
+        lower: a number's lower limit; targets are clipped, then scaled to [-1/2, 1/2]. Of classes
+            the first.
         upper: a number's upper limit.
     """
 
@@ -38,7 +38,7 @@ class Outcome:
 
     @classmethod
     def of(cls, schema: Schema, number: bool) -> Outcome:
-        """The outcome that a schema's target stands for; limits are the public bounds."""
+        """The outcome of a schema's target; limits are the public bounds."""
         assert schema.target is not None
         low, high = schema.target.bounds
         if number:
@@ -48,10 +48,10 @@ class Outcome:
         return cls("classes", int(high - low) + 1, low, high)
 
     def check(self, schema: Schema) -> None:
-        """Hold it to the schema.
+        """Check against the schema.
 
         Raises:
-            QueryError: no target, classes that it does not have, limits that are none.
+            QueryError: no target, or classes or limits that do not fit it.
         """
         target = schema.target
         if target is None:
@@ -71,7 +71,7 @@ class Outcome:
             raise QueryError("malformed", "the outcome does not fit the schema's target")
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """The targets on the common scale, shape (records, classes).
+        """Encoded targets, shape (records, classes).
 
         Every record has exactly one class, as its sensitivity presumes; see :func:`.nearest_class`.
         """
@@ -99,10 +99,10 @@ class Outcome:
         return np.asarray(powers / np.asarray(total)[:, None])
 
     def variances(self, predictions: np.ndarray) -> np.ndarray:
-        """How steep the link is, by score: the logistic loss's curvature, or 1.
+        """Derivative of the link by score: IRLS weights of the logistic loss, or 1.
 
-        Of K classes, K / (K - 1) times the softmax's diagonal: its curvature along scores that add up
-        to zero, where chances are alike.
+        Of K classes, K / (K - 1) times the softmax's diagonal: its curvature along scores that sum to
+        zero, where probabilities are equal.
         """
         if self.kind == "number":
             return np.ones_like(predictions)
@@ -117,17 +117,17 @@ class Outcome:
         return np.asarray(logs - np.log1p(-means) if self.kind == "binary" else logs)
 
     def values(self, predictions: np.ndarray) -> np.ndarray:
-        """A number's predictions in the target's own unit, within its limits; shape (records,)."""
+        """A number's predictions in the target's unit, within its limits; shape (records,)."""
         share = np.clip(predictions[:, 0], -0.5, 0.5) + 0.5
         return np.asarray(self.lower + share * (self.upper - self.lower))
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualBounds:
-    """What residuals are held to: target - clip(prediction, low, high), then clipped to +-clip.
+    """Clipping of residuals: target - clip(prediction, low, high), then to +-clip.
 
-    Clipping *predictions* leaves the residual linear in the target, so that what is released stays an
-    unbiased statistic of it; only a number's residuals are clipped themselves.
+    Clipping *predictions* leaves the residual linear in the target, so that releases stay unbiased
+    statistics of it; only a number's residuals are clipped themselves.
 
     Args:
         low: least prediction of each score, shape (classes,).
@@ -140,7 +140,7 @@ class ResidualBounds:
     clip: float
 
     def check(self, outcome: Outcome) -> None:
-        """Hold limits to the predictions that there can be.
+        """Check limits against the range of predictions.
 
         Raises:
             QueryError: wrong shapes, NaN, limits that do not rise or lie outside.
@@ -154,7 +154,7 @@ class ResidualBounds:
             raise QueryError("malformed", "limits of predictions must rise between those there are")
 
     def residuals(self, targets: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-        """Shape (records, classes)."""
+        """Clipped residuals, shape (records, classes)."""
         rest = targets - np.clip(predictions, self.low, self.high)
         return np.asarray(np.clip(rest, -self.clip, self.clip))
 
