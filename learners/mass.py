@@ -23,17 +23,11 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Mass:
-    """Posterior of where the records of each column are.
+    """Posterior of where the records of each column are."""
 
-    Args:
-        counts: posterior means by cell, none negative, shape (columns, cells).
-        begun: probability that the run has begun by a cell, shape (columns, cells).
-        ended: probability that it ends at a cell or later, shape (columns, cells).
-    """
-
-    counts: np.ndarray
-    begun: np.ndarray
-    ended: np.ndarray
+    counts: np.ndarray  #: posterior means by cell, none negative, shape (columns, cells)
+    begun: np.ndarray  #: probability that the run has begun by a cell, shape (columns, cells)
+    ended: np.ndarray  #: probability that it ends at a cell or later, shape (columns, cells)
 
     @classmethod
     def from_counts(

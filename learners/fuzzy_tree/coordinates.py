@@ -21,21 +21,15 @@ LARGEST = 2.0**20
 class Coordinates:
     """z = (lead, (u - 1/2 - centre) * scale) for features u scaled to [0, 1].
 
-    A record outside the unit ball counts as z / \\|z\\|, its residual shrunk alike: it weighs
-    1 / \\|z\\|^2 in a least-squares problem whose solution is the same where the truth is linear. So a
+    A record outside the unit ball counts as z / |z|, its residual shrunk alike: it weighs
+    1 / |z|^2 in a least-squares problem whose solution is the same where the truth is linear. So a
     record moves sums by no more than a unit, and few records are far out.
-
-    Args:
-        features: positions of the F features.
-        centre: shape (F,).
-        scale: shape (F,).
-        lead: the constant coordinate.
     """
 
-    features: tuple[int, ...]
-    centre: np.ndarray
-    scale: np.ndarray
-    lead: float
+    features: tuple[int, ...]  #: positions of the F features
+    centre: np.ndarray  #: shape (F,)
+    scale: np.ndarray  #: shape (F,)
+    lead: float  #: the constant coordinate
 
     @classmethod
     def about(

@@ -36,15 +36,11 @@ class Memberships:
 
     A value u in [0, 1] lies between the peaks j / (T - 1) and (j + 1) / (T - 1): it belongs to set j
     by 1 - rest and to set j + 1 by rest, and to no other. The two sum to 1 (strong partition).
-
-    Args:
-        below: index j of the set below, uint8 (sets are fewer than a hundred), shape (records,
-            features).
-        rest: membership in the set above, in [0, 1].
     """
 
+    #: index j of the set below, uint8 (sets are fewer than a hundred), shape (records, features)
     below: np.ndarray
-    rest: np.ndarray
+    rest: np.ndarray  #: membership in the set above, in [0, 1]
 
     @classmethod
     def from_unit(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
@@ -118,15 +114,11 @@ def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """The records that activate one node, and how strongly (paper, Eq. 3: a product).
+    """The records that activate one node, and how strongly (paper, Eq. 3: a product)."""
 
-    Args:
-        rows: positions of the records with w > 0 (at least a grid unit, below which sums are blind).
-        weight: their w, in (0, 1].
-    """
-
+    #: positions of the records with w > 0 (at least a grid unit, below which sums are blind)
     rows: np.ndarray
-    weight: np.ndarray
+    weight: np.ndarray  #: their w, in (0, 1]
 
     def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
         """The activation of the child reached by one set of one feature."""

@@ -18,22 +18,14 @@ from privfed.questions.part import GRID
 
 @dataclass(eq=False)
 class FuzzyNode:
-    """A node of the grown tree.
+    """A node of the grown tree."""
 
-    Args:
-        path: the way from the root.
-        mean: fuzzy mean of the target there, in [-1/2, 1/2] (paper, Eq. 6).
-        weight: summed activation.
-        feature: what it splits on; none for a leaf.
-        children: the non-empty branches.
-        model: an inner node's linear model, of (1, x - 1/2), for what reaches none of its leaves.
-    """
-
-    path: Path
-    mean: float = 0.0
-    weight: float = 0.0
-    feature: int | None = None
-    children: dict[int, FuzzyNode] = field(default_factory=dict)
+    path: Path  #: the way from the root
+    mean: float = 0.0  #: fuzzy mean of the target there, in [-1/2, 1/2] (paper, Eq. 6).
+    weight: float = 0.0  #: summed activation
+    feature: int | None = None  #: what it splits on; none for a leaf
+    children: dict[int, FuzzyNode] = field(default_factory=dict)  #: the non-empty branches
+    #: an inner node's linear model, of (1, x - 1/2), for what reaches none of its leaves
     model: np.ndarray | None = None
 
     @property
@@ -65,19 +57,12 @@ class FuzzyNode:
 
 @dataclass(frozen=True)
 class Stop:
-    """When a node is not split (paper, Section 3.3).
+    """When a node is not split (paper, Section 3.3)."""
 
-    Args:
-        gain: least partition fuzzy gain, for a target scaled to a unit interval.
-        share: a node must hold more than this share of the records.
-        depth: most splits on a path; none for no limit.
-        gains: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`.
-    """
-
-    gain: float
-    share: float
-    depth: int | None = None
-    gains: str = "told"
+    gain: float  #: least partition fuzzy gain, for a target scaled to a unit interval
+    share: float  #: a node must hold more than this share of the records
+    depth: int | None = None  #: most splits on a path; none for no limit
+    gains: str = "told"  #: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`
 
     def beside(self, root: LevelSums) -> Stop:
         """The same, with a lesser gain where the target varies less than targets do in their interval.
@@ -108,22 +93,15 @@ class FuzzySums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LevelSums:
-    """The summed statistics of a level, by (node, feature, set) and by node.
+    """The summed statistics of a level, by (node, feature, set) and by node."""
 
-    Args:
-        cells: WS, WLS and WSS, each of shape (node, feature, set).
-        nodes: the same by node.
-        present: which branches are not empty as far as is told.
-        share: each node's share of the records.
-        hidden: branches that some client withholds where a node has more weight than is told.
-        noise: standard deviations of the noise in WS and WLS cells; zero where exact.
-    """
-
-    cells: FuzzySums
-    nodes: FuzzySums
-    present: np.ndarray
-    share: np.ndarray
+    cells: FuzzySums  #: WS, WLS and WSS, each of shape (node, feature, set)
+    nodes: FuzzySums  #: the same by node
+    present: np.ndarray  #: which branches are not empty as far as is told
+    share: np.ndarray  #: each node's share of the records
+    #: branches that some client withholds where a node has more weight than is told
     hidden: np.ndarray
+    #: standard deviations of the noise in WS and WLS cells; zero where exact
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod

@@ -17,16 +17,13 @@ _RESOLUTION = 10 * float(GRID)
 
 @dataclass(frozen=True, eq=False)
 class LeafModels:
-    """Linear models of all leaves, in centred coordinates.
+    """Linear models of all leaves, in centred coordinates."""
 
-    Args:
-        coefficients: of (1, x - 1/2) for the target in [-1/2, 1/2], shape (leaves, features + 1).
-        constant: which leaves are a constant: nothing was told, or noise drowned their equations.
-        borrowed: which leaves stand by the equations of a node above them, their own being withheld.
-    """
-
+    #: of (1, x - 1/2) for the target in [-1/2, 1/2], shape (leaves, features + 1)
     coefficients: np.ndarray
+    #: which leaves are a constant: nothing was told, or noise drowned their equations
     constant: np.ndarray
+    #: which leaves stand by the equations of a node above them, their own being withheld
     borrowed: np.ndarray
 
     @classmethod
@@ -63,17 +60,11 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What growing the tree has told of some nodes.
+    """What growing the tree has told of some nodes."""
 
-    Args:
-        paths: the nodes, each after its parent.
-        means: their mean targets.
-        weights: their summed activations as far as told; 0 where nothing was.
-    """
-
-    paths: Sequence[Path]
-    means: np.ndarray
-    weights: np.ndarray
+    paths: Sequence[Path]  #: the nodes, each after its parent
+    means: np.ndarray  #: their mean targets
+    weights: np.ndarray  #: their summed activations as far as told; 0 where nothing was
 
 
 def solve(

@@ -28,12 +28,9 @@ class Moments(FuzzyQuery):
 
     Sensitivity: z is held to the unit ball, and cutting its numbers towards zero shortens it, so a
     record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
-
-    Args:
-        coordinates: public ones, a function of earlier releases.
     """
 
-    coordinates: Coordinates
+    coordinates: Coordinates  #: public ones, a function of earlier releases
     kind: ClassVar[str] = "fuzzy_tree.moments"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -69,19 +66,14 @@ class Residuals(FuzzyQuery):
     r is the residual y - b'z, cut to [-clip, clip], and shrunk with its record where that lies outside
     the unit ball.
 
-    Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), \\|z\\| <= 1 and
-    \\|r\\| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does
+    Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), |z| <= 1 and
+    |r| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does
     not depend on the model, which is a function of earlier releases.
-
-    Args:
-        coordinates: public ones.
-        model: b, shape (F + 1,).
-        clip: greatest residual, of a target in [-1/2, 1/2].
     """
 
-    coordinates: Coordinates
-    model: np.ndarray
-    clip: float
+    coordinates: Coordinates  #: public ones
+    model: np.ndarray  #: b, shape (F + 1,)
+    clip: float  #: greatest residual, of a target in [-1/2, 1/2]
     kind: ClassVar[str] = "fuzzy_tree.residuals"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

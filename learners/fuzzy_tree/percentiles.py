@@ -40,19 +40,14 @@ def most_rounds(bins: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Histograms:
-    """Counts of each feature's values by bin.
+    """Counts of each feature's values by bin."""
 
-    Args:
-        counts: shape (features, bins); noisy ones may be negative.
-        edges: the bins' ends, never falling, shape (features, bins + 1).
-        noise: standard deviation of the noise in each count of a feature, shape (features,); zero
-            where exact.
-        ends: the shares at which the percentiles lie, rising.
-    """
-
-    counts: np.ndarray
-    edges: np.ndarray
+    counts: np.ndarray  #: shape (features, bins); noisy ones may be negative
+    edges: np.ndarray  #: the bins' ends, never falling, shape (features, bins + 1)
+    #: standard deviation of the noise in each count of a feature, shape (features,); zero where
+    #: exact
     noise: np.ndarray
+    #: the shares at which the percentiles lie, rising
     ends: tuple[float, float] = SETTINGS.percentiles
 
     @classmethod

@@ -37,15 +37,12 @@ class Scaling(Query):
     Percentiles are read off them. Sensitivity: a record falls into exactly one bin of each feature,
     wherever the edges lie, so ``counts`` have L1 = F and squared L2 = F, and ``target`` 1 and 1;
     replacing it moves two bins of each by one: 2F and 2F, 2 and 2.
-
-    Args:
-        bins: of each feature.
-        edges: by feature, and last of the target, the bins' ends in rising order (equal ones make an
-            empty bin), from an earlier round; what lies beyond them falls into the first or last
-            bin. None for equal bins of the public bounds.
     """
 
-    bins: int
+    bins: int  #: of each feature
+    #: by feature, and last of the target, the bins' ends in rising order (equal ones make an empty
+    #: bin), from an earlier round; what lies beyond them falls into the first or last bin. None for
+    #: equal bins of the public bounds.
     edges: tuple[tuple[float, ...], ...] = ()
     kind: ClassVar[str] = "fuzzy_tree.scaling"
 
@@ -122,24 +119,17 @@ def _binned(axes: tuple[str, ...], shape: tuple[int, ...], columns: int) -> Part
 
 @dataclass(frozen=True, eq=False)
 class FuzzyQuery(Query):
-    """What the tree's queries share: the nodes they are about, and the public scaling.
+    """What the tree's queries share: the nodes they are about, and the public scaling."""
 
-    Args:
-        nodes: paths from the root, each step a (feature, set) pair.
-        sets: fuzzy sets of each feature, T; the most of any where they differ.
-        lower: where each feature's [0, 1] begins, shape (features,).
-        upper: where it ends.
-        partition: fuzzy sets by feature, T_f; none where all have ``sets``. No sensitivity depends on
-            it: a value belongs to two neighbouring sets of its feature, however many there are.
-        target: where the target's interval begins and ends, a released one; none for the public
-            bounds. Targets beyond it count as its ends, so that no sensitivity depends on it.
-    """
-
-    nodes: tuple[Path, ...]
-    sets: int
-    lower: np.ndarray
-    upper: np.ndarray
+    nodes: tuple[Path, ...]  #: paths from the root, each step a (feature, set) pair
+    sets: int  #: fuzzy sets of each feature, T; the most of any where they differ
+    lower: np.ndarray  #: where each feature's [0, 1] begins, shape (features,)
+    upper: np.ndarray  #: where it ends
+    #: fuzzy sets by feature, T_f; none where all have ``sets``. No sensitivity depends on it: a
+    #: value belongs to two neighbouring sets of its feature, however many there are.
     partition: tuple[int, ...] = field(default=(), kw_only=True)
+    #: where the target's interval begins and ends, a released one; none for the public bounds.
+    #: Targets beyond it count as its ends, so that no sensitivity depends on it.
     target: tuple[float, ...] = field(default=(), kw_only=True)
 
     def _check(self, schema: Schema) -> None:
@@ -195,11 +185,9 @@ class Level(FuzzyQuery):
     each contribution to the grid shrinks them. A record at depth d reaches at most 2^d nodes, and
     two sets of each feature: counts have L1 and squared L2 F' 2^(d+1); node counts 2^d, and strong
     ones 2^d (all memberships equal to one half).
-
-    Args:
-        features: candidate features; the sums of others, and of those on a node's path, are zero.
     """
 
+    #: candidate features; the sums of others, and of those on a node's path, are zero
     features: tuple[int, ...] = ()
     kind: ClassVar[str] = "fuzzy_tree.level"
 
@@ -273,12 +261,9 @@ class Leaves(FuzzyQuery):
     Sensitivity: a record's w sum to at most 1 over the leaves of one tree (checked), and
     |x|^2 <= 1 + F/4 =: d. So gram moves by at most sum w |x|^2 <= d in L2 (Frobenius), and moment by
     sqrt(d) / 2. In L1, |x|_1 <= 1 + F/2 =: s: s^2 and s / 2.
-
-    Args:
-        features: the F features of the linear models.
     """
 
-    features: tuple[int, ...] = ()
+    features: tuple[int, ...] = ()  #: the F features of the linear models
     kind: ClassVar[str] = "fuzzy_tree.leaves"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

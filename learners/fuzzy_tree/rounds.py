@@ -30,21 +30,15 @@ from privfed.questions.cells import Path
 
 @dataclass(eq=False)
 class ModelRounds:
-    """What is known between rounds; models are departures from the mean target.
+    """What is known between rounds; models are departures from the mean target."""
 
-    Args:
-        ask_moments: asks for second moments in some coordinates; none where nobody answers.
-        ask_residuals: asks for residuals of nodes, at a model and cut at a limit; none likewise.
-        features: positions of the linear terms.
-        count: of the records.
-        target: what is known of it.
-    """
-
+    #: asks for second moments in some coordinates; none where nobody answers
     ask_moments: Callable[[Coordinates], Answer | None]
+    #: asks for residuals of nodes, at a model and cut at a limit; none likewise
     ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]
-    features: tuple[int, ...]
-    count: Count
-    target: Target
+    features: tuple[int, ...]  #: positions of the linear terms
+    count: Count  #: of the records
+    target: Target  #: what is known of it
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
 

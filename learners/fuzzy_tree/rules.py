@@ -15,23 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FuzzyRule:
-    """One rule, in the data's own units.
+    """One rule, in the data's own units."""
 
-    Args:
-        conditions: (feature, set's name) pairs; none is a rule that always holds.
-        target: what it predicts.
-        intercept: of the linear model.
-        slopes: of the linear model, by feature.
-        mean_activation: average strength over training records, by which matches are normalised.
-        constant: whether noise or silence left only a constant.
-    """
-
+    #: (feature, set's name) pairs; none is a rule that always holds
     conditions: tuple[tuple[str, str], ...]
-    target: str
-    intercept: float
-    slopes: dict[str, float]
+    target: str  #: what it predicts
+    intercept: float  #: of the linear model
+    slopes: dict[str, float]  #: of the linear model, by feature
+    #: average strength over training records, by which matches are normalised
     mean_activation: float
-    constant: bool
+    constant: bool  #: whether noise or silence left only a constant
 
     def __str__(self) -> str:
         tests = " AND ".join(f"{feature} is {fuzzy_set}" for feature, fuzzy_set in self.conditions)

@@ -22,19 +22,14 @@ from privfed.tables.schema import Schema
 
 @dataclass(eq=False)
 class ScalingBounds:
-    """The public bounds, until something narrower is released.
+    """The public bounds, until something narrower is released."""
 
-    Args:
-        schema: the public one, with a numeric target.
-        lower, upper: of the features, shape (features,).
-        target: a released interval of the target; empty for its public bounds.
-        usual: variance of the target over the square of its interval, as far as known.
-    """
-
-    schema: Schema
-    lower: np.ndarray = field(init=False)
+    schema: Schema  #: the public one, with a numeric target
+    lower: np.ndarray = field(init=False)  #: of the features, shape (features,)
     upper: np.ndarray = field(init=False)
+    #: a released interval of the target; empty for its public bounds
     target: tuple[float, ...] = ()
+    #: variance of the target over the square of its interval, as far as known
     usual: float = SETTINGS.usual_variance
 
     def __post_init__(self) -> None:

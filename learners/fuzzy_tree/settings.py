@@ -11,74 +11,59 @@ class Settings:
     """What all fuzzy trees share; features are scaled to [0, 1], targets to [-1/2, 1/2]."""
 
     # budget of a private tree, fractions of rho (zCDP)
-    feature_fraction: Fraction = Fraction(2, 100)  # of each round of histograms
-    target_fraction: Fraction = Fraction(3, 100)
-    root_weight_fraction: Fraction = Fraction(3, 100)  # number of records, over all levels
-    root_linear_fraction: Fraction = Fraction(8, 100)  # sum of their targets
+    feature_fraction: Fraction = Fraction(2, 100)  #: of each round of histograms
+    target_fraction: Fraction = Fraction(3, 100)  #: the same of the target
+    root_weight_fraction: Fraction = Fraction(3, 100)  #: number of records, over all levels
+    root_linear_fraction: Fraction = Fraction(8, 100)  #: sum of their targets
     root_square_fraction: Fraction = Fraction(2, 100)
-    set_fraction: Fraction = Fraction(8, 100)  # sums by fuzzy set, over all levels
-    moment_fraction: Fraction = Fraction(
-        45, 100
-    )  # second moments, of what is left; residuals have the rest
-    moment_rounds: int = 2
-    residual_rounds: int = 4  # the last may be about leaves
+    set_fraction: Fraction = Fraction(8, 100)  #: sums by fuzzy set, over all levels
+    moment_fraction: Fraction = Fraction(45, 100)  #: second moments, of what is left for models
+    moment_rounds: int = 2  #: of second moments
+    residual_rounds: int = 4  #: the last may be about leaves
     # scaling by percentiles
-    percentiles: tuple[float, float] = (0.025, 0.975)  # paper, Section 5.1
-    noisy_rounds: int = 2  # of noisy histograms
-    max_refined_bins: int = 4  # that a noisy column spans, to be refined
-    shown_variance: float = 0.01  # of a mean, in the column's own, above which noise shows
-    narrow: float = (
-        0.5  # fraction of a feature's bounds that a noisy interval must be narrower than
-    )
-    narrow_target: float = 0.6
-    margin: float = 0.25  # on either side, in widths between the percentiles
-    exact_narrow_target: float = 0.5  # the same without noise: only what lies far off is clipped
-    exact_margin_target: float = 5.0
-    usual_bin: float = 1e-7  # width of a percentile's bin in its bounds, after the usual rounds
-    min_bin: float = 1e-19  # after as many rounds as there can be
-    feature_bin: float = 1e-4  # in the width between the percentiles: fine enough
-    target_bin: float = 1e-2
+    percentiles: tuple[float, float] = (0.025, 0.975)  #: paper, Section 5.1
+    noisy_rounds: int = 2  #: of noisy histograms
+    max_refined_bins: int = 4  #: that a noisy column spans, to be refined
+    shown_variance: float = 0.01  #: of a mean, in the column's own, above which noise shows
+    narrow: float = 0.5  #: fraction of its bounds that a feature's noisy interval is less than
+    narrow_target: float = 0.6  #: the same of the target
+    margin: float = 0.25  #: on either side, in widths between the percentiles
+    exact_narrow_target: float = 0.5  #: the same without noise: only what lies far off is clipped
+    exact_margin_target: float = 5.0  #: on either side, in the same widths
+    usual_bin: float = 1e-7  #: width of a percentile's bin in its bounds, after the usual rounds
+    min_bin: float = 1e-19  #: after as many rounds as there can be
+    feature_bin: float = 1e-4  #: in the width between the percentiles: fine enough
+    target_bin: float = 1e-2  #: the same for the target
     # growth and exact leaves
-    min_target_variance: float = (
-        0.006  # of a target in its interval; the paper's tables have .0077 or more
-    )
-    min_eigenvalue: float = 1e-5  # of normal equations, in the greatest
+    #: of a target in its interval; the paper's tables have .0077 or more
+    min_target_variance: float = 0.006
+    min_eigenvalue: float = 1e-5  #: of normal equations, in the greatest
     # coordinates of the private linear model
-    lead: float = (
-        3.0  # squared length of the constant coordinate, beside 1 for each feature's deviation
-    )
-    even_stretch: float = 0.75  # fraction of the stretch of a feature that all have alike
-    max_variance_ratio: float = 4.0  # of a feature's variance and the features' mean
+    lead: float = 3.0  #: squared length of the constant coordinate, beside 1 for each feature
+    even_stretch: float = 0.75  #: fraction of the stretch of a feature that all have alike
+    max_variance_ratio: float = 4.0  #: of a feature's variance and the features' mean
     # residuals
-    clip: float = 1.5  # in std of the residuals
-    min_clip: float = 0.01
-    min_unexplained: float = 0.02  # of the target's variance, left by any model
-    explained_trust: float = 0.9  # fraction of what a model seems to explain that it does
-    min_explained: float = 0.01  # of the target's variance; below it a model is a constant
-    records_per_noise: float = (
-        10.0  # of a leaf, per unknown and std of noise, from which leaves are queried
-    )
-    min_leaf_probability: float = 0.5  # that leaves differ, for them to be kept
+    clip: float = 1.5  #: in std of the residuals
+    min_clip: float = 0.01  #: of a residual
+    min_unexplained: float = 0.02  #: of the target's variance, left by any model
+    explained_trust: float = 0.9  #: fraction of what a model seems to explain that it does
+    min_explained: float = 0.01  #: of the target's variance; below it a model is a constant
+    #: of a leaf, per unknown and std of noise, for it to be queried
+    records_per_noise: float = 10.0
+    min_leaf_probability: float = 0.5  #: that leaves differ, for them to be kept
     # priors
-    prior_fractions: tuple[float, ...] = (
-        1e-3,
-        1e-2,
-        3e-2,
-        0.1,
-        0.3,
-        1.0,
-        3.0,
-    )  # of the target's variance
-    mean_std: float = 0.25  # of targets' means
-    usual_variance: float = 0.04  # of a target
-    level_variance: float = 0.1  # of the prediction at the means, in the target's variance
-    mean_caution: float = 2.0  # factor of the features' means' noise in their shrinkage
-    min_covariance: float = 0.02  # eigenvalue of a covariance, in the mean one
+    #: of the target's variance
+    prior_fractions: tuple[float, ...] = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+    mean_std: float = 0.25  #: of targets' means
+    usual_variance: float = 0.04  #: of a target
+    level_variance: float = 0.1  #: of the prediction at the means, in the target's variance
+    mean_caution: float = 2.0  #: factor of the features' means' noise in their shrinkage
+    min_covariance: float = 0.02  #: eigenvalue of a covariance, in the mean one
     # numbers of records
-    proven_std: float = 3.0  # of its noise, from which a number of records counts
-    min_records_std: float = 2.0  # of its noise, that a number of records is at least
-    min_records: float = 10.0
-    weight_error: float = 0.15  # fraction of the records that weights in the unit ball may hide
+    proven_std: float = 3.0  #: of its noise, from which a number of records counts
+    min_records_std: float = 2.0  #: of its noise, that a number of records is at least
+    min_records: float = 10.0  #: and at least this
+    weight_error: float = 0.15  #: fraction of the records that weights in the unit ball may hide
 
 
 SETTINGS = Settings()

@@ -58,17 +58,11 @@ class Count:
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """Second moments of a record's coordinates, on average, with their noise.
+    """Second moments of a record's coordinates, on average, with their noise."""
 
-    Args:
-        moments: E z z', shape (width, width).
-        variances: of the noise in each, the same shape.
-        count: of the records.
-    """
-
-    moments: np.ndarray
-    variances: np.ndarray
-    count: Count
+    moments: np.ndarray  #: E z z', shape (width, width)
+    variances: np.ndarray  #: of the noise in each, the same shape
+    count: Count  #: of the records
 
     @classmethod
     def from_sums(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
@@ -107,21 +101,13 @@ class SecondMoments:
 
 @dataclass(frozen=True, eq=False)
 class DesignEstimate:
-    """What is made of a design: means and covariance that there can be.
+    """What is made of a design: means and covariance that there can be."""
 
-    Args:
-        lead: the constant coordinate.
-        means: of the features, shape (F,).
-        covariance: positive definite, shape (F, F).
-        count: of the records.
-        noise: variance of the noise in a cell off the diagonal, on average.
-    """
-
-    lead: float
-    means: np.ndarray
-    covariance: np.ndarray
-    count: float
-    noise: float
+    lead: float  #: the constant coordinate
+    means: np.ndarray  #: of the features, shape (F,)
+    covariance: np.ndarray  #: positive definite, shape (F, F)
+    count: float  #: of the records
+    noise: float  #: variance of the noise in a cell off the diagonal, on average
 
     @classmethod
     def from_moments(cls, design: SecondMoments, lead: float) -> DesignEstimate:
@@ -180,16 +166,11 @@ class DesignEstimate:
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of the target, in [-1/2, 1/2], before any model.
+    """What is known of the target, in [-1/2, 1/2], before any model."""
 
-    Args:
-        mean, uncertain: its mean, and the variance of what is unknown about that.
-        variance: of the target.
-    """
-
-    mean: float = 0.0
+    mean: float = 0.0  #: its mean, and the variance of what is unknown about that
     uncertain: float = SETTINGS.mean_std**2
-    variance: float = SETTINGS.usual_variance
+    variance: float = SETTINGS.usual_variance  #: of the target
 
     @classmethod
     def from_answer(
@@ -240,16 +221,11 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class ResidualSums:
-    """What one round says of the departures.
+    """What one round says of the departures."""
 
-    Args:
-        sums: t, shape (width,).
-        noise: covariance of the noise in it, shape (width, width).
-        departure: E |b* - b|^2 of the slopes where the residuals were taken; none: the prior's own.
-    """
-
-    sums: np.ndarray
-    noise: np.ndarray
+    sums: np.ndarray  #: t, shape (width,)
+    noise: np.ndarray  #: covariance of the noise in it, shape (width, width)
+    #: E |b* - b|^2 of the slopes where the residuals were taken; none: the prior's own
     departure: float | None = None
 
 

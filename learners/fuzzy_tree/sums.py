@@ -29,19 +29,13 @@ class Fuzzified:
 
     What is kept of each value is its place among the sets; the unit interval's own value is worked
     out again where it is wanted, so that a large table is not held three times.
-
-    Args:
-        x: encoded features, shape (records, features).
-        scale: where each feature's [0, 1] begins and ends.
-        target: in [-1/2, 1/2], shape (records,).
-        memberships: places of the features' values among the sets.
-        known: activations of the nodes that were asked about last.
     """
 
-    x: np.ndarray
-    scale: tuple[np.ndarray, np.ndarray]
-    target: np.ndarray
-    memberships: Memberships
+    x: np.ndarray  #: encoded features, shape (records, features)
+    scale: tuple[np.ndarray, np.ndarray]  #: where each feature's [0, 1] begins and ends
+    target: np.ndarray  #: in [-1/2, 1/2], shape (records,)
+    memberships: Memberships  #: places of the features' values among the sets
+    #: activations of the nodes that were asked about last
     known: MutableMapping[Path, Activation] = field(default_factory=dict)
 
     @classmethod
@@ -89,17 +83,11 @@ class Fuzzified:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All pairs of a node and a record that activates it, node after node.
+    """All pairs of a node and a record that activates it, node after node."""
 
-    Args:
-        node: the node's number.
-        row: the record's position.
-        weight: how strongly it activates the node.
-    """
-
-    node: np.ndarray
-    row: np.ndarray
-    weight: np.ndarray
+    node: np.ndarray  #: the node's number
+    row: np.ndarray  #: the record's position
+    weight: np.ndarray  #: how strongly it activates the node
 
     @classmethod
     def from_activations(cls, reached: Sequence[Activation]) -> Pairs:

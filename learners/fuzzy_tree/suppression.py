@@ -42,17 +42,11 @@ def revealing(
 
 @dataclass(frozen=True, eq=False)
 class ComplementarySuppression:
-    """What of some nodes could be used to subtract a revealing cell.
+    """What of some nodes could be used to subtract a revealing cell."""
 
-    Args:
-        nodes: nodes that say nothing at all, shape (nodes,).
-        features: features whose cells a node withholds, shape (nodes, features).
-        leaves: nodes whose normal equations are withheld, shape (nodes,).
-    """
-
-    nodes: np.ndarray
-    features: np.ndarray
-    leaves: np.ndarray
+    nodes: np.ndarray  #: nodes that say nothing at all, shape (nodes,)
+    features: np.ndarray  #: features whose cells a node withholds, shape (nodes, features)
+    leaves: np.ndarray  #: nodes whose normal equations are withheld, shape (nodes,)
 
 
 def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:

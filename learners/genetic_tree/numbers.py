@@ -39,20 +39,14 @@ _ALIKE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class TargetDistribution:
-    """What is known of a target's distribution between two rounds.
+    """What is known of a target's distribution between two rounds."""
 
-    Args:
-        edges: of its cells, rising; what lies beyond the outer ones counts as in the outer cells.
-        shares: of the records by cell, none negative; shape (cells,).
-        mean, uncertain: what was told of the winsorised target's, and the variance of the noise in that.
-        whole: whether cells hold one whole number each.
-    """
-
+    #: of its cells, rising; what lies beyond the outer ones counts as in the outer cells
     edges: np.ndarray
-    shares: np.ndarray
-    mean: float
+    shares: np.ndarray  #: of the records by cell, none negative; shape (cells,)
+    mean: float  #: what was told of the winsorised target's, and the variance of the noise in that
     uncertain: float
-    whole: bool = False
+    whole: bool = False  #: whether cells hold one whole number each
 
     @classmethod
     def blank(cls, column: Column, cells: int) -> TargetDistribution:
@@ -164,20 +158,13 @@ class TargetDistribution:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """A numeric target's bins, in its own unit.
+    """A numeric target's bins, in its own unit."""
 
-    Args:
-        edges: inner ones, rising, shape (bins - 1,).
-        means: what a record in each is worth, shape (bins,).
-        mean, uncertain: the target's mean, and the variance of what is unknown about it.
-        variance: of one record.
-    """
-
-    edges: np.ndarray
-    means: np.ndarray
-    mean: float
+    edges: np.ndarray  #: inner ones, rising, shape (bins - 1,)
+    means: np.ndarray  #: what a record in each is worth, shape (bins,)
+    mean: float  #: the target's mean, and the variance of what is unknown about it
     uncertain: float
-    variance: float
+    variance: float  #: of one record
 
     @property
     def worth(self) -> tuple[float, ...]:

@@ -25,17 +25,11 @@ MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Completely random oblivious trees of one depth: all nodes of a level split alike.
+    """Completely random oblivious trees of one depth: all nodes of a level split alike."""
 
-    Args:
-        features: the column of each level, int64, shape (trees, depth).
-        cuts: a level's right branch is ``code >= cut``, uint8, shape (trees, depth).
-        scale: factor of a leaf's indicator.
-    """
-
-    features: np.ndarray
-    cuts: np.ndarray
-    scale: float
+    features: np.ndarray  #: the column of each level, int64, shape (trees, depth)
+    cuts: np.ndarray  #: a level's right branch is ``code >= cut``, uint8, shape (trees, depth)
+    scale: float  #: factor of a leaf's indicator
 
     @property
     def count(self) -> int:
@@ -78,15 +72,11 @@ class Trees:
 
 @dataclass(frozen=True, eq=False)
 class BasisIndices:
-    """Nonzero basis functions of a block of records.
+    """Nonzero basis functions of a block of records."""
 
-    Args:
-        places: index of each group's indicator among all functions, shape (groups, records).
-        lines: the linear terms, shape (columns, records).
-    """
-
+    #: index of each group's indicator among all functions, shape (groups, records)
     places: np.ndarray
-    lines: np.ndarray
+    lines: np.ndarray  #: the linear terms, shape (columns, records)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,22 +85,14 @@ class Basis:
 
     In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an
     indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale.
-
-    Args:
-        grid: shared thresholds.
-        values: the linear term of each code, in [-1, 1], shape (columns, codes).
-        bins: the bin of each code, uint8, shape (columns, codes).
-        linear: scale of each column's linear term, shape (columns,).
-        binned: scale of each column's bins, shape (columns,).
-        trees: random trees, by depth.
     """
 
-    grid: BinEdges
-    values: np.ndarray
-    bins: np.ndarray
-    linear: np.ndarray
-    binned: np.ndarray
-    trees: tuple[Trees, ...]
+    grid: BinEdges  #: shared thresholds
+    values: np.ndarray  #: the linear term of each code, in [-1, 1], shape (columns, codes)
+    bins: np.ndarray  #: the bin of each code, uint8, shape (columns, codes)
+    linear: np.ndarray  #: scale of each column's linear term, shape (columns,)
+    binned: np.ndarray  #: scale of each column's bins, shape (columns,)
+    trees: tuple[Trees, ...]  #: random trees, by depth
 
     def check(self, schema: Schema) -> None:
         """Hold all public values to the schema, before any record is read.

@@ -22,21 +22,14 @@ MIN_STD = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class PlattScaling:
-    """Expectations of each bin of the score, by synthetic records.
+    """Expectations of each bin of the score, by synthetic records."""
 
-    Args:
-        outcome: the link.
-        start: intercept, shape (outputs,).
-        added: scores of the synthetic records less the intercept, shape (records, outputs).
-        shares: weights of the synthetic records, mean 1.
-        cuts: thresholds of the scores, shape (outputs, bins - 1).
-    """
-
-    outcome: Outcome
-    start: np.ndarray
+    outcome: Outcome  #: the link
+    start: np.ndarray  #: intercept, shape (outputs,)
+    #: scores of the synthetic records less the intercept, shape (records, outputs)
     added: np.ndarray
-    shares: np.ndarray
-    cuts: np.ndarray
+    shares: np.ndarray  #: weights of the synthetic records, mean 1
+    cuts: np.ndarray  #: thresholds of the scores, shape (outputs, bins - 1)
 
     @classmethod
     def from_scores(

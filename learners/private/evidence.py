@@ -17,19 +17,13 @@ SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class MarginalLikelihood:
-    """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output.
+    """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output."""
 
-    Args:
-        values: t by output, each of shape (directions,).
-        moved: M_g = G A_g G' by output and group, each of shape (directions, directions).
-        rest: covariance that does not depend on the scales s, by output.
-        share: factor of the logarithm, where several evidences are of the same sums.
-    """
-
-    values: Sequence[np.ndarray]
+    values: Sequence[np.ndarray]  #: t by output, each of shape (directions,)
+    #: M_g = G A_g G' by output and group, each of shape (directions, directions)
     moved: Sequence[Sequence[np.ndarray]]
-    rest: Sequence[np.ndarray]
-    share: float = 1.0
+    rest: Sequence[np.ndarray]  #: covariance that does not depend on the scales s, by output
+    share: float = 1.0  #: factor of the logarithm, where several evidences are of the same sums
 
     def halved(self, other: MarginalLikelihood) -> MarginalLikelihood:
         """The mean of this and another, on the same scales by the same sums."""

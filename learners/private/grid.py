@@ -44,13 +44,9 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class BinEdges:
-    """The shared thresholds.
+    """The shared thresholds."""
 
-    Args:
-        cuts: rising thresholds of each column; possibly none.
-    """
-
-    cuts: tuple[tuple[float, ...], ...]
+    cuts: tuple[tuple[float, ...], ...]  #: rising thresholds of each column; possibly none
 
     @classmethod
     def from_arrays(cls, inner: list[np.ndarray]) -> BinEdges:

@@ -31,24 +31,15 @@ from privfed.learners.private.support_posterior import shared
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What the histograms told.
+    """What the histograms told."""
 
-    Args:
-        marginals: where the mass is.
-        params: the row that goes with how much they tell.
-        purse: what is left of the budget.
-        sizes: each client's records, as the first round has them.
-        unit: noise of a count that would cost the whole budget, in shares of the records.
-        noise: of a count of the target, in shares of the records.
-        classes: how large a share of the records each class has, where the target has classes.
-    """
-
-    marginals: Marginals
-    params: ModelParams
-    purse: RemainingBudget
-    sizes: Mapping[str, float]
-    unit: float
-    noise: float
+    marginals: Marginals  #: where the mass is
+    params: ModelParams  #: the row that goes with how much they tell
+    purse: RemainingBudget  #: what is left of the budget
+    sizes: Mapping[str, float]  #: each client's records, as the first round has them
+    unit: float  #: noise of a count that would cost the whole budget, in shares of the records
+    noise: float  #: of a count of the target, in shares of the records
+    #: how large a share of the records each class has, where the target has classes
     classes: Shares | None
 
     def present(self, answer: Answer) -> float:

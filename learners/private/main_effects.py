@@ -15,17 +15,11 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class MainEffects:
-    """Sums of linear terms and bins, with which any later basis begins.
+    """Sums of linear terms and bins, with which any later basis begins."""
 
-    Args:
-        basis: linear terms and bins alone.
-        told: sums of its unscaled functions; infinite variance where a scale was zero.
-        share: fraction of the budget that they cost.
-    """
-
-    basis: Basis
-    told: NoisyMoments
-    share: float
+    basis: Basis  #: linear terms and bins alone
+    told: NoisyMoments  #: sums of its unscaled functions; infinite variance where a scale was zero
+    share: float  #: fraction of the budget that they cost
 
     @classmethod
     def from_sums(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:

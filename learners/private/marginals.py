@@ -24,21 +24,15 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class ColumnEstimate:
-    """One column's estimated counts.
+    """One column's estimated counts."""
 
-    Args:
-        column: the public column.
-        cuts: its cut-offs, strictly inside the bounds.
-        counts: estimates by bin, none negative.
-        variances: what is still unknown about them; none before this grid was counted.
-        beliefs: what intervals of the bounds say; none where values have bins of their own, or for a target,
-            which is asked about more often.
-    """
-
-    column: Column
-    cuts: np.ndarray
-    counts: np.ndarray
+    column: Column  #: the public column
+    cuts: np.ndarray  #: its cut-offs, strictly inside the bounds
+    counts: np.ndarray  #: estimates by bin, none negative
+    #: what is still unknown about them; none before this grid was counted
     variances: np.ndarray | None = None
+    #: what intervals of the bounds say; none where values have bins of their own, or for a target,
+    #: which is asked about more often
     beliefs: SupportPosterior | None = None
 
     @classmethod
@@ -174,14 +168,10 @@ def held(counts: np.ndarray, total: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What is known of the classes' shares of the records.
+    """What is known of the classes' shares of the records."""
 
-    Args:
-        means: adding up to one, shape (classes,).
-        spread: the standard deviation of what is unknown of their log-odds, the mean over classes.
-    """
-
-    means: np.ndarray
+    means: np.ndarray  #: adding up to one, shape (classes,)
+    #: the standard deviation of what is unknown of their log-odds, the mean over classes
     spread: float
 
     @classmethod
@@ -217,19 +207,13 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """All columns' estimates.
+    """All columns' estimates."""
 
-    Args:
-        features: of each feature.
-        target: of the target.
-        records: how many there are, at least one.
-        signal: records over the noise of one count that would cost the whole budget, made comparable
-            for different numbers of columns.
-    """
-
-    features: tuple[ColumnEstimate, ...]
-    target: ColumnEstimate
-    records: float
+    features: tuple[ColumnEstimate, ...]  #: of each feature
+    target: ColumnEstimate  #: of the target
+    records: float  #: how many there are, at least one
+    #: records over the noise of one count that would cost the whole budget, made comparable for
+    #: different numbers of columns
     signal: float
 
     @property

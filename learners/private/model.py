@@ -16,35 +16,20 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """F(x) = intercept + the weighted functions of a record.
+    """F(x) = intercept + the weighted functions of a record."""
 
-    Args:
-        schema: the public data dictionary.
-        outcome: the link, and a number's limits.
-        basis: the functions.
-        weights: shape (functions, outputs).
-        start: intercept, shape (outputs,).
-        means: of each unscaled function over the synthetic records, shape (functions,).
-        deviations: their std.
-        shares: of the records by column and code, shape (columns, codes).
-        ranked: whether linear terms are mid-ranks of the codes.
-        limits: between which each column's linear term rises, shape (columns, 2).
-        rounds: gradients that it was fitted to.
-        records: about how many there were.
-    """
-
-    schema: Schema
-    outcome: Outcome
-    basis: Basis
-    weights: np.ndarray
-    start: np.ndarray
-    means: np.ndarray
-    deviations: np.ndarray
-    shares: np.ndarray
-    ranked: bool
-    limits: np.ndarray
-    rounds: int
-    records: float
+    schema: Schema  #: the public data dictionary
+    outcome: Outcome  #: the link, and a number's limits
+    basis: Basis  #: the functions
+    weights: np.ndarray  #: shape (functions, outputs)
+    start: np.ndarray  #: intercept, shape (outputs,)
+    means: np.ndarray  #: of each unscaled function over the synthetic records, shape (functions,)
+    deviations: np.ndarray  #: their std
+    shares: np.ndarray  #: of the records by column and code, shape (columns, codes)
+    ranked: bool  #: whether linear terms are mid-ranks of the codes
+    limits: np.ndarray  #: between which each column's linear term rises, shape (columns, 2)
+    rounds: int  #: gradients that it was fitted to
+    records: float  #: about how many there were
 
     @cached_property
     def effects(self) -> np.ndarray:

@@ -28,17 +28,11 @@ HALVINGS = 4
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """The functions' leading directions, as made-up records have them.
+    """The functions' leading directions, as made-up records have them."""
 
-    Args:
-        axes: orthonormal columns, shape (functions, directions).
-        features: of the made-up records, shape (records, directions).
-        functions: all of them, float32, shape (records, functions).
-    """
-
-    axes: np.ndarray
-    features: np.ndarray
-    functions: np.ndarray
+    axes: np.ndarray  #: orthonormal columns, shape (functions, directions)
+    features: np.ndarray  #: of the made-up records, shape (records, directions)
+    functions: np.ndarray  #: all of them, float32, shape (records, functions)
 
     @classmethod
     def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
@@ -63,14 +57,10 @@ class Subspace:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """The target of the sums after some rounds.
+    """The target of the sums after some rounds."""
 
-    Args:
-        values: by function, shape (functions, outputs).
-        variance: of the noise in each of them, shape (functions,); infinite where nothing was told.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  #: by function, shape (functions, outputs)
+    #: of the noise in each of them, shape (functions,); infinite where nothing was told
     variance: np.ndarray
 
     def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
@@ -84,17 +74,12 @@ class NoisyMoments:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedMoments:
-    """Sums in the leading directions.
+    """Sums in the leading directions."""
 
-    Args:
-        values: at some weights, shape (directions, outputs).
-        noise: its covariance, shape (directions, directions).
-        slopes: how values change with the weights, by output, shape (outputs, directions, directions);
-            none where made-up records are held for like the real ones.
-    """
-
-    values: np.ndarray
-    noise: np.ndarray
+    values: np.ndarray  #: at some weights, shape (directions, outputs)
+    noise: np.ndarray  #: its covariance, shape (directions, directions)
+    #: how values change with the weights, by output, shape (outputs, directions, directions); none
+    #: where made-up records are held for like the real ones
     slopes: np.ndarray | None = None
 
     def at(self, step: np.ndarray) -> np.ndarray:
@@ -110,20 +95,15 @@ class ProjectedMoments:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What is held of weights beforehand: w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'.
+    """What is held of weights beforehand: w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
-    Args:
-        groups: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
-            (groups, directions, directions).
-        scales: s, standard deviations of scaled weights, shape (groups,).
-        constant: c, weights of the function that is 1 for every record, shape (directions,).
-        free: standard deviation of what the prior lets it add.
-    """
-
+    #: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
+    #: (groups, directions, directions)
     groups: np.ndarray
-    scales: np.ndarray
+    scales: np.ndarray  #: s, standard deviations of scaled weights, shape (groups,)
+    #: c, weights of the function that is 1 for every record, shape (directions,)
     constant: np.ndarray
-    free: float
+    free: float  #: standard deviation of what the prior lets it add
 
     @property
     def level(self) -> np.ndarray:
@@ -149,42 +129,25 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Linearization:
-    """What made-up records have at some weights.
+    """What made-up records have at some weights."""
 
-    Args:
-        weights: shape (directions, outputs).
-        predictions: of the records, shape (records, outputs).
-        told: g, shape (directions, outputs).
-        curvatures: H of each output, shape (directions, directions) each.
-    """
-
-    weights: np.ndarray
-    predictions: np.ndarray
-    told: np.ndarray
-    curvatures: tuple[np.ndarray, ...]
+    weights: np.ndarray  #: shape (directions, outputs)
+    predictions: np.ndarray  #: of the records, shape (records, outputs)
+    told: np.ndarray  #: g, shape (directions, outputs)
+    curvatures: tuple[np.ndarray, ...]  #: H of each output, shape (directions, directions) each
 
 
 @dataclass(frozen=True, eq=False)
 class WeightPosterior:
-    """The map from sums to weights.
+    """The map from sums to weights."""
 
-    Args:
-        leading: directions and made-up records.
-        shares: weights of the made-up records, mean 1.
-        outcome: the link.
-        start: score of a record without any function, shape (outputs,).
-        means: predictions there, shape (outputs,).
-        records: N.
-        prior: of the weights.
-    """
-
-    leading: Subspace
-    shares: np.ndarray
-    outcome: Outcome
-    start: np.ndarray
-    means: np.ndarray
-    records: float
-    prior: Prior
+    leading: Subspace  #: directions and made-up records
+    shares: np.ndarray  #: weights of the made-up records, mean 1
+    outcome: Outcome  #: the link
+    start: np.ndarray  #: score of a record without any function, shape (outputs,)
+    means: np.ndarray  #: predictions there, shape (outputs,)
+    records: float  #: N
+    prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
         """Of the made-up records, shape (records, outputs)."""

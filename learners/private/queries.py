@@ -35,12 +35,9 @@ class FeatureHistogram(Query):
 
     Sensitivity: a record falls into exactly one bin of each of the P columns, so L1 = P and squared
     L2 = P; replacing a record moves two bins of each by one: 2P and 2P.
-
-    Args:
-        grid: cut-offs of every column of the schema, the target's last.
     """
 
-    grid: BinEdges
+    grid: BinEdges  #: cut-offs of every column of the schema, the target's last
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -78,12 +75,9 @@ class TargetHistogram(Query):
 
     Sensitivity: a record falls into exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record
     moves two bins by one: 2 and 2.
-
-    Args:
-        grid: cut-offs of the target, one column.
     """
 
-    grid: BinEdges
+    grid: BinEdges  #: cut-offs of the target, one column
     kind: ClassVar[str] = "private.target"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -144,16 +138,11 @@ class Correlations(_Coded):
     Sensitivity: sum over i < j of (u_i u_j)^2 = (|u|^4 - sum of u_i^4) / 2 <= |u|^4 (1 - 1/p) / 2, for
     sum u_i^4 >= |u|^4 / p by Cauchy and Schwarz. So squared L2 is at most c^2 (1 - 1/p) / 2, and L1 at
     most (|u|_1^2 - |u|^2) / 2 <= c (p - 1) / 2.
-
-    Args:
-        grid: cut-offs of the features.
-        ranks: mid-rank of each code, in [-1, 1], shape (columns, codes).
-        clip: c.
     """
 
-    grid: BinEdges
-    ranks: np.ndarray
-    clip: float
+    grid: BinEdges  #: cut-offs of the features
+    ranks: np.ndarray  #: mid-rank of each code, in [-1, 1], shape (columns, codes)
+    clip: float  #: c
     kind: ClassVar[str] = "private.correlations"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -247,20 +236,13 @@ class Gradient(_Coded):
     :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
     :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A share of 2^-30 more covers rounding in
     these figures.) Replacing a record moves the sums by twice as much.
-
-    Args:
-        basis: the functions.
-        outcome: how the target is read.
-        window: what residuals are held to.
-        weights: of the functions, shape (functions, outputs).
-        start: score of a record without any function, shape (outputs,).
     """
 
-    basis: Basis
-    outcome: Outcome
-    window: ResidualBounds
-    weights: np.ndarray
-    start: np.ndarray
+    basis: Basis  #: the functions
+    outcome: Outcome  #: how the target is read
+    window: ResidualBounds  #: what residuals are held to
+    weights: np.ndarray  #: of the functions, shape (functions, outputs)
+    start: np.ndarray  #: score of a record without any function, shape (outputs,)
     kind: ClassVar[str] = "private.gradient"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -31,17 +31,11 @@ LEAST_NOISE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class SyntheticHessian:
-    """What made-up records have of the loss's curvature at some weights.
+    """What made-up records have of the loss's curvature at some weights."""
 
-    Args:
-        own: c, by function, shape (functions,).
-        whole: H along the leading directions, shape (directions, directions).
-        records: N.
-    """
-
-    own: np.ndarray
-    whole: np.ndarray
-    records: float
+    own: np.ndarray  #: c, by function, shape (functions,)
+    whole: np.ndarray  #: H along the leading directions, shape (directions, directions)
+    records: float  #: N
 
     @classmethod
     def at(cls, posterior: WeightPosterior, local: Linearization) -> SyntheticHessian:
@@ -68,15 +62,10 @@ class SyntheticHessian:
 
 @dataclass(frozen=True, eq=False)
 class GradientRounds:
-    """Sums as rounds told them.
+    """Sums as rounds told them."""
 
-    Args:
-        sums: what each told.
-        weights: at which, shape (directions, outputs) each.
-    """
-
-    sums: tuple[NoisyMoments, ...] = ()
-    weights: tuple[np.ndarray, ...] = ()
+    sums: tuple[NoisyMoments, ...] = ()  #: what each told
+    weights: tuple[np.ndarray, ...] = ()  #: at which, shape (directions, outputs) each
 
     def joined(self, sums: NoisyMoments, weights: np.ndarray) -> GradientRounds:
         """These and one more."""
@@ -157,17 +146,12 @@ class GradientRounds:
 
 @dataclass(frozen=True, eq=False)
 class _White:
-    """Whitened observations of each function and output.
+    """Whitened observations of each function and output."""
 
-    Args:
-        root: Cholesky factor of their covariance, shape (functions, outputs, rounds, rounds).
-        ones: a row of ones, shape (functions, outputs, rounds).
-        values: the rounds' sums, the same shape.
-    """
-
+    #: Cholesky factor of their covariance, shape (functions, outputs, rounds, rounds)
     root: np.ndarray
-    ones: np.ndarray
-    values: np.ndarray
+    ones: np.ndarray  #: a row of ones, shape (functions, outputs, rounds)
+    values: np.ndarray  #: the rounds' sums, the same shape
 
     @property
     def precision(self) -> np.ndarray:

@@ -34,12 +34,9 @@ class CalibrationSums(Gradient):
     Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most D^2 + outputs c^2, and
     L1 at most sqrt(outputs) D + outputs c. (A share of 2^-30 more covers rounding in D.) Replacing
     a record moves the sums by twice as much.
-
-    Args:
-        cuts: rising cut-offs of each output's score, shape (outputs, bins - 1).
     """
 
-    cuts: np.ndarray
+    cuts: np.ndarray  #: rising cut-offs of each output's score, shape (outputs, bins - 1)
     kind: ClassVar[str] = "private.scores"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -11,86 +11,68 @@ class Settings:
     """What every private model shares; fractions of the budget are of rho (zCDP)."""
 
     # budget
-    n_histograms: int = 3  # rounds of histograms
-    histogram_fraction: Fraction = Fraction(6, 100)  # a round over all columns
-    target_fraction: Fraction = Fraction(1, 100)  # a round over the target alone
-    max_histogram_fraction: Fraction = Fraction(10, 100)  # a later round, where bounds seem wide
-    max_target_fraction: Fraction = Fraction(15, 100)
+    n_histograms: int = 3  #: rounds of histograms
+    histogram_fraction: Fraction = Fraction(6, 100)  #: a round over all columns
+    target_fraction: Fraction = Fraction(1, 100)  #: a round over the target alone
+    max_histogram_fraction: Fraction = Fraction(10, 100)  #: a later round, where bounds seem wide
+    max_target_fraction: Fraction = Fraction(15, 100)  #: a later round over the target alone
     correlation_fraction: Fraction = Fraction(5, 100)
     leaf_count_fraction: Fraction = Fraction(5, 100)
-    score_fraction: Fraction = Fraction(3, 100)  # calibration by score
+    score_fraction: Fraction = Fraction(3, 100)  #: calibration by score
     # histograms and the records that they count
-    first_bins: int = 16  # over the public bounds
-    min_records: float = 10.0  # that a noisy total stands for
-    locating: float = (
-        150.0  # fraction of rho, times squared signal, that finds the mass in wide bounds
-    )
-    min_stray: float = 1.0  # variance of a count about its expectation, in squared expectations
-    min_expected: float = 0.1  # expected count for that, in even shares
-    max_halvings: int = 8  # of an outermost bin, towards a tail
+    first_bins: int = 16  #: over the public bounds
+    min_records: float = 10.0  #: that a noisy total stands for
+    #: fraction of rho that finds the mass in wide bounds, times squared signal
+    locating: float = 150.0
+    min_stray: float = 1.0  #: variance of a count about its expectation, in squared expectations
+    min_expected: float = 0.1  #: expected count for that, in even shares
+    max_halvings: int = 8  #: of an outermost bin, towards a tail
     # where a column's mass is in wide bounds (support_posterior.py)
-    support_halvings: int = 6  # the narrowest interval is 2^-6 of the bounds
-    anywhere: float = 0.1  # fraction of the mass that lies outside of its interval too
-    whole_probability: float = (
-        0.5  # of the whole bounds beforehand, beside half, a quarter, ... of them
-    )
-    whole_columns: float = 4.0  # how many columns that is worth
-    usual_position: float = (
-        0.5  # probability of the middle and both ends among intervals of one width
-    )
-    min_share_std: float = 1.0  # of a bin's share about its expectation, in even shares
+    support_halvings: int = 6  #: the narrowest interval is 2^-6 of the bounds
+    anywhere: float = 0.1  #: fraction of the mass that lies outside of its interval too
+    whole_probability: float = 0.5  #: of the whole bounds beforehand, beside all narrower ones
+    whole_columns: float = 4.0  #: how many columns that is worth
+    usual_position: float = 0.5  #: probability of the middle and both ends, among one width's
+    min_share_std: float = 1.0  #: of a bin's share about its expectation, in even shares
     # the target and the residuals
-    tail: float = 0.025  # fraction of a column beyond each limit of its linear term
-    target_tail: float = 0.002  # the same of the target, at least
-    max_target_tail: float = 0.05
-    counted_noise: float = (
-        0.05  # std of a count, in fractions of the records, up to which the target's are taken
-    )
-    uniform_rate: float = 4.0  # how fast the target's counts turn uniform beyond that
-    min_level_std: float = 0.5  # prior of what a model adds to the intercept, log-odds
-    max_level_std: float = 1.0
-    residual_clip: float = 3.0  # of a number's residual, in its std
-    prediction_quantile: float = 0.05  # synthetic predictions beyond are clipped in residuals
+    tail: float = 0.025  #: fraction of a column beyond each limit of its linear term
+    target_tail: float = 0.002  #: the same of the target, at least
+    max_target_tail: float = 0.05  #: at most, where noise is large
+    #: noise of the target's counts, in records, up to which they are taken
+    counted_noise: float = 0.05
+    uniform_rate: float = 4.0  #: how fast the target's counts turn uniform beyond that
+    min_level_std: float = 0.5  #: prior of what a model adds to the intercept, log-odds
+    max_level_std: float = 1.0  #: the same at most
+    residual_clip: float = 3.0  #: of a number's residual, in its std
+    prediction_quantile: float = 0.05  #: synthetic predictions beyond are clipped in residuals
     # basis and synthetic records
-    rank_clip: float = 2.2  # |mid-ranks|^2 of a record is clipped to the columns over this
-    even_weight: float = 0.5  # fraction of the columns' weights that all have alike
-    main_linear: float = 0.4  # of a column's main effect, its linear term's fraction
-    cut_ranks: tuple[float, float] = (0.1, 0.9)  # between which trees cut a column
-    correlation_noise: float = 0.03  # std of a correlation, above which eigenvalues are shrunk
-    min_effective: float = 0.5  # fraction of synthetic records that weights leave in effect
+    rank_clip: float = 2.2  #: |mid-ranks|^2 of a record is clipped to the columns over this
+    even_weight: float = 0.5  #: fraction of the columns' weights that all have alike
+    main_linear: float = 0.4  #: of a column's main effect, its linear term's fraction
+    cut_ranks: tuple[float, float] = (0.1, 0.9)  #: between which trees cut a column
+    correlation_noise: float = 0.03  #: std of a correlation, above which eigenvalues are shrunk
+    min_effective: float = 0.5  #: fraction of synthetic records that weights leave in effect
     # prior of the weights, and its hyperprior: scales are in those of ModelParams
-    initial_scale: float = 0.7
-    log_scale_mean: float = -0.35
-    log_scale_std: float = 1.0
-    log_scale_bounds: tuple[float, float] = (-2.5, 1.2)
-    common_scales: tuple[float, ...] = (
-        0.1,
-        0.25,
-        0.5,
-        0.7,
-        1.0,
-    )  # tried for all groups alike at first
-    log_scale_step: float = 0.35
-    prior_fractions: tuple[float, ...] = (
-        1.0,
-        0.5,
-        0.25,
-        0.1,
-        0.02,
-    )  # of the likeliest prior, averaged over
-    min_prior_probability: float = 0.03  # below which one of them is left out
+    initial_scale: float = 0.7  #: before the sums choose
+    log_scale_mean: float = -0.35  #: hyperprior
+    log_scale_std: float = 1.0  #: hyperprior
+    log_scale_bounds: tuple[float, float] = (-2.5, 1.2)  #: of the logarithms
+    common_scales: tuple[float, ...] = (0.1, 0.25, 0.5, 0.7, 1.0)  #: tried for all groups alike
+    log_scale_step: float = 0.35  #: by which the logarithm of one is moved
+    prior_fractions: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)  #: of the likeliest prior
+    min_prior_probability: float = 0.03  #: below which one of them is left out
     # rounds of gradients
-    later_fraction: float = 0.6  # of the budget, that rounds after main effects have, about
-    moment_error: float = 0.1  # relative error of the synthetic second moments beforehand
-    log_misspecification_std: float = 1.5
-    expected_step: float = 0.3  # mean square of a step, in the last one's
-    max_step: float = 0.5
-    max_second_step: float = 2.0  # of a number: the first presumes that nothing is explained
+    later_fraction: float = 0.6  #: of the budget, that rounds after main effects have, about
+    moment_error: float = 0.1  #: relative error of the synthetic second moments beforehand
+    log_misspecification_std: float = 1.5  #: of its square's logarithm beforehand
+    expected_step: float = 0.3  #: mean square of a step, in the last one's
+    max_step: float = 0.5  #: the same at most: steps that come near shrink
+    max_second_step: float = 2.0  #: of a number: the first presumes that nothing is explained
     # calibration (Platt 1999)
-    score_bins: int = 8
-    log_factor_std: float = 0.5  # of the logarithm of the slope
-    shift_std: float = 0.3  # of the intercept, in std of the scores
-    max_log_factor: float = 2.0
+    score_bins: int = 8  #: bins of a score
+    log_factor_std: float = 0.5  #: of the logarithm of the slope
+    shift_std: float = 0.3  #: of the intercept, in std of the scores
+    max_log_factor: float = 2.0  #: in absolute value
 
     @property
     def once_fraction(self) -> Fraction:

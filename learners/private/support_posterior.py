@@ -56,19 +56,12 @@ def usual_widths() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SupportPosterior:
-    """What is held of one column.
+    """What is held of one column."""
 
-    Args:
-        edges: of the bins, as shares of the bounds, shape (bins + 1,).
-        shares: of the records, expected by interval and bin, shape (intervals, bins).
-        logs: how likely each interval is, but for its width, shape (intervals,).
-        widths: chances of the bounds' halvings, shape (halvings,).
-    """
-
-    edges: np.ndarray
-    shares: np.ndarray
-    logs: np.ndarray
-    widths: np.ndarray
+    edges: np.ndarray  #: of the bins, as shares of the bounds, shape (bins + 1,)
+    shares: np.ndarray  #: of the records, expected by interval and bin, shape (intervals, bins)
+    logs: np.ndarray  #: how likely each interval is, but for its width, shape (intervals,)
+    widths: np.ndarray  #: chances of the bounds' halvings, shape (halvings,)
 
     @classmethod
     def blank(cls, edges: np.ndarray) -> SupportPosterior:

@@ -20,21 +20,16 @@ MOST_CLASSES = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the target is read, and how scores become predictions.
+    """How the target is read, and how scores become predictions."""
 
-    Args:
-        kind: ``binary`` (a target in [0, 1], logistic loss), ``classes`` (a category or a few
-            integers, softmax) or ``number`` (squared loss).
-        classes: number of scores of a record: 1, or the classes.
-        lower: a number's lower limit; targets are clipped, then scaled to [-1/2, 1/2]. Of classes
-            the first.
-        upper: a number's upper limit.
-    """
-
+    #: ``binary`` (a target in [0, 1], logistic loss), ``classes`` (a category or a few integers,
+    #: softmax) or ``number`` (squared loss)
     kind: Literal["binary", "classes", "number"]
-    classes: int = 1
+    classes: int = 1  #: number of scores of a record: 1, or the classes
+    #: a number's lower limit; targets are clipped, then scaled to [-1/2, 1/2]. Of classes the
+    #: first.
     lower: float = 0.0
-    upper: float = 1.0
+    upper: float = 1.0  #: a number's upper limit
 
     @classmethod
     def of(cls, schema: Schema, number: bool) -> Outcome:
@@ -128,16 +123,11 @@ class ResidualBounds:
 
     Clipping *predictions* leaves the residual linear in the target, so that releases stay unbiased
     statistics of it; only a number's residuals are clipped themselves.
-
-    Args:
-        low: least prediction of each score, shape (classes,).
-        high: greatest prediction.
-        clip: greatest residual.
     """
 
-    low: np.ndarray
-    high: np.ndarray
-    clip: float
+    low: np.ndarray  #: least prediction of each score, shape (classes,)
+    high: np.ndarray  #: greatest prediction
+    clip: float  #: greatest residual
 
     def check(self, outcome: Outcome) -> None:
         """Check limits against the range of predictions.

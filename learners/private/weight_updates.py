@@ -15,25 +15,17 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class WeightUpdates:
-    """Where the steps so far have led.
+    """Where the steps so far have led."""
 
-    Args:
-        posterior: from sums to weights.
-        rounds: what was told so far.
-        weights: of leading directions, shape (directions, outputs).
-        energy: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a model adds.
-        unit: the scale of weights that the settings name.
-        origin: made-up records where no weights are.
-        taken: how many.
-    """
-
-    posterior: WeightPosterior
-    rounds: GradientRounds
-    weights: np.ndarray
+    posterior: WeightPosterior  #: from sums to weights
+    rounds: GradientRounds  #: what was told so far
+    weights: np.ndarray  #: of leading directions, shape (directions, outputs)
+    #: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a
+    #: model adds
     mean_square: float
-    unit: float
-    origin: Linearization
-    taken: int = 0
+    unit: float  #: the scale of weights that the settings name
+    origin: Linearization  #: made-up records where no weights are
+    taken: int = 0  #: how many
 
     @classmethod
     def begun(
