@@ -21,9 +21,7 @@ from privfed.learners.private.marginals import (
     signal_of,
     total_of,
 )
-from privfed.learners.private.planning import (
-    RemainingBudget,
-)
+from privfed.learners.private.planning import RemainingBudget
 from privfed.learners.private.queries import FeatureHistogram, TargetHistogram
 from privfed.learners.private.settings import SETTINGS, ModelParams
 from privfed.learners.private.support_posterior import shared
@@ -34,40 +32,37 @@ class Look:
     """What the histograms told."""
 
     marginals: Marginals  #: where the mass is
-    params: ModelParams  #: the row that goes with how much they tell
-    purse: RemainingBudget  #: what is left of the budget
-    sizes: Mapping[str, float]  #: each client's records, as the first round has them
-    unit: float  #: noise of a count that would cost the whole budget, in shares of the records
-    noise: float  #: of a count of the target, in shares of the records
-    #: how large a share of the records each class has, where the target has classes
-    classes: Shares | None
+    params: ModelParams  #: the row for how much they tell
+    purse: RemainingBudget
+    sizes: Mapping[str, float]  #: each client's records, by the first round
+    unit: float  #: noise of a count that would cost the whole budget, in fractions of the records
+    noise: float  #: of a count of the target, in fractions of the records
+    classes: Shares | None  #: the classes' fractions of the records; None for a number
 
     def present(self, answer: Answer) -> float:
-        """The records whose owners answered, beside those that were counted at first."""
+        """The records of the clients that answered, in those counted at first."""
         return _present(self.sizes, answer)
 
 
 def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
-    """Ask all rounds; how much the first tells chooses the settings.
+    """Query all rounds; how much the first tells chooses the model's parameters.
 
     Args:
-        federation: whom to ask.
+        federation: the clients.
         linear: whether linear terms are wanted.
         number: whether the target is one to predict.
 
     Raises:
-        NobodyAnswered: nobody answered the first round.
+        NobodyAnswered: no client answered the first round.
     """
     blank = [ColumnEstimate.in_an_interval(column) for column in federation.schema.features]
     blank.append(ColumnEstimate.blank(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
-    even = [1.0] * len(blank)
-    sizes = {client: total_of(rows, even)[0] for client, rows in own.items()}
-    unit = _unit_noise(answer, len(blank))
-    refinement = _Refinement(
-        federation, RemainingBudget(_budget_of(answer, len(blank))), sizes, blank
-    )
+    sizes = {client: total_of(rows, [1.0] * len(blank))[0] for client, rows in own.items()}
+    unit = answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / len(blank))
+    budget = RemainingBudget(_budget_of(answer, len(blank)))
+    refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
     _warn_if_drowned(refinement, stacklevel=5)
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
@@ -78,7 +73,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     return Look(
         Marginals(features, target, refinement.count, signal),
         params,
-        refinement.purse,
+        budget,
         sizes,
         unit / refinement.count,
         math.sqrt(refinement.variance) / refinement.count,
@@ -88,7 +83,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """Noisy counts of some columns, by column, and the variance of the noise in each count."""
+    """Noisy counts by column, and the variance of the noise in each count."""
 
     rows: list[np.ndarray]
     variance: float
@@ -106,7 +101,7 @@ class _Refinement:
     records: float = 0.0
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
-    #: Noisy counts of the target's values over all rounds, where each has a bin of its own, and their variance.
+    #: Noisy counts of the target's values over all rounds, if each has a bin, and their variance.
     values: np.ndarray | None = None
     unsure: float = field(default=math.inf)
 
@@ -116,30 +111,29 @@ class _Refinement:
         return max(SETTINGS.min_records, self.records)
 
     def closer(self, params: ModelParams, signal: float) -> None:
-        """One more round, on grids that follow what is known so far."""
+        """One more round, on bins that follow what is known so far."""
         look = max(params.look, self.locating(signal)) if params.look else 0.0
         finer = [own.closer(params.resolution) for own in self.columns]
         every = None
         if look:
-            spend = self.purse.part(_share(look))
-            every = self._asked(FeatureHistogram(_grid(finer)), finer, spend)
-        before, self.columns = self.columns, finer
-        if every is None:
-            self.columns = [*before[:-1], finer[-1]]
+            query = FeatureHistogram(_grid(finer))
+            every = self._asked(query, finer, self.purse.part(_share(look)))
+        self.columns = [*(self.columns if every is None else finer)[:-1], finer[-1]]
         self.join(every, self.ask_target(_share(params.target)))
 
     def locating(self, signal: float) -> float:
-        """Share of the budget for finding the mass: the more the wider the bounds seem to be.
+        """Fraction of the budget for finding the mass: the more the wider the bounds seem to be.
 
         To tell one of M bins from the others, the records in it must be sqrt(2 ln M) times the noise
-        in a count or more, and their ratio is the signal times the root of a tenth of the share.
+        in a count or more, and their ratio is the signal times the root of a tenth of the fraction.
 
         Args:
             signal: see :func:`.signal_of`.
         """
         beliefs = [own.beliefs for own in self.columns[:-1]]
         narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
-        return narrow * min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
+        most = min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
+        return narrow * most
 
     def ask_target(self, share: Fraction) -> _Told | None:
         """Count the target alone."""
@@ -153,37 +147,34 @@ class _Refinement:
         spend: Fraction | None,
     ) -> _Told | None:
         try:
-            answer = self.federation.ask(query, spend=spend).only
+            return self.told(self.federation.ask(query, spend=spend).only, columns)
         except NobodyAnswered:
             return None
-        return self.told(answer, columns)
 
     def told(self, answer: Answer, columns: list[ColumnEstimate] | None = None) -> _Told:
-        """An answer's counts, as far as its clients stand for all."""
+        """An answer's counts, scaled up to all clients."""
         present = _present(self.sizes, answer)
         rows = _rows(answer.total("counts") / present, columns or self.columns)
         return _Told(rows, (answer.deviation("counts") / present) ** 2)
 
     def join(self, every: _Told | None, target: _Told | None) -> None:
-        """Join counts with what was expected, each by how well it is known."""
+        """Join counts with what was expected, each by its precision."""
         rows = [] if every is None else list(every.rows)
         variances = [] if every is None else [every.variance] * len(rows)
         if target is not None:
             row, variance = target.rows[0], target.variance
             if rows:
-                trust = variances[-1] / max(variances[-1] + variance, 1e-9)
-                row = rows[-1] + trust * (row - rows[-1])
-                rows, variances = rows[:-1], variances[:-1]
-                variance *= trust
+                row, variance = _joined((rows.pop(), variances.pop()), (row, variance))
             rows, variances = [*rows, row], [*variances, variance]
         if not rows:
             return
         self._count(rows, variances)
         if one_bin_each(self.columns[-1].column):
-            self._count_values(rows[-1], variances[-1])
-        told = zip(self.columns[-len(rows) :], rows, variances, strict=True)
+            told, former = (rows[-1], variances[-1]), (self.values, self.unsure)
+            self.values, self.unsure = told if former[0] is None else _joined(former, told)
+        each = zip(self.columns[-len(rows) :], rows, variances, strict=True)
         self.columns[-len(rows) :] = [
-            own.updated(row, variance, self.count) for own, row, variance in told
+            own.updated(row, variance, self.count) for own, row, variance in each
         ]
         self._share_widths()
         self.variance = variances[-1]
@@ -195,16 +186,8 @@ class _Refinement:
         for (j, _), beliefs in zip(told, every, strict=True):
             self.columns[j] = self.columns[j].believed(beliefs, self.count)
 
-    def _count_values(self, row: np.ndarray, variance: float) -> None:
-        """The target's values as they were told, over all rounds, each by its noise."""
-        if self.values is None:
-            self.values, self.unsure = row, variance
-        else:
-            trust = self.unsure / max(self.unsure + variance, 1e-9)
-            self.values, self.unsure = self.values + trust * (row - self.values), trust * variance
-
     def shares(self) -> Shares | None:
-        """What the counts of the target's values say of their shares."""
+        """The classes' fractions, by the counts of the target's values."""
         if self.values is None:
             return None
         return Shares.from_counts(self.values, self.unsure, self.count, self.uncertain)
@@ -217,8 +200,15 @@ class _Refinement:
         self.uncertain = trust * uncertain
 
 
+def _joined(
+    former: tuple[np.ndarray, float], told: tuple[np.ndarray, float]
+) -> tuple[np.ndarray, float]:
+    """Two noisy rows with their variances, each by its precision."""
+    trust = former[1] / max(former[1] + told[1], 1e-9)
+    return former[0] + trust * (told[0] - former[0]), trust * told[1]
+
+
 def _present(sizes: Mapping[str, float], answer: Answer) -> float:
-    """The records whose owners answered, beside those that were counted at first."""
     if set(answer.releases) == set(sizes):
         return 1.0
     known = list(sizes.values())
@@ -236,33 +226,26 @@ def _share(share: float) -> Fraction:
 
 
 def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]:
-    """Each column's own counts; noise beyond its bins is thrown away."""
+    """Each column's own counts; noise beyond its bins is dropped."""
     if counts.ndim == 1:
         return [np.asarray(counts, float)]
-    return [
-        np.asarray(row[: len(own.cuts) + 1], float)
-        for row, own in zip(counts, columns, strict=True)
-    ]
-
-
-def _unit_noise(answer: Answer, columns: int) -> float:
-    """Deviation of the noise in the count of one thing that cost the whole budget."""
-    return answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / columns)
+    each = zip(counts, columns, strict=True)
+    return [np.asarray(row[: len(own.cuts) + 1], float) for row, own in each]
 
 
 def _budget_of(answer: Answer, columns: int) -> float | None:
-    """The whole budget of a client in zCDP, as the cost of the first round tells."""
+    """The whole budget of a client in zCDP, by the cost of the first round."""
     noises = [release.parts["counts"].noise for release in answer.releases.values()]
     scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
     return columns / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
 
 
 def _warn_if_drowned(refinement: _Refinement, stacklevel: int) -> None:
-    """Say so where noise could be all that there is."""
+    """Warn where noise could be all that there is."""
     if refinement.records < 2 * math.sqrt(refinement.uncertain):
         warnings.warn(
-            f"the noise in all histograms together could be {refinement.records:.0f} records by itself: "
-            "the budget is too small for so few; the model may be no better than a constant",
+            f"the noise in all histograms together could be {refinement.records:.0f} records by "
+            "itself: the budget is too small for so few; the model may be no better than a constant",
             Note,
             stacklevel=stacklevel + 1,
         )

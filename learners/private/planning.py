@@ -1,4 +1,4 @@
-"""How a private budget is divided over kinds and rounds; what no round needs goes to the gradients."""
+"""The budget of a private learner by kind and round; what no round needs goes to the gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: The questions that a private learner asks.
+#: The queries of a private learner.
 QUERIES: tuple[type[Query], ...] = (
     FeatureHistogram,
     TargetHistogram,
@@ -39,57 +39,31 @@ QUERIES: tuple[type[Query], ...] = (
 
 
 def private(epsilon: Number, delta: Number) -> Policy:
-    """Gaussian noise on every question, under zCDP: finite from end to end.
+    """Gaussian noise on every query, under zCDP: finite from end to end.
 
-    Asked as often as their times say at the guards' own spends, the questions cost exactly rho.
+    Asked as often as their times say at the guards' own spends, the queries cost exactly rho.
     """
     budget = Budget.of(epsilon, delta)
-    return Policy(
-        guards(largest_rho(budget.epsilon, budget.delta)),
-        accountant="zcdp",
-        budget=budget,
-        name="private",
-    )
+    rho = largest_rho(budget.epsilon, budget.delta)
+    return Policy(guards(rho), accountant="zcdp", budget=budget, name="private")
 
 
 def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
-    """A guard for each kind of question, of a budget in zCDP."""
-    gradients = rho * SETTINGS.gradient_fraction
-    spare = rho * (
-        SETTINGS.once_fraction + (SETTINGS.n_histograms - 1) * SETTINGS.histogram_fraction
-    )
+    """A guard for each kind of query, of a budget in zCDP."""
+    own = SETTINGS
+    spare = own.once_fraction + (own.n_histograms - 1) * own.histogram_fraction
+    gradient, most = own.gradient_fraction / MAX_ROUNDS, own.gradient_fraction + spare
+    fractions: dict[type[Query], tuple[Fraction, Fraction | None, int]] = {
+        FeatureHistogram: (own.histogram_fraction, own.max_histogram_fraction, own.n_histograms),
+        TargetHistogram: (own.target_fraction, own.max_target_fraction, own.n_histograms),
+        Correlations: (own.correlation_fraction, None, 1),
+        BasisLeafCounts: (own.leaf_count_fraction, None, 1),
+        CalibrationSums: (own.score_fraction, None, 1),
+        Gradient: (gradient, most, MAX_ROUNDS),
+    }
     return {
-        FeatureHistogram.kind: (
-            Guard.of(
-                "gaussian",
-                spend=rho * SETTINGS.histogram_fraction,
-                cap=rho * SETTINGS.max_histogram_fraction,
-                times=SETTINGS.n_histograms,
-            ),
-        ),
-        TargetHistogram.kind: (
-            Guard.of(
-                "gaussian",
-                spend=rho * SETTINGS.target_fraction,
-                cap=rho * SETTINGS.max_target_fraction,
-                times=SETTINGS.n_histograms,
-            ),
-        ),
-        Correlations.kind: (
-            Guard.of("gaussian", spend=rho * SETTINGS.correlation_fraction, times=1),
-        ),
-        BasisLeafCounts.kind: (
-            Guard.of("gaussian", spend=rho * SETTINGS.leaf_count_fraction, times=1),
-        ),
-        CalibrationSums.kind: (Guard.of("gaussian", spend=rho * SETTINGS.score_fraction, times=1),),
-        Gradient.kind: (
-            Guard.of(
-                "gaussian",
-                spend=gradients / MAX_ROUNDS,
-                cap=gradients + spare,
-                times=MAX_ROUNDS,
-            ),
-        ),
+        query.kind: (Guard.of("gaussian", spend=rho * spend, cap=cap and rho * cap, times=times),)
+        for query, (spend, cap, times) in fractions.items()
     }
 
 
@@ -97,8 +71,8 @@ class RemainingBudget:
     """What is left after the first histogram, read off what that cost.
 
     Args:
-        rho: the whole budget of a client in zCDP, or none where releases are exact; then owners
-            spend what their guards say.
+        rho: the whole budget of a client in zCDP; None where releases are exact, and owners spend
+            what their guards say.
     """
 
     def __init__(self, rho: float | None) -> None:
@@ -107,61 +81,52 @@ class RemainingBudget:
         self._left = 1 - SETTINGS.histogram_fraction
 
     def paid(self, share: Fraction) -> None:
-        """A question with a fixed share was asked."""
+        """Subtract a query of a fixed fraction."""
         self._left -= share
 
     def part(self, share: Fraction) -> Fraction | None:
-        """Take a share of rho for the next question; none leaves it to the owner."""
+        """Take a fraction of rho for the next query; None leaves it to the owner."""
         share = min(share, self._left)
         self._left -= share
-        return self._amount(share)
-
-    def rest(self, rounds: int) -> Fraction | None:
-        """Take an even share of what is left for so many more rounds, this one among them."""
-        return self.part(self._left / rounds)
-
-    def _amount(self, share: Fraction) -> Fraction | None:
         if self._rho is None:
             return None
-        amount = (self._rho * share).limit_denominator(10**12)
-        return amount * (1 - Fraction(1, 10**9))
+        return (self._rho * share).limit_denominator(10**12) * (1 - Fraction(1, 10**9))
+
+    def rest(self, rounds: int) -> Fraction | None:
+        """Take an even part of what is left for so many more rounds, this one among them."""
+        return self.part(self._left / rounds)
 
 
 def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
-    """Every question as often as it may be asked, before anything is known of the data."""
-    features, columns = schema.features, schema.columns
-    every = BinEdges.from_arrays([first_cuts(column, SETTINGS.first_bins) for column in columns])
-    grid = BinEdges(every.cuts[: len(features)])
+    """Every query as often as it may be asked, before anything is known of the data."""
+    features, bins = len(schema.features), SETTINGS.first_bins
+    every = BinEdges.from_arrays([first_cuts(column, bins) for column in schema.columns])
+    grid = BinEdges(every.cuts[:features])
     basis = placeholder(grid)
     window = ResidualBounds(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)
     if outcome.kind == "number":
         window = ResidualBounds(np.array([-0.5]), np.array([0.5]), 1.0)
-    weights = np.zeros((basis.size, outcome.classes))
-    start = np.zeros(outcome.classes)
-    target = TargetHistogram(BinEdges(every.cuts[len(features) :]))
+    weights, start = np.zeros((basis.size, outcome.classes)), np.zeros(outcome.classes)
     found = [
         Planned(FeatureHistogram(every), SETTINGS.n_histograms),
-        Planned(target, SETTINGS.n_histograms),
+        Planned(TargetHistogram(BinEdges(every.cuts[features:])), SETTINGS.n_histograms),
     ]
-    if len(features) > 1:
-        ranks = np.zeros((len(features), int(grid.sizes.max())))
+    if features > 1:
+        ranks = np.zeros((features, int(grid.sizes.max())))
         found.append(Planned(Correlations(grid, ranks, 1.0), 1))
-    found.append(Planned(BasisLeafCounts(basis), 1))
-    found.append(Planned(Gradient(basis, outcome, window, weights, start), MAX_ROUNDS))
     cuts = np.tile(np.arange(1.0, SETTINGS.score_bins), (outcome.classes, 1))
-    found.append(Planned(CalibrationSums(basis, outcome, window, weights, start, cuts), 1))
-    return found
+    model = (basis, outcome, window, weights, start)
+    return [
+        *found,
+        Planned(BasisLeafCounts(basis), 1),
+        Planned(Gradient(*model), MAX_ROUNDS),
+        Planned(CalibrationSums(*model, cuts), 1),
+    ]
 
 
 def placeholder(grid: BinEdges) -> Basis:
     """A basis of the right shape over some grid."""
     columns, width = len(grid.cuts), int(grid.sizes.max())
     stump = Trees(np.zeros((1, 1), np.int64), np.ones((1, 1), np.uint8), 1.0)
-    return Basis(
-        grid,
-        np.zeros((columns, width)),
-        np.zeros((columns, width), np.uint8),
-        np.zeros(columns),
-        np.zeros(columns),
-        (stump,),
-    )
+    values, still = np.zeros((columns, width)), np.zeros(columns)
+    return Basis(grid, values, values.astype(np.uint8), still, still, (stump,))
