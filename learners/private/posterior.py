@@ -1,9 +1,8 @@
-"""Weights that go with noisy sums: a Gaussian prior, the noise of each release, and made-up records.
+"""Approximate MAP weights from noisy moments, under a Gaussian prior.
 
-A model F = start + phi . w gives, over N records, g(w) = N E[phi (prediction - mean)], the expectation
-being over made-up records. What clients release tells the sum of phi (target - mean) up to noise: one
-*target of the sums* that does not depend on the round. Weights are those at which g(w) agrees with it
-as far as sampling, noise and a standard normal prior on scaled weights say.
+The model is F = intercept + phi . w, with moments g(w) = N E[phi (prediction - mean)] over synthetic
+records. Releases tell t = sum of phi (target - mean) over real records, whatever the round. The weights
+trade g(w) = t, up to sampling and noise, against the prior.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ HALVINGS = 4
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """The functions' leading directions, as made-up records have them."""
+    """Leading directions of the functions, by synthetic records."""
 
     axes: np.ndarray  #: orthonormal columns, shape (functions, directions)
     features: np.ndarray  #: of the made-up records, shape (records, directions)
@@ -36,13 +35,13 @@ class Subspace:
 
     @classmethod
     def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
-        """About the directions of the largest second moments, by powers of a random subspace.
+        """Directions of the largest second moments, by powers of a random subspace.
 
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
 
         Args:
-            matrix: all functions of the made-up records, float32, shape (records, functions).
-            most: how many directions at most.
+            matrix: all functions of the synthetic records, float32, shape (records, functions).
+            most: largest number of directions.
             rng: the server's randomness.
         """
         size = matrix.shape[1]
@@ -57,24 +56,24 @@ class Subspace:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """The target of the sums after some rounds."""
+    """Estimate of t after some rounds."""
 
     values: np.ndarray  #: by function, shape (functions, outputs)
     #: of the noise in each of them, shape (functions,); infinite where nothing was told
     variance: np.ndarray
 
     def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
-        """Of functions that are so much longer."""
+        """Of functions times these factors."""
         return NoisyMoments(self.values * scale_factors[:, None], self.variance * scale_factors**2)
 
     def along(self, axes: np.ndarray) -> ProjectedMoments:
-        """In the leading directions, the columns of ``axes``."""
+        """In the subspace spanned by the columns of ``axes``."""
         return ProjectedMoments(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectedMoments:
-    """Sums in the leading directions."""
+    """Estimate of t in the subspace, at some weights."""
 
     values: np.ndarray  #: at some weights, shape (directions, outputs)
     noise: np.ndarray  #: its covariance, shape (directions, directions)
@@ -83,19 +82,19 @@ class ProjectedMoments:
     slopes: np.ndarray | None = None
 
     def at(self, step: np.ndarray) -> np.ndarray:
-        """The values so far away from those weights; ``step`` has shape (directions, outputs)."""
+        """The values a step away from those weights; ``step`` has shape (directions, outputs)."""
         if self.slopes is None:
             return self.values
         return np.asarray(self.values + np.einsum("oij,jo->io", self.slopes, step))
 
     def jacobian(self, curvature: np.ndarray, output: int) -> np.ndarray:
-        """What made-up records' curvature is by these sums: less the slope."""
+        """G = H - dt/dw, of synthetic records' curvature H."""
         return curvature if self.slopes is None else curvature - self.slopes[output]
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What is held of weights beforehand: w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
+    """w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
     #: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
     #: (groups, directions, directions)
@@ -107,7 +106,7 @@ class Prior:
 
     @property
     def level(self) -> np.ndarray:
-        """What the function that is 1 adds to C."""
+        """The constant function's part of C."""
         return np.asarray(self.free**2 * np.multiply.outer(self.constant, self.constant))
 
     @cached_property
@@ -117,7 +116,7 @@ class Prior:
 
     @cached_property
     def root(self) -> np.ndarray:
-        """Cholesky factor of C, and a little more."""
+        """Cholesky factor of C, its diagonal slightly raised."""
         little = 1e-6 * float(np.trace(self.covariance)) / len(self.constant)
         return factor(self.covariance + little * np.eye(len(self.constant)))
 
@@ -129,7 +128,7 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Linearization:
-    """What made-up records have at some weights."""
+    """Predictions, moments and curvature of the synthetic records at some weights."""
 
     weights: np.ndarray  #: shape (directions, outputs)
     predictions: np.ndarray  #: of the records, shape (records, outputs)
@@ -139,7 +138,7 @@ class Linearization:
 
 @dataclass(frozen=True, eq=False)
 class WeightPosterior:
-    """The map from sums to weights."""
+    """Maps noisy moments to weights."""
 
     leading: Subspace  #: directions and made-up records
     shares: np.ndarray  #: weights of the made-up records, mean 1
@@ -150,11 +149,11 @@ class WeightPosterior:
     prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
-        """Of the made-up records, shape (records, outputs)."""
+        """Of the synthetic records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
     def at(self, weights: np.ndarray) -> Linearization:
-        """What the link and the made-up records make of some weights."""
+        """Linearise at some weights."""
         predictions = self.predictions(weights)
         irls_weights = self.outcome.variances(predictions)
         curvatures = tuple(self.curvature(own) for own in irls_weights.T)
@@ -166,36 +165,34 @@ class WeightPosterior:
         return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
 
     def curvatures(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[steepness phi^2] of each function, the mean over outputs; shape (functions,)."""
+        """N E[irls_weight phi^2] of each function, the mean over outputs; shape (functions,)."""
         heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
         squares = heavy.astype(np.float32) @ self.leading.functions**2
         return np.asarray(squares, float) * (self.records / len(heavy))
 
     def told(self, predictions: np.ndarray) -> np.ndarray:
-        """The same along the leading directions, shape (directions, outputs)."""
+        """Expected moments in the subspace, shape (directions, outputs)."""
         rest = (predictions - self.means) * self.shares[:, None]
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
     def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
-        """N E[steepness phi phi'], shape (directions, directions)."""
+        """N E[irls_weight phi phi'], shape (directions, directions)."""
         own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(
         self, sums: ProjectedMoments, local: Linearization, sampling: float, steps: int = 2
     ) -> np.ndarray:
-        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), each as far as it helps.
+        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
 
-        H is the made-up records' curvature, and G = H - dt/dw what rounds make of it.
-
-        With several classes each has its own curvature: by K / (K - 1) of the diagonal, what softmax has
-        along weights that add up to zero where chances are alike. Elsewhere that is no exact
-        derivative, so a step is halved until the posterior's own measure of misfit falls.
+        H is the synthetic records' curvature, and G = H - dt/dw what rounds make of it. Of several classes
+        each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero where
+        probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
 
         Args:
             sums: t, with the covariance V of its noise.
             local: the weights to start from, at which t is told.
-            sampling: s, the variance that sampling (and what made-up records get wrong) adds.
+            sampling: s, the variance that sampling (and errors of synthetic records) adds.
             steps: how many.
         """
         start = now = local
@@ -211,7 +208,7 @@ class WeightPosterior:
     def _wanted(
         self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
     ) -> np.ndarray:
-        """Where a whole step leads."""
+        """The end of a whole step."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
             jacobian = sums.jacobian(curvature, output)
@@ -260,11 +257,11 @@ class WeightPosterior:
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """What the sums say of the prior's scales.
+        """Marginal likelihood of the prior's scales.
 
         Args:
-            sums: the target so far.
-            local: where the sums are told.
+            sums: the estimate so far.
+            local: where it is told.
             sampling: see :meth:`weights`.
         """
         right = sums.values - local.told
@@ -283,7 +280,7 @@ class WeightPosterior:
         return replace(self, prior=replace(self.prior, scales=scales))
 
     def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
-        """The same with priors up to this one, and how likely each is: where little is told, small ones."""
+        """The same under priors up to this one, with their probabilities."""
         logs = [
             evidence.likelihood(share * self.prior.scales) + math.log(share)
             for share in SETTINGS.prior_fractions
@@ -303,6 +300,6 @@ def mixed(
     local: Linearization,
     sampling: float,
 ) -> np.ndarray:
-    """The mean of :meth:`.WeightPosterior.weights` over priors, each with its chance."""
+    """The mean of :meth:`.WeightPosterior.weights` over priors."""
     own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
     return np.asarray(sum(own))

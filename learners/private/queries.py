@@ -1,4 +1,4 @@
-"""What a private learner asks its clients."""
+"""The queries of a private learner."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FeatureHistogram(Query):
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by column and bin; rows of columns with fewer bins end in empty ones."""
+        """``counts`` by column and bin; shorter rows end in empty bins."""
         columns = len(schema.columns)
         if schema.target is None:
             raise QueryError("malformed", "the schema has no target")
@@ -105,10 +105,10 @@ class TargetHistogram(Query):
 
 @dataclass(frozen=True, eq=False)
 class _Coded(Query):
-    """A question about codes of the features."""
+    """A query about codes of the features."""
 
     def _codes(self, view: View, grid: BinEdges) -> np.ndarray | None:
-        """All records' codes, kept for the next question, or none where they are too many."""
+        """All records' codes, cached for the next query; None where they are too many."""
         x = view.table.x
         if x.size > KEPT:
             return None
@@ -131,7 +131,7 @@ class _Coded(Query):
 class Correlations(_Coded):
     """Sums of products of every two columns' mid-ranks.
 
-    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and cut towards zero to
+    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and truncated towards zero to
     multiples of 2^-12, so that all products and their sums are whole multiples of 2^-24, exact in any
     order.
 
@@ -168,7 +168,7 @@ class Correlations(_Coded):
         return {"products": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up block by block; the factors are whole numbers, so a matrix product is exact."""
+        """Add up by block; the factors are integers, so a matrix product is exact."""
         p, records = view.table.x.shape[1], len(view.table)
         total = np.zeros((p, p))
         rows = max(1, BLOCK // p)
@@ -185,7 +185,7 @@ class Correlations(_Coded):
         return {"products": (units[:, first] * units[:, second]).astype(np.int64)}
 
     def _units(self, codes: np.ndarray) -> np.ndarray:
-        """Shortened ranks in whole multiples of :data:`RANK_UNIT`, shape (columns, records)."""
+        """Shortened ranks in multiples of :data:`RANK_UNIT`, shape (columns, records)."""
         ranks = np.take_along_axis(self.ranks, codes.astype(np.intp), axis=1)
         norms = np.zeros(codes.shape[1])
         for row in ranks:
@@ -230,11 +230,11 @@ class Gradient(_Coded):
     """Sums by bin and leaf (and for linear terms) of the records' residuals under a public model.
 
     A record adds phi_l r_o to the sum of function l and output o: phi are the basis' functions, r its
-    residuals; each product is cut towards zero to whole units, which makes no norm longer.
+    residuals; each product is truncated towards zero to whole units, which makes no norm longer.
 
     Sensitivity: sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
     :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
-    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A share of 2^-30 more covers rounding in
+    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A fraction of 2^-30 more covers rounding in
     these figures.) Replacing a record moves the sums by twice as much.
     """
 

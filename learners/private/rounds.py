@@ -1,16 +1,16 @@
-"""Sums told at several weights, and what they stand for at others.
+"""Noisy gradient sums by round, and their BLUE at any weights.
 
-Were made-up records like the real ones, the target of the sums would not hang on the weights at which a
-gradient was taken. Their second moments are wrong by some E, though, so that sums told at weights u stand
-for those at w up to N E (u - w), nearly. Beforehand E's entries are independent, of mean zero: at w,
-sums of function i told at u and at v err by
+Were synthetic records like the real ones, t would not depend on the weights at which a gradient was
+taken. Their second moments err by some E, so that sums told at weights u stand for those at w up to
+about N E (u - w). Beforehand E's entries are independent, of mean zero: at w, sums of function i told
+at u and at v err by
 
     N(0, m c_i (u - w)' H (v - w) / N),    m = N (relative error of a second moment)^2,
 
-c_i = N E[steepness phi_i^2] and H = N E[steepness phi phi'] being what made-up records have. The best linear
-unbiased estimate at w (Aitken 1936; kriging) takes each round by its noise and its distance; how sums change
-between rounds tells N E along the steps taken, as in Broyden's method, but by as much as noise lets it;
-and how far rounds differ beyond their noise tells m. Of several outputs each goes with its own weights.
+c_i = N E[irls_weight phi_i^2] and H = N E[irls_weight phi phi'] over synthetic records. The best linear
+unbiased estimate at w (Aitken 1936; kriging) weighs each round by its noise and its distance. Differences
+between rounds tell N E along the steps taken (as in Broyden's method), as far as noise allows, and beyond
+their noise they tell m. Each output goes with its own weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_NOISE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class SyntheticHessian:
-    """What made-up records have of the loss's curvature at some weights."""
+    """Curvature of the loss over synthetic records, at some weights."""
 
     own: np.ndarray  #: c, by function, shape (functions,)
     whole: np.ndarray  #: H along the leading directions, shape (directions, directions)
@@ -39,12 +39,12 @@ class SyntheticHessian:
 
     @classmethod
     def at(cls, posterior: WeightPosterior, local: Linearization) -> SyntheticHessian:
-        """Of the posterior's made-up records, the mean over outputs."""
+        """The mean over outputs."""
         own = posterior.curvatures(local.predictions)
         return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
 
     def products(self, steps: np.ndarray) -> np.ndarray:
-        """u' H v / N of each pair of steps of each output.
+        """u' H v / N of each pair of steps, by output.
 
         Args:
             steps: shape (steps, directions, outputs).
@@ -56,30 +56,30 @@ class SyntheticHessian:
         return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
 
     def mean_square(self, step: np.ndarray) -> float:
-        """Mean square of what a step adds to a score, where the link is steep."""
+        """IRLS-weighted mean square of what a step adds to a score."""
         return float(self.products(step[None]).mean())
 
 
 @dataclass(frozen=True, eq=False)
 class GradientRounds:
-    """Sums as rounds told them."""
+    """The sums of each round, and the weights at which they were told."""
 
     sums: tuple[NoisyMoments, ...] = ()  #: what each told
     weights: tuple[np.ndarray, ...] = ()  #: at which, shape (directions, outputs) each
 
     def joined(self, sums: NoisyMoments, weights: np.ndarray) -> GradientRounds:
-        """These and one more."""
+        """With one round more."""
         return GradientRounds((*self.sums, sums), (*self.weights, weights))
 
     def at(
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> NoisyMoments:
-        """The best linear unbiased estimate of the sums at some weights, and its variance.
+        """The BLUE of the sums at some weights, and its variance.
 
         Args:
             weights: shape (directions, outputs).
             curvature: there, nearly.
-            mismatch: m.
+            misspecification: m.
         """
         white = self._white(weights, curvature, misspecification)
         return NoisyMoments(white.means, (1 / white.precision).mean(axis=1))
@@ -91,7 +91,7 @@ class GradientRounds:
         misspecification: float,
         axes: np.ndarray,
     ) -> np.ndarray:
-        """How the sums change with the weights, along the leading directions ``axes``: the estimate of N E.
+        """Derivative of the sums by the weights in the subspace, the estimate of N E.
 
         Returns:
             shape (outputs, directions, directions).
@@ -104,7 +104,7 @@ class GradientRounds:
         return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
 
     def misspecification(self, curvature: SyntheticHessian) -> float:
-        """The likeliest m by what differs between rounds: restricted likelihood, log-normal beforehand."""
+        """MAP estimate of m: restricted likelihood of the rounds' differences, log-normal prior."""
         usual = usual_misspecification(curvature.records)
 
         def density(factor: float) -> float:
@@ -126,7 +126,7 @@ class GradientRounds:
     def _white(
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> _White:
-        """The rounds' sums times the root of their precision; what a round told nothing of is zero."""
+        """The rounds' sums times the root of their precision; what a round did not tell is zero."""
         noise = np.array([own.variance for own in self.sums]).T
         known = np.isfinite(noise)[:, None, :]
         both = known[..., :, None] & known[..., None, :]

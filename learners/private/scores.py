@@ -1,4 +1,4 @@
-"""How far a model is off where it is sure and where it is not: residuals by score."""
+"""Residuals by score: how far a model is off where it is certain and where it is not."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class CalibrationSums(Gradient):
     """Sums of residuals, and of records, by bin of each output's score.
 
     A record has one bin for each output o: there it adds its residual r_o and the constant
-    c = :data:`COUNT`. Residuals are cut towards zero to whole units, which makes none longer; c is a whole
-    number of units.
+    c = :data:`COUNT`. Residuals are truncated towards zero to whole units, which makes none longer; c is a
+    whole number of units.
 
-    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most D^2 + outputs c^2, and
-    L1 at most sqrt(outputs) D + outputs c. (A share of 2^-30 more covers rounding in D.) Replacing
-    a record moves the sums by twice as much.
+    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most
+    D^2 + outputs c^2, and L1 at most sqrt(outputs) D + outputs c. (A fraction of 2^-30 more covers rounding
+    in D.) Replacing a record moves the sums by twice as much.
     """
 
     cuts: np.ndarray  #: rising cut-offs of each output's score, shape (outputs, bins - 1)
@@ -78,7 +78,7 @@ class CalibrationSums(Gradient):
         return {"sums": own.astype(np.int64)}
 
     def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each record's bin and residual in whole units, by output; both of shape (records, outputs)."""
+        """Each record's bin and residual in units, by output; both of shape (records, outputs)."""
         scores = self.start + self.basis.scores(cells, self.weights)
         rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))
         bins = [

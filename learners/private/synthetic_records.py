@@ -1,7 +1,4 @@
-"""Made-up records with the released marginals and correlations: what curvature is computed on.
-
-They cost nothing beyond what was released, and stand in for records in every second moment.
-"""
+"""Synthetic records with the released marginals and correlations, for all second moments; they cost nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ from privfed.learners.private.settings import SETTINGS
 
 
 def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndarray:
-    """The correlations of a Gaussian copula, from noisy mean products of mid-ranks.
+    """Correlations of a Gaussian copula, from noisy mean products of mid-ranks.
 
-    Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk away, and none
-    is left below .01.
+    Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk, and none is left
+    below .01.
 
     Args:
         products: symmetric, zero diagonal, shape (columns, columns).
         variances: of the ranks, shape (columns,).
-        noise: standard deviation of the noise in a mean product.
+        noise: std of the noise in a mean product.
 
     Returns:
         a correlation matrix.
@@ -39,7 +36,7 @@ def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndar
 
 
 def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
-    """Shrink eigenvalues as far as noise whose own reach up to ``edge`` explains them."""
+    """Shrink eigenvalues by what noise explains, whose own reach up to ``edge``."""
     values, vectors = np.linalg.eigh(matrix)
     inside = np.sqrt(np.maximum(values**2 - edge**2, 0))
     kept = np.where(np.abs(values) > edge, np.sign(values) * (np.abs(values) + inside) / 2, 0)
@@ -49,11 +46,11 @@ def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
 def draw(
     correlations: np.ndarray, shares: np.ndarray, records: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Codes of made-up records.
+    """Codes of synthetic records.
 
     Args:
         correlations: of the Gaussian copula, shape (columns, columns).
-        shares: by column and code, rows adding up to one, shape (columns, codes).
+        shares: by column and code, rows summing to one, shape (columns, codes).
         records: how many.
         rng: the server's randomness.
 
@@ -74,11 +71,10 @@ TILTS = 6
 
 
 def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Weights of made-up records under which their mean features are (nearly) some wanted ones.
+    """Weights of synthetic records under which their mean features are near given ones.
 
-    Maximum entropy, exp(features . theta), with a quadratic penalty for what is noise in the wanted
-    means; by Newton's steps, each halved until it helps. Weights that would leave fewer than half of
-    the records in effect are evened out.
+    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the given means; by
+    Newton's steps with backtracking. Weights that leave too few records in effect are evened out.
 
     Args:
         features: shape (records, features).

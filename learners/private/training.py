@@ -1,4 +1,4 @@
-"""Learning privately: marginals, correlations, a basis, then a few noisy gradients."""
+"""Training of a private model: marginals, correlations, a basis, then a few noisy gradients."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def learn(
     """Learn from private releases alone.
 
     Args:
-        federation: whom to ask.
+        federation: the clients.
         outcome: what is learned; a number's limits are moved to where its mass is.
-        rng: the server's randomness (random trees, made-up records).
-        linear: whether columns have linear terms; else their share goes to their bins.
+        rng: the server's randomness (random trees, synthetic records).
+        linear: whether columns have linear terms; else their fraction goes to their bins.
 
     Raises:
-        NobodyAnswered: nobody answered the histograms.
+        NobodyAnswered: no client answered the histograms.
     """
     return _Learning(federation, outcome, rng, linear).run()
 
 
 @dataclass(eq=False)
 class _Learning:
-    """One run; what is known so far."""
+    """One run."""
 
     federation: Disclosure
     outcome: Outcome
@@ -54,7 +54,7 @@ class _Learning:
     linear: bool
 
     def run(self) -> PrivateModel:
-        """Ask, question after question; a budget that ends early ends learning early."""
+        """Query after query; a budget that ends early ends learning early."""
         self._look()
         weighed = self._main_effects()
         codes = self._make_up()
@@ -96,7 +96,6 @@ class _Learning:
     # --- where the mass is ------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Rounds of histograms, and what they say of the target."""
         number = self.outcome.kind == "number"
         found = look(self.federation, linear=self.linear, number=number)
         self.marginals, self.params, self.purse = found.marginals, found.params, found.purse
@@ -104,11 +103,11 @@ class _Learning:
         self._centre(found.noise, found.classes)
 
     def _centre(self, noise: float, told: Shares | None) -> None:
-        """The outcome's limits and means, and the scores that go with them.
+        """The outcome's limits, means and intercept.
 
         Args:
-            noise: of a count, in shares of the records: limits leave out tails that it could make.
-            told: the classes' shares, where the target has classes.
+            noise: of a count, in fractions of the records: limits leave out tails that it could make.
+            told: the classes' fractions, where the target has classes.
         """
         counted, tail = (
             self.marginals.target,
@@ -140,7 +139,7 @@ class _Learning:
     # --- which columns matter ---------------------------------------------------------------------
 
     def _main_effects(self) -> np.ndarray:
-        """How much each column weighs, adding up to one, by a first round of main effects."""
+        """Weight of each column, summing to one, by a first round of main effects."""
         self.main: MainEffects | None = None
         columns = len(self.marginals.features)
         even, share = np.full(columns, 1 / columns), self.params.first
@@ -167,7 +166,7 @@ class _Learning:
     def _scales(
         self, weighed: np.ndarray, linear: float, binned: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scales of the columns' linear terms and of their bins; the order of categories means nothing."""
+        """Scales of columns' linear terms and bins; the order of categories means nothing."""
         ordered = np.array([own.column.kind != "category" for own in self.marginals.features])
         return (
             np.sqrt(np.where(ordered, linear, 0.0) * weighed),
@@ -177,7 +176,7 @@ class _Learning:
     # --- made-up records --------------------------------------------------------------------------
 
     def _make_up(self) -> np.ndarray:
-        """Codes of made-up records: released marginals, and correlations where they are told."""
+        """Codes of synthetic records, by released marginals and correlations."""
         shares = self.marginals.shares()
         latent = np.eye(len(shares))
         if len(shares) > 1 and self.params.correlated:
@@ -202,7 +201,6 @@ class _Learning:
     # --- the basis --------------------------------------------------------------------------------
 
     def _basis(self, weighed: np.ndarray) -> Basis:
-        """Linear terms and bins of columns, heavier where more is explained, and random trees."""
         return Basis(
             self.marginals.grid,
             self._values(),
@@ -234,7 +232,7 @@ class _Learning:
         return padded(rows)
 
     def _bins(self) -> np.ndarray:
-        """The basis' bins: neighbouring codes of about equal shares, or a bin for each value."""
+        """The basis' bins: neighbouring codes of about equal mass, or a bin for each value."""
         rows = []
         for own in self.marginals.features:
             middles = (own.reached[:-1] + own.reached[1:]) / 2
@@ -246,7 +244,7 @@ class _Learning:
         return padded(rows).astype(np.uint8)
 
     def _trees(self, weighed: np.ndarray, count: int, depth: int, share: float) -> Trees:
-        """Random trees: columns drawn by their weight, cuts at random ranks."""
+        """Random trees: columns drawn by their weight, thresholds at random ranks."""
         columns = len(weighed)
         features = np.empty((count, depth), np.int64)
         for own in features:
@@ -265,12 +263,12 @@ class _Learning:
     def _weighed(
         self, basis: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, Subspace]:
-        """Weights of the made-up records under which leaves hold what their counts say.
+        """Weights of the synthetic records under which leaves hold what their counts say.
 
         Args:
             basis: the functions.
-            codes: of the made-up records.
-            lengths: what functions are multiplied by beyond their scales; 1 for leaves.
+            codes: of the synthetic records.
+            scale_factors: of the functions beyond their scales; 1 for leaves.
         """
         matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
         leading = Subspace.from_matrix(matrix, self.params.directions, self.rng)
@@ -297,7 +295,7 @@ class _Learning:
     # --- gradients --------------------------------------------------------------------------------
 
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
-        """Limits of residuals: by what the made-up records say of predictions so far."""
+        """Limits of residuals, by the synthetic records' predictions so far."""
         if self.outcome.kind == "number":
             least = (
                 0.5
@@ -313,7 +311,6 @@ class _Learning:
         return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
     def _prior(self, basis: Basis, leading: Subspace, scale_factors: np.ndarray) -> Prior:
-        """The settings' prior for each kind of functions, before the sums say which they speak for."""
         axes = [leading.axes[own] for own in basis.groups]
         return Prior(
             np.array([own.T @ own for own in axes]),
@@ -323,7 +320,7 @@ class _Learning:
         )
 
     def _unit(self) -> float:
-        """Standard deviation of a scaled weight, as the settings have it."""
+        """Std of a scaled weight, as the model's parameters have it."""
         if self.outcome.kind == "number":
             return self.params.spread * math.sqrt(self.variance)
         return self.params.prior
@@ -331,7 +328,7 @@ class _Learning:
     def _rounds(
         self, basis: Basis, posterior: WeightPosterior, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Noisy gradients, each at the weights so far; those of leading directions, and how many rounds."""
+        """Weights of the subspace after noisy gradients, each at the weights so far, and how many rounds."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
         sampling = self.variance if number else 1.0
         rounds = GradientRounds()
@@ -358,7 +355,7 @@ class _Learning:
     def _calibrated(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
-        """The weights of classes as far as residuals by score bear them out; moves the start."""
+        """The weights of classes after calibration; moves the intercept."""
         found = PlattScaling.from_scores(self.outcome, self.start, added, shares)
         if found is None:
             return weights
@@ -386,7 +383,7 @@ class _Learning:
     def _asked(
         self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None
     ) -> NoisyMoments | None:
-        """One noisy gradient of all records, as far as their owners answer; none where nobody does."""
+        """One noisy gradient, scaled up to all clients; None where none answers."""
         query = Gradient(basis, self.outcome, window, weights, self.start)
         try:
             answer = self.federation.ask(query, spend=spend).only
@@ -400,14 +397,14 @@ class _Learning:
 def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:
     """Variance of the mean that a histogram has, by what it leaves open.
 
-    Shares add up to one, so that independent noise of each moves the mean by the bins' distances to it;
-    the shares that were moved on purpose move it as far as that; and within a bin it may lie anywhere.
+    Shares sum to one, so that independent noise of each moves the mean by the bins' distances to it; the
+    shares that were moved on purpose move it as far; and within a bin it may lie anywhere.
 
     Args:
-        shares: of the records by bin, adding up to one.
+        shares: of the records by bin, summing to one.
         moved: how far each was moved towards the public bounds.
         edges: of the bins.
-        noise: standard deviation of each share.
+        noise: std of each share.
     """
     middles = (edges[:-1] + edges[1:]) / 2
     away = middles - shares @ middles
@@ -420,7 +417,7 @@ def _share(share: float) -> Fraction:
 
 
 def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each function (unscaled), as made-up records have them."""
+    """Mean and std of each function (unscaled) over synthetic records."""
     places, weights = basis.cells(codes).places, shares / shares.sum()
     means = np.bincount(places.ravel(), np.tile(weights, len(places)), minlength=basis.size)
     deviations = np.sqrt(np.maximum(means * (1 - means), 0))

@@ -15,7 +15,7 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class WeightUpdates:
-    """Where the steps so far have led."""
+    """The weights after some steps."""
 
     posterior: WeightPosterior  #: from sums to weights
     rounds: GradientRounds  #: what was told so far
@@ -31,15 +31,15 @@ class WeightUpdates:
     def begun(
         cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
-        """Before the first step, at no weights; rounds may have told something already."""
+        """Before the first step, at zero weights; rounds may have told something already."""
         nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
         return cls(posterior, rounds, nothing, mean_square, unit, posterior.at(nothing))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
         """The next step, by the sums of a gradient at the weights so far.
 
-        How far the step goes says how certain the sums are where it ends, and their certainty how far it goes:
-        what a guess leads to is tried, then what goes with that, and the step ends between the two.
+        How far the step goes says how certain the sums are where it ends, and the reverse: a first guess is
+        tried, then what goes with its end, and the step is their mean.
 
         Args:
             sums: of all functions.
@@ -80,7 +80,7 @@ class WeightUpdates:
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
-        """A step no longer than it may be, and its energy."""
+        """A step clipped to its largest mean square, and that."""
         mean_square = curvature.mean_square(step)
         if mean_square <= self._most:
             return step, mean_square
@@ -88,7 +88,7 @@ class WeightUpdates:
 
     @property
     def _most(self) -> float:
-        """The next step's energy at most."""
+        """Largest mean square of the next step."""
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
@@ -97,10 +97,7 @@ class WeightUpdates:
     def _without_weights(
         self, rounds: GradientRounds, misspecification: float, sampling: float
     ) -> MarginalLikelihood:
-        """What the sums say of the prior where no weights are.
-
-        Where the weights so far make predictions nearly certain, little curvature is left to tell priors by.
-        """
+        """Evidence at zero weights: near-certain predictions leave little curvature to tell priors by."""
         local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
         curvature = SyntheticHessian.at(self.posterior, local)
@@ -109,7 +106,7 @@ class WeightUpdates:
         return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
 
     def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:
-        """With the likeliest prior; before the first step, a number's variance is not explained at all."""
+        """With the likeliest prior; before a number's first step its variance is not explained at all."""
         posterior = self.posterior
         if not self.taken and posterior.outcome.kind == "number":
             return posterior
