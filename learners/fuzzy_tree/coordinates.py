@@ -21,9 +21,9 @@ LARGEST = 2.0**20
 class Coordinates:
     """z = (lead, (u - 1/2 - centre) * scale) for features u scaled to [0, 1].
 
-    A record outside the unit ball counts as z / |z|, its residual shrunk alike: it weighs
-    1 / |z|^2 in a least-squares problem whose solution is the same where the truth is linear. So a
-    record moves sums by no more than a unit, and few records are far out.
+    A record outside the unit ball counts as z / |z|, its residual shrunk alike: it weighs 1 / |z|^2 in a
+    least-squares problem, whose solution is the same where the truth is linear. So a record moves sums by
+    no more than a unit, and few records are far out.
     """
 
     features: tuple[int, ...]  #: positions of the F features
@@ -42,9 +42,9 @@ class Coordinates:
         """Coordinates in which a record's squared norm is 1 on average.
 
         Args:
-            features: positions.
+            features: indices.
             centre: the features' means.
-            stretch: what each feature is multiplied by, up to a factor.
+            stretch: factor of each feature, up to a common one.
             variance: of each feature.
         """
         norm = np.sqrt(SETTINGS.lead + float(stretch**2 @ variance))
@@ -52,7 +52,7 @@ class Coordinates:
 
     @classmethod
     def public(cls, features: tuple[int, ...]) -> Coordinates:
-        """Before anything is known: as if every feature were spread evenly."""
+        """Before anything is known: as if every feature were uniform."""
         even = np.full(len(features), EVEN)
         return cls.about(features, np.zeros(len(features)), even**-0.5, even)
 
@@ -62,10 +62,10 @@ class Coordinates:
         return len(self.features) + 1
 
     def check(self, features: int) -> None:
-        """Hold shapes and sizes to what a client can add up.
+        """Check shapes and ranges.
 
         Raises:
-            QueryError: features that are not there or twice, wrong shapes, numbers out of range.
+            QueryError: features that are unknown or twice, wrong shapes, numbers out of range.
         """
         chosen = self.features
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(features)):
@@ -82,10 +82,10 @@ class Coordinates:
         return np.column_stack([np.full(len(moved), self.lead), moved])
 
     def predicted(self, unit: np.ndarray, model: np.ndarray) -> np.ndarray:
-        """What a linear model says of scaled records, each from that record alone, shape (records,).
+        """Predictions of a linear model, each from its record alone, shape (records,).
 
-        Terms are added in one order, whoever else is in the table: where they cancel, a matrix product
-        would round a record by its neighbours.
+        Terms are added in one order for every table: where they cancel, a matrix product would round a record
+        by its neighbours.
         """
         total = np.zeros(len(unit))
         for term, weight in zip(self.of(unit).T, model, strict=True):
@@ -93,13 +93,13 @@ class Coordinates:
         return total
 
     def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same within the unit ball, and what each record was multiplied by for it."""
+        """The same within the unit ball, and each record's factor for it."""
         z = self.of(unit)
         shrunk = np.minimum(1.0, _BELOW_ONE / np.maximum(np.linalg.norm(z, axis=1), 2.0**-40))
         return z * shrunk[:, None], shrunk
 
     def into(self, other: Coordinates) -> np.ndarray:
-        """The matrix that takes these coordinates of a record to others of the same features."""
+        """The matrix that takes these coordinates to others of the same features."""
         matrix = np.diag(np.append(other.lead / self.lead, other.scale / self.scale))
         matrix[1:, 0] = other.scale * (self.centre - other.centre) / self.lead
         return matrix

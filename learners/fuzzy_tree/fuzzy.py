@@ -1,4 +1,4 @@
-"""Strong triangular fuzzy partitions, and how strongly records activate the nodes of a tree."""
+"""Strong triangular fuzzy partitions, and the records' activations of a tree's nodes."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Memberships:
         return cls(below, stretched - below)
 
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
-        """Membership of some records' values in one set of one feature."""
+        """Membership of some records in one set of one feature."""
         below, rest = self.below[rows, feature], self.rest[rows, feature]
         degree: np.ndarray = np.where(below == fuzzy_set, 1 - rest, 0.0)
         return np.where(below == fuzzy_set - 1, rest, degree)
 
 
 class Sets(Allowed):
-    """How many fuzzy sets each feature has: one number, a number for each, or some by name."""
+    """How many fuzzy sets each feature has: an integer, one for each, or some by name."""
 
     words = "a whole number from 2 to 99, a list of them, or a table of them by feature"
     example = "5"
@@ -105,7 +105,7 @@ def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tu
 
 
 def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Scale features to [0, 1] and clip; a feature without width is 0 everywhere."""
+    """Scale features to [0, 1] and clip; a feature without width is 0."""
     width = upper - lower
     scaled = (x - lower) / np.where(width > 0, width, 1.0)
     unit: np.ndarray = np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0)
@@ -121,7 +121,7 @@ class Activation:
     weight: np.ndarray  #: their w, in (0, 1]
 
     def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
-        """The activation of the child reached by one set of one feature."""
+        """The activation of the child by one set of one feature."""
         weight = self.weight * memberships.degree(self.rows, feature, fuzzy_set)
         reached = weight >= LEAST
         return Activation(self.rows[reached], weight[reached])
@@ -132,12 +132,12 @@ def activations(
     paths: Sequence[Path],
     known: MutableMapping[Path, Activation] | None = None,
 ) -> list[Activation]:
-    """The activation of each node, computed through its ancestors, each once.
+    """The activation of each node, through its ancestors, each computed once.
 
     Args:
         memberships: of all records.
-        paths: nodes, by the way from the root.
-        known: activations computed before (their ancestors', say); results are added to it.
+        paths: nodes, by their paths from the root.
+        known: activations computed before; results are added to it.
     """
     known = {} if known is None else known
     everybody = len(memberships.below)

@@ -1,4 +1,4 @@
-"""The server's side of growing: fuzzy gains of summed statistics, splits and stops."""
+"""Growth on the server: fuzzy gains of summed statistics, splits and stopping."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FuzzyNode:
         return self.feature is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the node and all below it as plain data."""
+        """The node and all below it as plain data."""
         return {
             "mean": self.mean,
             "weight": self.weight,
@@ -45,7 +45,7 @@ class FuzzyNode:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> FuzzyNode:
-        """Make the node again that :meth:`to_dict` gave, at a path of its own."""
+        """Read what :meth:`to_dict` gave, at a path of its own."""
         feature, below = data["feature"], data["children"]
         children = {
             int(branch): cls.from_dict(child, (*path, (int(feature), int(branch))))
@@ -65,9 +65,9 @@ class Stop:
     gains: str = "told"  #: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`
 
     def beside(self, root: LevelSums) -> Stop:
-        """The same, with a lesser gain where the target varies less than targets do in their interval.
+        """With a smaller gain where the target varies less than targets do in their interval.
 
-        So bounds of the target that are too wide hide no gain. Noisy sums have an interval of their own.
+        So target bounds that are too wide hide no gain. Noisy sums have an interval of their own.
         """
         variance = float(fuzzy_variance(*root.nodes)[0])
         if root.noise[0] > 0 or not variance > 0:
@@ -76,7 +76,7 @@ class Stop:
 
 
 def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero where nothing is."""
+    """Fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero where empty."""
     safe = np.where(weights > 0, weights, 1.0)
     variance = squares / safe - (linear / safe) ** 2
     positive: np.ndarray = np.where(weights > 0, np.maximum(variance, 0.0), 0.0)
@@ -106,11 +106,11 @@ class LevelSums:
 
     @classmethod
     def from_answer(cls, answer: Answer, whole: float) -> LevelSums:
-        """Read an answer; what is withheld is worked out from the noisy cells.
+        """Read an answer; what is withheld is estimated from the noisy cells.
 
         Args:
             answer: the clients' sums.
-            whole: summed weight of all records, for the nodes' shares where counts are withheld.
+            whole: summed weight of all records, for the nodes' fractions where counts are withheld.
         """
         cells = FuzzySums(*(answer.total(n) for n in ("weights", "linear", "squares")))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
@@ -134,13 +134,12 @@ class LevelSums:
     def gains(self, form: str) -> np.ndarray:
         """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
-        Where the sums are noisy, what noise alone would gain is taken off: a cell with noise of
-        variance v in WLS adds v / WS to the explained sum of squares.
+        The expected gain of noise is subtracted: a cell with noise of variance v in WLS adds v / WS to the
+        explained sum of squares.
 
         Args:
-            form: ``"told"`` holds the cells against their own sum. ``"literal"`` holds them against
-                the node's, which is never withheld: then what a client withholds of a feature
-                counts as explained by it.
+            form: ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is
+                never withheld: what a client withholds of a feature then counts as explained by it.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
@@ -170,7 +169,6 @@ class LevelSums:
 
 
 def _withheld(answer: Answer) -> np.ndarray:
-    """Cells that some client masks, shape (node, feature, set)."""
     each = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
     found: np.ndarray = np.any(each, axis=0)
     return found
@@ -195,10 +193,10 @@ def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
 def split_level(
     nodes: list[FuzzyNode], query: Level, sums: LevelSums, stop: Stop
 ) -> list[FuzzyNode]:
-    """Decide each open node of a level; the children to ask about next are returned.
+    """Split the open nodes of a level where they should; returns the new open nodes.
 
-    Children whose features are all used up are leaves at once (Algorithm 1, line 18). A branch that
-    is withheld is grown like any other: only what turns out to be empty is dropped.
+    Children without unused features are leaves at once (Algorithm 1, line 18). A withheld branch is grown
+    like any other; only empty ones are dropped.
     """
     gains = sums.gains(stop.gains)
     opened: list[FuzzyNode] = []
@@ -237,7 +235,7 @@ def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int
 
 
 def _place(node: FuzzyNode, weight: float, linear: float, prior: float, noise: float) -> None:
-    """Set a node's weight and its mean, which noise draws towards the prior."""
+    """Set a node's weight and its mean, which noise shrinks towards the prior."""
     node.weight = float(weight)
     if weight > 0:
         sums = (np.asarray(weight), np.asarray(linear), np.asarray(prior))
@@ -245,7 +243,7 @@ def _place(node: FuzzyNode, weight: float, linear: float, prior: float, noise: f
 
 
 def drop_empty(node: FuzzyNode, empty: Collection[Path]) -> bool:
-    """Take leaves that hold no record off a tree; say whether nothing is left of a node."""
+    """Remove leaves without records; says whether nothing is left of a node."""
     if node.leaf:
         return node.path in empty
     for branch, child in list(node.children.items()):

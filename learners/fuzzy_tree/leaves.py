@@ -1,4 +1,4 @@
-"""First-order models of leaves and inner nodes, by least squares from exact normal equations."""
+"""Linear models of leaves and inner nodes, by least squares from exact normal equations."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ class LeafModels:
         return cls(coefficients, np.ones(len(means), bool), np.zeros(len(means), bool))
 
     def among(self, columns: Sequence[int], width: int) -> LeafModels:
-        """The same models with their coefficients in some columns of a wider matrix of zeros."""
+        """The same models in some columns of a wider matrix of zeros."""
         wide = np.zeros((len(self.coefficients), width))
         wide[:, list(columns)] = self.coefficients
         return LeafModels(wide, self.constant, self.borrowed)
 
 
 def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """Solve (X'WX) gamma = X'Wy by a rank-revealing pseudo-inverse, for each leaf or node.
+    """Solve (X'WX) gamma = X'Wy by a pseudo-inverse, for each leaf or node.
 
-    Paper, Eq. 27, with proper weights. Leaves are often rank-deficient: directions of which the
-    grid's own resolution would be all there is are left out: of a leaf that is hardly activated,
-    most.
+    Paper, Eq. 27, with proper weights. Leaves are often rank-deficient: directions within the grid's own
+    resolution are left out, which of a leaf that is hardly activated are most.
 
     Args:
         gram: X'WX, shape (leaves, width, width).
@@ -60,7 +59,7 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What growing the tree has told of some nodes."""
+    """What growth has told of some nodes."""
 
     paths: Sequence[Path]  #: the nodes, each after its parent
     means: np.ndarray  #: their mean targets
@@ -72,9 +71,9 @@ def solve(
 ) -> tuple[LeafModels, np.ndarray]:
     """Models of leaves and of the nodes above them, from the leaves' exact equations.
 
-    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it; they
-    stand for it where they are of most of its weight. Where they are not, its mean does, and where
-    that was withheld as well, the model of the node above.
+    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it; they are used
+    where they have most of its weight. Elsewhere its mean is, and where that was withheld as well, the
+    model of the node above.
 
     Args:
         equations: ``gram`` and ``moment`` of the leaves.
@@ -104,7 +103,6 @@ def solve(
 
 
 def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Some models put aside for a constant."""
     replaced = models.copy()
     replaced[where] = 0.0
     replaced[where, 0] = means[where]
@@ -114,9 +112,9 @@ def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.nda
 def shrunken_mean(
     weight: np.ndarray, linear: np.ndarray, prior: np.ndarray, noise: float
 ) -> np.ndarray:
-    """The mean linear / weight, drawn towards a prior as far as noise drowns the sum.
+    """The mean linear / weight, shrunk towards a prior by the sum's noise.
 
-    The noisy mean's deviation is noise / weight; W^2 / (W^2 + s^2) of the way from the prior is its
+    The noisy mean's std is noise / weight; W^2 / (W^2 + s^2) of the way from the prior is its
     least-squares shrinkage. Clipped to the target's interval [-1/2, 1/2].
     """
     away = (linear - prior * weight) * weight

@@ -1,4 +1,4 @@
-"""What the private way asks for its linear models: second moments, and residuals by leaf."""
+"""Queries of the private linear model: second moments, and residuals by leaf."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HALF = Fraction(1, math.isqrt(_UNIT))
 class Moments(FuzzyQuery):
     """Second moments of all records in given coordinates, sum z z'.
 
-    Sensitivity: z is held to the unit ball, and cutting its numbers towards zero shortens it, so a
+    Sensitivity: z is clipped to the unit ball, and truncating its numbers towards zero shortens it, so a
     record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
     """
 
@@ -45,7 +45,7 @@ class Moments(FuzzyQuery):
         return {"moments": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """One product of matrices of whole numbers, exact in any order up to 2^23 records."""
+        """One product of integer matrices, exact in any order up to 2^23 records."""
         cut = self._cut(view)
         return {"moments": cut.T @ cut}
 
@@ -63,12 +63,12 @@ class Moments(FuzzyQuery):
 class Residuals(FuzzyQuery):
     """What a linear model leaves unexplained, along each coordinate in each node: sum w r z.
 
-    r is the residual y - b'z, cut to [-clip, clip], and shrunk with its record where that lies outside
+    r is the residual y - b'z, clipped to [-clip, clip], and shrunk with its record where that lies outside
     the unit ball.
 
     Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), |z| <= 1 and
-    |r| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does
-    not depend on the model, which is a function of earlier releases.
+    |r| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does not
+    depend on the model, which is a function of earlier releases.
     """
 
     coordinates: Coordinates  #: public ones

@@ -1,7 +1,6 @@
-"""Percentiles read off histograms that add up over clients, refined round by round.
+"""Percentiles read off histograms that sum over clients, refined round by round.
 
-A column's tail may lie deep inside one bin of its public bounds. So the bins that hold the wanted
-percentiles are divided again, and what lies beside them is counted as a whole.
+The bins that hold the percentiles are divided again, and what lies beside them is counted as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
     """How many histograms of so many bins it takes until the percentiles' bins are fine.
 
     Args:
-        finest: width of a bin beside the bounds.
+        finest: width of a bin in its bounds.
     """
     if bins < _FEWEST:
         return 1
@@ -34,7 +33,7 @@ def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
 
 
 def most_rounds(bins: int) -> int:
-    """How many histograms are asked for where bounds are as loose as they may be."""
+    """The same for bounds as loose as they may be."""
     return rounds(bins, SETTINGS.min_bin)
 
 
@@ -61,10 +60,7 @@ class Histograms:
         return cls(np.vstack([counts, target]), edges, each)
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of each feature, linear inside a bin, shape (features,) each.
-
-        With noise, those of the posterior means.
-        """
+        """Both percentiles of each feature, linear inside a bin, shape (features,) each."""
         ends = np.array(
             [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
         )
@@ -82,7 +78,7 @@ class Histograms:
 
     @property
     def _totals(self) -> np.ndarray:
-        """The number of records by each feature; with noise, by all of them together."""
+        """Records by feature; with noise, by all of them together."""
         sums: np.ndarray = self.counts.sum(axis=1)
         told = self.noise > 0
         if not told.any():
@@ -102,7 +98,7 @@ class Histograms:
         """Which columns' percentiles have bins that are narrow beside what lies between them.
 
         Args:
-            whole: which columns hold whole numbers, shape (columns,), the target's last.
+            whole: which columns hold integers, shape (columns,), the target's last.
         """
         beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
@@ -114,7 +110,7 @@ class Histograms:
         )
 
     def noisy(self, place: int) -> bool:
-        """Whether a mean over all bins would have noise that shows beside a column's own variance."""
+        """Whether the noise of a mean over all bins shows beside the column's variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
         mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
         return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
@@ -128,7 +124,7 @@ class Histograms:
         return means, (shares * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
-        """These counts, joined with earlier rounds' by their precision where the bins are the same."""
+        """These counts, joined with earlier rounds' by precision where the bins are equal."""
         same = (self.edges == former.edges).all(axis=1)
         whole = self.noise**2 + former.noise**2
         share = np.where(same & (whole > 0), self.noise**2 / np.where(whole > 0, whole, 1.0), 0.0)
@@ -136,10 +132,10 @@ class Histograms:
         return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
 
     def refined(self) -> np.ndarray:
-        """Edges of as many bins for a closer look, most of them about the two ends.
+        """Edges of as many bins for the next round, most of them about the two percentiles.
 
-        With noise, only a feature whose ends lie within a few bins of each other is looked at again,
-        and as a whole; others keep their edges.
+        With noise, only a feature whose percentiles lie within a few bins of each other is refined, as a
+        whole; others keep their edges.
         """
         lower, upper = self.percentiles()
         rows = zip(self.edges, lower, upper, strict=True)
@@ -149,7 +145,7 @@ class Histograms:
 
 
 def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
-    """Whether the bins of two values are narrow or hold one number, or the values are edges themselves."""
+    """Whether two values' bins are narrow or hold one number, or the values are edges themselves."""
     narrow = max(share * (high - low), 1.0 if whole else 0.0)
     for end, place in zip((low, high), _bins_of(edges, low, high), strict=True):
         same = _RESOLUTION * max(abs(edges[place]), abs(edges[place + 1]))
@@ -160,7 +156,7 @@ def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool)
 
 
 def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
-    """Where the records from the first bin on reach a share."""
+    """Where the records from the first bin on reach a number."""
     reached = np.cumsum(counts)
     last = min(int(np.searchsorted(reached, share)), len(counts) - 1)
     before = reached[last] - counts[last]
@@ -169,7 +165,7 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
 
 
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
-    """The bins of two values: one that lies on an edge counts to the side of the other."""
+    """The bins of two values: one on an edge counts to the side of the other."""
     below = int(np.searchsorted(edges, low, side="right")) - 1
     above = int(np.searchsorted(edges, high, side="left")) - 1
     places = np.clip([below, above], 0, len(edges) - 2)
@@ -215,14 +211,14 @@ def widened(
 ) -> tuple[float, ...]:
     """An interval about noisy percentiles; empty where the public bounds do as well.
 
-    Some of its width more on either side leaves room for what noise hides, since what lies beyond
-    counts as its ends. A narrow interval makes every released sum that much more precise.
+    A margin on either side leaves room for what noise hides, since values beyond are clipped. A narrow
+    interval makes every released sum more precise.
 
     Args:
         low, high: the percentiles.
         bounds: the public ones.
-        share: of the bounds, that the interval is to be narrower than.
-        room: how much wider on either side, as a share of what lies between the percentiles.
+        share: of the bounds, that the interval must be narrower than.
+        room: the margin, in widths between the percentiles.
     """
     more = room * (high - low)
     narrow = max(low - more, bounds[0]), min(high + more, bounds[1])

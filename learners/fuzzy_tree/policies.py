@@ -1,4 +1,4 @@
-"""Policies that a fuzzy tree proposes, and how a private one divides its budget."""
+"""Policies that a fuzzy tree proposes, and the private one's budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = {
 
 
 def published(strict: bool) -> Policy:
-    """Sums with revealing cells nullified, leaf equations as they are; or the strict form."""
+    """Sums with revealing cells nullified and leaf equations unprotected; or the strict form."""
     if strict:
         guard = (Guard.of("nullify", strict=True),)
         kinds = (Level.kind, Leaves.kind, Activations.kind)
@@ -34,12 +34,12 @@ def published(strict: bool) -> Policy:
 
 
 def private(budget: Budget, levels: int, scaled: bool) -> Policy:
-    """Gaussian noise on everything, rho divided as above; counts and activations never leave.
+    """Gaussian noise on everything; counts and activations never leave.
 
     Args:
         budget: epsilon and delta.
-        levels: that may be asked for.
-        scaled: whether percentiles are released; their share goes to the linear models where not.
+        levels: that may be queried.
+        scaled: whether percentiles are released; else their part goes to the linear models.
     """
     rho = largest_rho(budget.epsilon, budget.delta)
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}

@@ -1,9 +1,4 @@
-"""The private way to a linear model, and to its departures by leaf: rounds of noisy questions.
-
-Settings here and in policies.py, coordinates.py, percentiles.py and shrinkage.py were chosen on
-california, weather_izmir, space_ga, student_por and abalone; benchmarks/fuzzy_tree_private.py says how
-other sets fare.
-"""
+"""The private linear model, and its departures by leaf, in rounds of noisy queries."""
 
 from __future__ import annotations
 
@@ -52,7 +47,7 @@ class ModelRounds:
 
     @property
     def plain(self) -> np.ndarray:
-        """The model in (1, u - 1/2), shape (width,); what is a constant is what it says of the means."""
+        """The model in (1, u - 1/2), shape (width,); a constant is its prediction at the means."""
         if not self.constant:
             return self.coordinates.plain(self.model)
         level = self.target.mean
@@ -62,12 +57,12 @@ class ModelRounds:
 
     @property
     def blank(self) -> bool:
-        """Whether nobody told any second moments."""
+        """Whether no client told second moments."""
         return self._design is None
 
     @property
     def constant(self) -> bool:
-        """Whether the model explains nothing worth a word."""
+        """Whether the model explains too little to be one."""
         if self._design is None:
             return True
         return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
@@ -80,7 +75,7 @@ class ModelRounds:
             weights: records by leaf, as far as known.
 
         Returns:
-            departures by leaf in (1, u - 1/2), shape (leaves, width), or none where one model serves.
+            departures by leaf in (1, u - 1/2), shape (leaves, width), or None where one model serves.
         """
         for number in range(SETTINGS.moment_rounds):
             if number:
@@ -132,7 +127,7 @@ class ModelRounds:
         self._move(former, former.into(self.coordinates))
 
     def _variances(self, shape: DesignEstimate) -> np.ndarray:
-        """Each feature's, drawn towards their mean as far as noise may feign that they differ."""
+        """Each feature's, shrunk towards their mean as far as noise may explain that they differ."""
         assert self._design is not None
         told = np.diag(self._design.moments)[1:] - shape.means**2
         noise = np.diag(self._design.variances)[1:]
@@ -157,11 +152,11 @@ class ModelRounds:
             self._departure *= float(np.mean(ratio**2))
 
     def learn_from(self, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> None:
-        """One round, of a leaf's normal equations in (1, u - 1/2), for owners who offer no more.
+        """One round, of a leaf's normal equations in (1, u - 1/2), for clients who offer no more.
 
         Args:
             gram, moment: X'X and X'y of all records.
-            noise: standard deviations of their cells.
+            noise: std of their cells.
         """
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
@@ -215,7 +210,7 @@ class ModelRounds:
         )
 
     def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
-        """How leaves depart from the model of all, where it is likely that they do."""
+        """Departures by leaf, where it is likely that there are any."""
         answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
         if answer is None:
             return None

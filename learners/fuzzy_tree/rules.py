@@ -35,7 +35,7 @@ class FuzzyRule:
         return f"IF {tests or 'anything'} THEN {self.target} = {' '.join(terms)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rule as plain data."""
+        """The rule as plain data."""
         return {
             "if": [{"feature": feature, "is": fuzzy_set} for feature, fuzzy_set in self.conditions],
             "intercept": self.intercept,
@@ -47,7 +47,7 @@ class FuzzyRule:
 
 
 def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
-    """One rule for each leaf, coefficients turned back from centred to the data's own units.
+    """One rule for each leaf, coefficients in the data's own units.
 
     With u = (x - l) / (h - l) - 1/2 and t = (y - a) / (b - a) - 1/2, a model t = c0 + sum c u is
     y = a + (b - a) (1/2 + c0 - sum c (l / (h - l) + 1/2)) + sum (b - a) c / (h - l) x.

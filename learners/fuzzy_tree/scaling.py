@@ -1,4 +1,4 @@
-"""Where each feature's [0, 1] begins and ends, and the target's interval, by what owners release."""
+"""Scaling of features to [0, 1] and the target's interval, from released histograms."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ScalingBounds:
         return [column.bounds for column in (*self.schema.features, self.schema.target)]
 
     def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
-        """Look closer and closer by histograms; where nobody offers them, the public bounds stay.
+        """Refine histograms round by round; where none are offered, the public bounds stay.
 
         Args:
-            ask: asks one question of those who offer an answer.
+            ask: asks one query of those who offer an answer.
             bins: of each histogram.
         """
         low, high = np.array(self._bounds).T
@@ -70,7 +70,7 @@ class ScalingBounds:
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        """Take exact percentiles; of the target, only an interval that is by far narrower."""
+        """Take exact percentiles; of the target, only an interval that is far narrower."""
         self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
         ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
         self.target = widened(
@@ -81,7 +81,7 @@ class ScalingBounds:
         )
 
     def _take_noisy(self, told: Histograms) -> None:
-        """Take a noisy round's ends, only intervals that are by far narrower than the bounds."""
+        """Take a noisy round's percentiles, only intervals that are far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
         shares = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
         ends = [

@@ -1,18 +1,15 @@
-"""Linear models from noisy second moments and residuals, as far as the known noise lets them go.
+"""Linear models from noisy second moments and residuals, by empirical Bayes; post-processing of releases.
 
 What is released of N records in coordinates z (the first is constant) is M = sum z z' + E and, at a
 model b, m = sum (y - b'z) z + e, noise E and e of known variance. Were M exact, t = m + M (b - b0)
 would tell M (b* - b0) of the least squares' solution b* whatever b is, up to e: so rounds of residuals
-are averaged, each by its noise. M is not: what is told has M - E in its place, which adds E (b* - b),
-the less the nearer b is to b*. Departures d = b* - b0 from a constant have a normal prior,
-d ~ N(0, C), and the posterior mean of d is
+are averaged, each by its noise. The released M - E adds E (b* - b), the less the nearer b is to b*.
+Departures d = b* - b0 from a constant have a normal prior, d ~ N(0, C), and the posterior mean of d is
 
     C M (M C M + s^2 M + V)^-1 t,
 
-s^2 being the residuals' variance (what sampling adds) and V the noise's. How wide the prior is, is
-averaged over by how likely each width makes what was told: where nothing shows, nothing is learned.
-
-All is post-processing of releases. The form of the noise is public; it says nothing of the records.
+s^2 being the residuals' variance (sampling) and V the noise's, averaged over prior widths by their
+marginal likelihood: where nothing shows, nothing is learned.
 """
 
 from __future__ import annotations
@@ -37,13 +34,13 @@ _NARROWEST = 1e-6
 
 @dataclass(frozen=True)
 class Count:
-    """A number of records, and the standard deviation of what is unknown about it."""
+    """A number of records, and the std of what is unknown about it."""
 
     records: float
     deviation: float
 
     def joined(self, other: Count) -> Count:
-        """Both by their precision; where noise could feign all of them, more than that."""
+        """Both by their precision; at least what noise could make."""
         share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
         records = self.records + share * (other.records - self.records)
         deviation = math.sqrt(1 - share) * self.deviation
@@ -58,7 +55,7 @@ class Count:
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """Second moments of a record's coordinates, on average, with their noise."""
+    """Mean second moments of a record's coordinates, with their noise."""
 
     moments: np.ndarray  #: E z z', shape (width, width)
     variances: np.ndarray  #: of the noise in each, the same shape
@@ -70,7 +67,7 @@ class SecondMoments:
 
         Args:
             told: sum z z' of all records, shape (width, width).
-            noise: its standard deviation, by cell.
+            noise: its std, by cell.
             count: of the records, as far as known before.
             lead: the constant coordinate, whose square tells the records too.
         """
@@ -93,7 +90,7 @@ class SecondMoments:
         return SecondMoments(moments, share * other.variances, other.count)
 
     def means(self, lead: float) -> np.ndarray:
-        """Of the features, drawn to the middle as far as noise may feign them (James and Stein 1961)."""
+        """Of the features, shrunk towards the middle by their noise (James and Stein 1961)."""
         told, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
         square = max(float(told @ told), 1e-12)
         return np.asarray(told * max(0.0, 1 - SETTINGS.mean_caution * noise / square))
@@ -101,7 +98,7 @@ class SecondMoments:
 
 @dataclass(frozen=True, eq=False)
 class DesignEstimate:
-    """What is made of a design: means and covariance that there can be."""
+    """Means and a positive definite covariance, by noisy second moments."""
 
     lead: float  #: the constant coordinate
     means: np.ndarray  #: of the features, shape (F,)
@@ -111,7 +108,7 @@ class DesignEstimate:
 
     @classmethod
     def from_moments(cls, design: SecondMoments, lead: float) -> DesignEstimate:
-        """Eigenvalues that noise could feign are one; those that stand out are taken less its share.
+        """Shrink eigenvalues by what noise explains.
 
         A symmetric matrix of noise of variance v has eigenvalues up to r = 2 sqrt(v F); one that
         stands out at l was sqrt(l^2 - r^2) along its direction, by least squares (Gavish and Donoho
@@ -178,12 +175,11 @@ class Target:
     ) -> tuple[Count, Target]:
         """The records and their targets, from the noisy sums of the root.
 
-        Its own sums, and those of each feature's sets, which add up to them, are joined by their
-        precision. The mean is drawn towards the middle, and the variance towards what is usual, as far
-        as noise may feign them.
+        Its own sums, and those of each feature's sets, which add up to them, are joined by precision. The mean
+        is shrunk towards the middle, and the variance towards what is usual, by their noise.
 
         Args:
-            answer: to the first level's question.
+            answer: to the first level's query.
             usual: variance of the target, as far as known before.
         """
         (records, a), (linear, b), (squares, c) = (
@@ -267,10 +263,10 @@ def departures(
 def leaf_random_effects(
     shape: DesignEstimate, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
 ) -> tuple[np.ndarray, float]:
-    """How leaves depart from the model of all, and how likely it is that they do.
+    """Departures of leaves from the model of all, and the probability that there are any.
 
-    A leaf's second moments are taken to be its share of all records': where it is not so, a step is a
-    little too long or short. All leaves share one prior.
+    A leaf's second moments are taken to be its fraction of all records'; otherwise a step is a little too
+    long or short. All leaves share one prior.
 
     Args:
         shape: of the design of all records.
@@ -280,7 +276,7 @@ def leaf_random_effects(
         target: its variance is that of the residuals.
 
     Returns:
-        departures, shape (leaves, width), and the posterior chance that there are any.
+        departures, shape (leaves, width), and the posterior probability.
     """
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
     grams = shape.gram * (weights / shape.count)[:, None, None]
@@ -306,7 +302,7 @@ def leaf_random_effects(
 def _joined(
     sums: Sequence[np.ndarray], noises: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Sums by their precision, the noise left, and how unlikely it is that they differ as they do."""
+    """Sums by their precision, the noise left, and the negative log-likelihood of their differences."""
     precisions = [np.linalg.inv(noise) for noise in noises]
     noise = np.linalg.inv(sum(precisions))
     joined = noise @ sum(own @ each for own, each in zip(precisions, sums, strict=True))
@@ -319,7 +315,7 @@ def _joined(
 def _posterior(
     across: np.ndarray, system: np.ndarray, sums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Posterior mean, how much of the prior's covariance is told, and the log likelihood of the sums.
+    """Posterior mean, what of the prior's covariance is told, and the log-likelihood of the sums.
 
     Args:
         across: covariance of sums and departures, M C.
@@ -335,6 +331,6 @@ def _posterior(
 
 
 def _weights(likelihoods: Sequence[float]) -> np.ndarray:
-    """Posterior chances of choices that were equally likely before."""
+    """Posterior probabilities under a uniform prior."""
     powers = np.exp(np.array(likelihoods) - max(likelihoods))
     return np.asarray(powers / powers.sum())

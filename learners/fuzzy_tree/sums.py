@@ -1,4 +1,4 @@
-"""A client's side of the fuzzy tree: its records in the tree's coordinates, and their sums."""
+"""A client's records in the tree's coordinates, and their sums."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PIECE = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Fuzzified:
-    """A client's records in the tree's own coordinates.
+    """A client's records in the tree's coordinates.
 
-    What is kept of each value is its place among the sets; the unit interval's own value is worked
-    out again where it is wanted, so that a large table is not held three times.
+    Only each value's place among the sets is kept; its unit scale is computed again where needed, so
+    that a large table is not held three times.
     """
 
     x: np.ndarray  #: encoded features, shape (records, features)
@@ -68,7 +68,7 @@ class Fuzzified:
         return np.column_stack([np.ones(len(chosen)), chosen - 0.5])
 
     def reach(self, nodes: Sequence[Path]) -> list[Activation]:
-        """Activations of the nodes; only these are remembered, for their children."""
+        """Activations of the nodes; only these are kept, for their children."""
         reached = activations(self.memberships, nodes, self.known)
         keep_only(self.known, nodes)
         return reached
@@ -91,7 +91,7 @@ class Pairs:
 
     @classmethod
     def from_activations(cls, reached: Sequence[Activation]) -> Pairs:
-        """Lay the nodes' activations end to end."""
+        """Concatenate the nodes' activations."""
         return cls(
             np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached]),
             np.concatenate([one.rows for one in reached]),
@@ -147,7 +147,7 @@ def node_sums(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarra
 def equations(
     prepared: Fuzzified, features: Sequence[int], leaf: Activation
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One leaf's normal equations in whole grid units, a piece of its records at a time."""
+    """One leaf's normal equations in grid units, a piece of its records at a time."""
     width = len(features) + 1
     rows, columns = np.triu_indices(width)
     upper, moment = np.zeros(len(rows)), np.zeros(width)

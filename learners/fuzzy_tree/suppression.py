@@ -27,7 +27,7 @@ def revealing(
 
     (i) two records or fewer; (ii) a set whose neighbours are both empty: all its records share one
     value (at a border, the one neighbour); (iii) at the root, weights equal to the count: each
-    membership is 1. Strictly, an empty cell reveals nobody and need not be hidden.
+    membership is 1. Strictly, an empty cell reveals no record and need not be hidden.
     """
     filled = weights > 0
     padded = np.pad(filled, ((0, 0), (0, 0), (1, 1)))
@@ -42,7 +42,7 @@ def revealing(
 
 @dataclass(frozen=True, eq=False)
 class ComplementarySuppression:
-    """What of some nodes could be used to subtract a revealing cell."""
+    """Cells, nodes and equations by which a revealing cell could be subtracted."""
 
     nodes: np.ndarray  #: nodes that say nothing at all, shape (nodes,)
     features: np.ndarray  #: features whose cells a node withholds, shape (nodes, features)
@@ -50,13 +50,13 @@ class ComplementarySuppression:
 
 
 def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
-    """Close the revealing cells under subtraction, for a client whose records lie so.
+    """Close the revealing cells under subtraction, for a client's records.
 
     A node's cells of one feature sum to the node's total, and those of the branches of a split sum to
     the split node's own cells. So where a feature reveals at one branch, its cells are withheld at
     all branches of that split and everywhere below them (what is left is a table with known margins
-    and at least two unknown rows). If a node then splits on a feature whose cells it withholds, the
-    branches say nothing, nor does what grows from them.
+    and at least two unknown rows). If a node then splits on a feature whose cells it withholds, its
+    branches and all below them are suppressed.
 
     A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away where
     all others are empty. So a leaf that withholds a feature with no more than two filled sets
@@ -72,7 +72,7 @@ def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Compl
 
 @dataclass(frozen=True, eq=False)
 class NodeSuppression:
-    """One node's: whether it is silent, which features it withholds, how many sets each fills."""
+    """One node: whether it is suppressed, its withheld features, and how many sets each fills."""
 
     silent: bool
     withheld: np.ndarray
@@ -80,7 +80,7 @@ class NodeSuppression:
 
 
 class Fates:
-    """The fates of a tree's nodes at one client, each worked out once, from the root down."""
+    """The suppression of a tree's nodes at one client, each computed once, from the root down."""
 
     def __init__(self, memberships: Memberships, sets: int) -> None:
         self._memberships, self._sets = memberships, sets
@@ -91,7 +91,7 @@ class Fates:
         }
 
     def of(self, path: Path) -> NodeSuppression:
-        """The fate of a node, through its ancestors'."""
+        """A node's, through its ancestors'."""
         if path not in self._known:
             self._split(path[:-1], path[-1][0])
         return self._known[path]
