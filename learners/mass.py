@@ -10,16 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 #: Std of a cell's count about an even share of the mass, in such shares: equally likely factors.
 STRAYS = np.array([0.3, 1.0, 3.0])[:, None]
 #: Fraction of the records that lies outside of a run: what shows beyond it makes the run longer.
 TAIL = 0.01
-#: Prior probability that the whole grid holds the mass, and how many columns that is worth.
-WHOLE, WORTH = 0.5, 4.0
-#: Rounds of expectation and maximisation.
-ROUNDS = 20
 #: Above this many cells only so many lengths of runs are tried: time and memory grow with cells alone.
 _LENGTHS = 64
 #: Least variance of a count, in squared records: an enormous budget adds no noise.
@@ -41,10 +36,8 @@ class Mass:
         """Average over all runs of neighbouring cells, each as likely as it makes the counts.
 
         With N records, a run of L among M cells and a stray k, a count is N(m, (k m)^2 + v) inside,
-        m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). How many halvings of the
-        grid runs are long is told by all columns together (empirical Bayes under a Dirichlet prior):
-        who states one bound loosely does others. Runs of one halving have a prior of 1 / L, shared
-        evenly among those of one length.
+        m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). A run has the prior
+        1 / L over the number of runs of its length.
 
         Args:
             counts: noisy ones c, shape (columns, cells).
@@ -52,18 +45,11 @@ class Mass:
             records: N, shape (columns,).
             tail: fraction of the records outside of a run.
         """
-        facts = counts, np.maximum(variance, _EXACT), np.maximum(records, 1), tail
-        evidence = np.full((len(counts), int(np.log2(counts.shape[1])) + 1), -np.inf)
-        for own in _runs(*facts):
-            each = logsumexp(own.logs, axis=(1, 2))
-            evidence[:, own.halvings] = np.logaddexp(evidence[:, own.halvings], each)
-        widths = np.log(_pooled(evidence))
         top = np.full((len(counts), 1, 1), -np.inf)
         expected, starts, ends = np.zeros((3, *counts.shape))
-        for own in _runs(*facts):
-            logs = own.logs + widths[own.halvings]
-            former, top = top, np.maximum(top, logs.max(axis=(1, 2), keepdims=True))
-            chance, scale = np.exp(logs - top), np.exp(former - top)[:, :, 0]
+        for own in _runs(counts, np.maximum(variance, _EXACT), np.maximum(records, 1), tail):
+            former, top = top, np.maximum(top, own.logs.max(axis=(1, 2), keepdims=True))
+            chance, scale = np.exp(own.logs - top), np.exp(former - top)[:, :, 0]
             room = (0, 0), (0, 0), (own.length, own.length - 1)
             sums = np.cumsum(np.pad(chance, room), axis=2)
             cover = sums[..., own.length :] - sums[..., : counts.shape[1]]
@@ -84,25 +70,12 @@ class Mass:
         return (first, last) if first <= last else (last, first)
 
 
-def _pooled(evidence: np.ndarray) -> np.ndarray:
-    """Probability of each number of halvings, by the columns' log evidence, shape (columns, halvings)."""
-    halvings = evidence.shape[1]
-    usual = np.append(WHOLE, np.full(halvings - 1, (1 - WHOLE) / max(halvings - 1, 1)))
-    found = usual
-    for _ in range(ROUNDS if len(evidence) > 1 else 0):
-        logs = evidence + np.log(found)
-        chances = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        found = (chances.sum(axis=0) + WORTH * usual) / (len(evidence) + WORTH)
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class _Run:
     """Runs of one length."""
 
     length: int
-    halvings: int  #: of the grid, down to the length
-    logs: np.ndarray  #: log posterior but for the halvings' prior, shape (columns, strays, runs)
+    logs: np.ndarray  #: log posterior up to a constant, shape (columns, strays, runs)
     inside: np.ndarray  #: expected counts, shape (columns, strays, cells)
     outside: np.ndarray  #: the same outside of the run, shape (columns, 1, cells)
 
@@ -115,19 +88,17 @@ def _runs(
     lengths = np.arange(1, cells + 1)
     if cells > _LENGTHS:
         lengths = np.unique(np.rint(np.geomspace(1, cells, _LENGTHS)).astype(int))
-    halvings = np.log2(cells / lengths).astype(int)
-    each = 1 / lengths / np.bincount(halvings, 1 / lengths)[halvings]
-    for length, halving, prior in zip(lengths.tolist(), halvings.tolist(), each, strict=True):
+    for length in lengths.tolist():
         share = tail if length < cells else 0.0
         m, t = n * (1 - share) / length, n * share / max(cells - length, 1)
         own, out = (STRAYS * m) ** 2, t**2
         gain = (c - t) ** 2 / (out + v) - (c - m) ** 2 / (own + v) - np.log((own + v) / (out + v))
         sums = np.pad(np.cumsum(gain / 2, axis=2), ((0, 0), (0, 0), (1, 0)))
         base = -((c - t) ** 2 / (out + v) + np.log(out + v)).sum(axis=2, keepdims=True) / 2
+        logs = base + sums[..., length:] - sums[..., :-length]
         yield _Run(
             length,
-            halving,
-            base + sums[..., length:] - sums[..., :-length] + np.log(prior / (cells - length + 1)),
+            logs - np.log(length * (cells - length + 1)),
             np.maximum(m + own / (own + v) * (c - m), 0),
             np.maximum(t + out / (out + v) * (c - t), 0),
         )
