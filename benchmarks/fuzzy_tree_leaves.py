@@ -10,6 +10,7 @@ does not say how it solves them. Writes results/fuzzy_tree_leaves.csv.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,6 +22,7 @@ from paper_rows import PaperRows
 from privfed import Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.settings import SETTINGS
 
 SOLVER = "privfed.learners.fuzzy_tree.leaves"
 TABLE = "Mortgage, local trees by the cut-off of nearly singular leaves"
@@ -57,7 +59,8 @@ def main() -> None:
         if least is None:
             found = errors(frame)
         else:
-            with patch(f"{SOLVER}._LEAST", least), patch(f"{SOLVER}._RESOLUTION", 0.0):
+            other = replace(SETTINGS, min_eigenvalue=least)
+            with patch(f"{SOLVER}.SETTINGS", other), patch(f"{SOLVER}._RESOLUTION", 0.0):
                 found = errors(frame)
         for place, column in enumerate(("training RMSE", "test RMSE")):
             each = found[..., place].mean(axis=0)

@@ -9,11 +9,7 @@ The tree, RuleFit and the forest have five clients and add five noises; AdaSSP a
 records and add one. ``linear`` is the tree that may not split. Writes results/OUT.csv, and to
 results/OUT_pays.csv from which epsilon on rules are ahead of a linear model.
 
-The settings of the tree's private way (shares of rho in policies.py; coordinates.py, percentiles.py,
-rounds.py, shrinkage.py) were chosen on splits 0 to 19 of california, weather_izmir, space_ga,
-student_por and abalone, whole and cut down to 240 to 320 training rows. The other sets were looked at
-afterwards, with one consequence: sulfur, whose target has a long tail, showed that a target's interval
-must not be narrowed where there is hardly any noise.
+docs/tuning.md says which sets chose the settings of the tree's private way.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ predicted as they are for the regressors (RMSE over the target's deviation, so t
 Columns "minus" are paired differences; "time" is the ratio of processor time to DP-EBM's, in the same
 process. With --results NAME the means go to benchmarks/results/NAME.csv, with the commit and first seed.
 
-The table of settings, in learners/private/settings.py, names the sets that it was chosen on and those
+docs/tuning.md names the sets that the table of settings was chosen on and those
 that were held back. For a set that is new, expect a little less.
 """
 

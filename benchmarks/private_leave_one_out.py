@@ -7,7 +7,7 @@ over a constant's). For each set left out, the choice of the best mean rank over
 what it scores there is set beside the default. A loss near zero on every set says that the default is
 nobody's special case.
 
-The default rows were chosen on the sets that learners/private/settings.py names. On 1,500 records at most
+The default rows were chosen on the sets that docs/tuning.md names. On 1,500 records at most
 of abalone, banknote, breast_cancer_wdbc, diabetes_pima, electricity, kin8nm, magic_telescope, space_ga,
 trauma and wisconsin, seeds 300 and 301: results/private_leave_one_out.csv.
 """
@@ -47,7 +47,7 @@ CHOICES: Mapping[str, Mapping[str, Any]] = {
 WHOLE = ("directions", "rounds", "bins")
 
 
-def changed(row: settings.Settings, factors: Mapping[str, Any]) -> settings.Settings:
+def changed(row: settings.ModelParams, factors: Mapping[str, Any]) -> settings.ModelParams:
     """A row with some fields multiplied; what linear terms gain or lose, bins lose or gain."""
     new = {name: getattr(row, name) * factor for name, factor in factors.items()}
     new = {name: int(value) if name in WHOLE else value for name, value in new.items()}
@@ -57,7 +57,7 @@ def changed(row: settings.Settings, factors: Mapping[str, Any]) -> settings.Sett
     return replace(row, **new)
 
 
-def adopt(factors: Mapping[str, Any], rows: tuple[tuple[float, settings.Settings], ...]) -> None:
+def adopt(factors: Mapping[str, Any], rows: tuple[tuple[float, settings.ModelParams], ...]) -> None:
     """Let the engine choose among changed rows."""
     settings._ROWS = tuple((most, changed(row, factors)) for most, row in rows)
 

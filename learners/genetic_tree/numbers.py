@@ -4,9 +4,6 @@ Public bounds may be many times too wide, and noise in cells far from the mass w
 much as they are wide. So the mass is searched for in rounds: each closes in on the cells that stand out
 of the noise, and what lies beyond them counts as their ends (winsorised). A mean is then believed as far
 as the noise, in the target's own unit, allows. All is made of releases and costs nothing further.
-
-The constants were chosen on made-up tables (a line, pure noise, log-normal tails), the room for tails after a
-look at sulfur (split 101) too; abalone, houses, kin8nm, space_ga and delta_elevators were looked at afterwards.
 """
 
 from __future__ import annotations
