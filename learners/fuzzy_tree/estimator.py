@@ -31,12 +31,11 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
-from privfed.learners.fuzzy_tree.percentiles import most_rounds
+from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
 from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
-from privfed.learners.fuzzy_tree.scaling import ScalingBounds
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole

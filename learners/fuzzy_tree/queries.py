@@ -14,14 +14,21 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
-from privfed.learners.fuzzy_tree.sums import Fuzzified, cell_sums, equations, node_sums
+from privfed.learners.fuzzy_tree.sums import (
+    Fuzzified,
+    cell_sums,
+    cell_terms,
+    equation_terms,
+    equations,
+    node_sums,
+    node_terms,
+)
 from privfed.learners.fuzzy_tree.suppression import (
     ComplementarySuppression,
     few,
     revealing,
     silence,
 )
-from privfed.learners.fuzzy_tree.terms import cell_terms, equation_terms, node_terms
 from privfed.questions.cells import Path, check_paths
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View

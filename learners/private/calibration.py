@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from privfed.learners.private.scores import COUNT
+from privfed.learners.private.queries import COUNT
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 

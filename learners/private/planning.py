@@ -13,12 +13,12 @@ from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import BinEdges, first_cuts
 from privfed.learners.private.queries import (
     BasisLeafCounts,
+    CalibrationSums,
     Correlations,
     FeatureHistogram,
     Gradient,
     TargetHistogram,
 )
-from privfed.learners.private.scores import CalibrationSums
 from privfed.learners.private.settings import MAX_ROUNDS, SETTINGS
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.privacy.accountant import Budget

@@ -37,70 +37,67 @@ class FeatureHistogram(Query):
     L2 = P; replacing a record moves two bins of each by one: 2P and 2P.
     """
 
-    grid: BinEdges  #: cut-offs of every column of the schema, the target's last
+    grid: BinEdges  #: thresholds of every column of the schema, the target's last
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``counts`` by column and bin; shorter rows end in empty bins."""
         columns = len(schema.columns)
-        if schema.target is None:
-            raise QueryError("malformed", "the schema has no target")
-        self.grid.check(schema, columns)
-        shape = (columns, int(self.grid.sizes.max()))
-        sensitivity = Sensitivity(Bound(columns, columns), Bound(2 * columns, 2 * columns))
-        return {"counts": Part(PartType.COUNTS, ("column", "bin"), shape, sensitivity)}
+        shape = (columns, self._width(schema, columns))
+        return {"counts": _bins(("column", "bin"), shape, columns)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count; a value on a cut-off belongs to the upper bin."""
+        """Count; a value on a threshold belongs to the upper bin."""
         width = int(self.grid.sizes.max())
-        counts = [np.bincount(code, minlength=width) for code in self._columns(view)]
-        return {"counts": np.array(counts)}
+        return {
+            "counts": np.array([np.bincount(own, minlength=width) for own in self._codes(view)])
+        }
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """One count in a bin of each column."""
-        codes = np.stack(list(self._columns(view)), axis=1)
+        codes = np.stack(list(self._codes(view)), axis=1)
         bins = np.arange(int(self.grid.sizes.max()))
         return {"counts": (codes[..., None] == bins).astype(np.int64)}
 
-    def _columns(self, view: View) -> Iterator[np.ndarray]:
-        features = view.table.x.shape[1]
-        for j, own in enumerate(self.grid.cuts):
-            values = view.table.x[:, j] if j < features else view.table.target
+    def _width(self, schema: Schema, columns: int) -> int:
+        if schema.target is None:
+            raise QueryError("malformed", "the schema has no target")
+        self.grid.check(schema, columns)
+        return int(self.grid.sizes.max())
+
+    def _codes(self, view: View) -> Iterator[np.ndarray]:
+        columns = [*view.table.x.T, view.table.target][-len(self.grid.cuts) :]
+        for own, values in zip(self.grid.cuts, columns, strict=True):
             yield np.searchsorted(np.array(own), values, side="right")
 
 
 @dataclass(frozen=True, eq=False)
-class TargetHistogram(Query):
+class TargetHistogram(FeatureHistogram):
     """Counts of the target alone by bin: what every prediction starts from.
 
     Sensitivity: a record falls into exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record
-    moves two bins by one: 2 and 2.
+    moves two bins by one: 2 and 2. Its grid has one column.
     """
 
-    grid: BinEdges  #: cut-offs of the target, one column
     kind: ClassVar[str] = "private.target"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``counts`` by bin."""
-        if schema.target is None:
-            raise QueryError("malformed", "the schema has no target")
-        self.grid.check(schema, 1)
-        shape = (int(self.grid.sizes[0]),)
-        return {
-            "counts": Part(PartType.COUNTS, ("bin",), shape, Sensitivity(Bound(1, 1), Bound(2, 2)))
-        }
+        return {"counts": _bins(("bin",), (self._width(schema, 1),), 1)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count; a value on a cut-off belongs to the upper bin."""
-        return {"counts": np.bincount(self._bins(view), minlength=int(self.grid.sizes[0]))}
+        """Count; a value on a threshold belongs to the upper bin."""
+        return {"counts": super().evaluate(view)["counts"][0]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """One count in one bin."""
-        bins = np.arange(int(self.grid.sizes[0]))
-        return {"counts": (self._bins(view)[:, None] == bins).astype(np.int64)}
+        return {"counts": super().contribution(view)["counts"][:, 0]}
 
-    def _bins(self, view: View) -> np.ndarray:
-        return np.searchsorted(np.array(self.grid.cuts[0]), view.table.target, side="right")
+
+def _bins(axes: tuple[str, ...], shape: tuple[int, ...], reached: int) -> Part:
+    """Counts of which a record moves so many by one, and replacing it twice as many."""
+    sensitivity = Sensitivity(Bound(reached, reached), Bound(2 * reached, 2 * reached))
+    return Part(PartType.COUNTS, axes, shape, sensitivity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +209,7 @@ class BasisLeafCounts(_Coded):
         if not trees:
             raise QueryError("malformed", "there is no tree to count the leaves of")
         leaves = int(self.basis.widths[self.basis.columns :].sum())
-        sensitivity = Sensitivity(Bound(trees, trees), Bound(2 * trees, 2 * trees))
-        return {"counts": Part(PartType.COUNTS, ("leaf",), (leaves,), sensitivity)}
+        return {"counts": _bins(("leaf",), (leaves,), trees)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count block by block."""
@@ -282,3 +278,74 @@ class Gradient(_Coded):
         scores = self.start + self.basis.scores(cells, self.weights)
         targets = self.outcome.targets(y)
         return self.window.residuals(targets, self.outcome.predictions(scores))
+
+
+#: What a record counts beside its residual: a release tells both.
+COUNT = Fraction(1, 2)
+#: Most cut-offs of a score.
+MOST_CUTS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationSums(Gradient):
+    """Sums of residuals, and of records, by bin of each output's score.
+
+    A record has one bin for each output o: there it adds its residual r_o and the constant
+    c = :data:`COUNT`. Residuals are truncated towards zero to whole units, which makes none longer; c is a
+    whole number of units.
+
+    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most
+    D^2 + outputs c^2, and L1 at most sqrt(outputs) D + outputs c. (A fraction of 2^-30 more covers rounding
+    in D.) Replacing a record moves the sums by twice as much.
+    """
+
+    cuts: np.ndarray  #: rising cut-offs of each output's score, shape (outputs, bins - 1)
+    kind: ClassVar[str] = "private.scores"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``sums`` of residuals and of :data:`COUNT`, by output and bin."""
+        super().parts(schema)
+        outputs, cuts = self.outcome.classes, self.cuts
+        if cuts.ndim != 2 or len(cuts) != outputs or not 1 <= cuts.shape[1] <= MOST_CUTS:
+            raise QueryError("malformed", f"1 to {MOST_CUTS} cut-offs of every output's score")
+        if cuts.dtype.kind != "f" or not np.isfinite(cuts).all():
+            raise QueryError("malformed", "cut-offs of scores must be finite")
+        if not (np.diff(cuts, axis=1) > 0).all():
+            raise QueryError("false-partition", "cut-offs must rise, or bins overlap")
+        norm, count = Fraction(self.window.norm(self.outcome)) / UNIT, COUNT / UNIT
+        slack = 1 + Fraction(1, 2**30)
+        l2_squared = math.ceil(norm**2 * slack + outputs * count**2)
+        root = Fraction(math.sqrt(outputs))
+        l1 = math.ceil(root * norm * slack + outputs * count)
+        sensitivity = Sensitivity.of(max(l1, math.isqrt(l2_squared) + 1), l2_squared)
+        shape = (2, outputs, cuts.shape[1] + 1)
+        return {"sums": Part(PartType.SUMS, ("kind", "output", "bin"), shape, sensitivity, UNIT)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Score, take residuals and add up, block by block."""
+        basis, (outputs, cuts) = self.basis, self.cuts.shape
+        total = np.zeros((2, outputs, cuts + 1))
+        for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
+            bins, units = self._placed(basis.cells(codes), view.table.target[chosen])
+            for o in range(outputs):
+                total[0, o] += np.bincount(bins[:, o], units[:, o], cuts + 1)
+                total[1, o] += np.bincount(bins[:, o], minlength=cuts + 1) * int(COUNT / UNIT)
+        return {"sums": total.astype(np.int64)}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """A record's residuals and its count, each in one bin."""
+        cells = self.basis.cells(self.basis.grid.codes(view.table.x))
+        bins, units = self._placed(cells, view.table.target)
+        here = bins[..., None] == np.arange(self.cuts.shape[1] + 1)
+        own = np.stack([here * units[..., None], here * float(COUNT / UNIT)], axis=1)
+        return {"sums": own.astype(np.int64)}
+
+    def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each record's bin and residual in units, by output; both of shape (records, outputs)."""
+        scores = self.start + self.basis.scores(cells, self.weights)
+        rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))
+        bins = [
+            np.searchsorted(own, each, side="right")
+            for own, each in zip(self.cuts, scores.T, strict=True)
+        ]
+        return np.stack(bins, axis=1), np.trunc(rest / float(UNIT))

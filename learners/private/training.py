@@ -19,9 +19,13 @@ from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
-from privfed.learners.private.queries import BasisLeafCounts, Correlations, Gradient
+from privfed.learners.private.queries import (
+    BasisLeafCounts,
+    CalibrationSums,
+    Correlations,
+    Gradient,
+)
 from privfed.learners.private.rounds import GradientRounds
-from privfed.learners.private.scores import CalibrationSums
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates

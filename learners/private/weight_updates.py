@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.private.evidence import MarginalLikelihood
-from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior, mixed
+from privfed.learners.private.posterior import (
+    Linearization,
+    MarginalLikelihood,
+    NoisyMoments,
+    WeightPosterior,
+    mixed,
+)
 from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_misspecification
 from privfed.learners.private.settings import SETTINGS
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from privfed.learners.private.calibration import PlattScaling
-from privfed.learners.private.scores import COUNT
+from privfed.learners.private.queries import COUNT
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 

@@ -8,11 +8,16 @@ from scipy.stats import multivariate_normal
 
 from privfed import Column
 from privfed.learners.private.basis import Basis
-from privfed.learners.private.evidence import MarginalLikelihood
 from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import ColumnEstimate, Marginals, Shares
-from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
+from privfed.learners.private.posterior import (
+    MarginalLikelihood,
+    NoisyMoments,
+    Prior,
+    Subspace,
+    WeightPosterior,
+)
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 

@@ -16,12 +16,12 @@ from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import BinEdges
 from privfed.learners.private.queries import (
     BasisLeafCounts,
+    CalibrationSums,
     Correlations,
     FeatureHistogram,
     Gradient,
     TargetHistogram,
 )
-from privfed.learners.private.scores import CalibrationSums
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
