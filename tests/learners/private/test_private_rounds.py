@@ -280,7 +280,7 @@ def test_later_steps_go_by_what_rounds_differ_by(monkeypatch: pytest.MonkeyPatch
     own, ends = posterior(rng.normal(size=(500, 3))), []
     told_ = [NoisyMoments(rng.normal(0, 200, (3, 1)), np.full(3, 4.0)) for _ in range(2)]
     for found in (1e-3, 1e3):
-        monkeypatch.setattr(GradientRounds, "mismatch", lambda *_, found=found: found)
+        monkeypatch.setattr(GradientRounds, "misspecification", lambda *_, found=found: found)
         first = begun(own).further(told_[0], 1.0)
         ends.append((first.weights, first.further(told_[1], 1.0).weights))
     assert ends[0][0] == pytest.approx(ends[1][0])
