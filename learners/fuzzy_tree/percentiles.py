@@ -284,12 +284,8 @@ class ScalingBounds:
         """Take exact percentiles; of the target, only an interval that is far narrower."""
         self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
         ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
-        self.target = widened(
-            *ends,
-            bounds=bounds,
-            share=SETTINGS.exact_narrow_target,
-            room=SETTINGS.exact_margin_target,
-        )
+        share, room = SETTINGS.exact_narrow_target, SETTINGS.exact_margin_target
+        self.target = widened(*ends, bounds=bounds, share=share, room=room)
 
     def _take_noisy(self, told: Histograms) -> None:
         """Take a noisy round's percentiles, only intervals that are far narrower than the bounds."""

@@ -55,16 +55,12 @@ def private(budget: Budget, levels: int, scaled: bool) -> Policy:
             (("weights", "linear", "squares"), SETTINGS.set_fraction / times, times)
         )
     left = 1 - sum(share * times for each in shares.values() for _, share, times in each)
-    shares[Moments.kind] = [
-        (("*",), left * SETTINGS.moment_fraction / SETTINGS.moment_rounds, SETTINGS.moment_rounds)
-    ]
-    shares[Residuals.kind] = [
-        (
-            ("*",),
-            left * (1 - SETTINGS.moment_fraction) / SETTINGS.residual_rounds,
-            SETTINGS.residual_rounds,
-        )
-    ]
+    second = left * SETTINGS.moment_fraction
+    for kind, share, times in (
+        (Moments.kind, second, SETTINGS.moment_rounds),
+        (Residuals.kind, left - second, SETTINGS.residual_rounds),
+    ):
+        shares[kind] = [(("*",), share / times, times)]
     guards = {
         kind: tuple(
             Guard.of("gaussian", *parts, spend=rho * share, times=times)

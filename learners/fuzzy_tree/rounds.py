@@ -134,9 +134,8 @@ class ModelRounds:
         mean = max(float(told.mean()), math.sqrt(float(noise.mean()) / len(told)), 1e-6)
         spread = max(float(((told - mean) ** 2 - noise).mean()), 0.0)
         drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
-        return np.asarray(
-            np.clip(drawn, mean / SETTINGS.max_variance_ratio, mean * SETTINGS.max_variance_ratio)
-        )
+        ratio = SETTINGS.max_variance_ratio
+        return np.asarray(np.clip(drawn, mean / ratio, mean * ratio))
 
     def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
         """Take all that is known to the new coordinates."""
@@ -204,10 +203,8 @@ class ModelRounds:
 
     def _pays(self, leaves: int) -> bool:
         """Whether residuals by leaf would stand out from their noise, as it was so far."""
-        return (
-            self.count.records / leaves
-            > SETTINGS.records_per_noise * self._noise * self.coordinates.width
-        )
+        least = SETTINGS.records_per_noise * self._noise * self.coordinates.width
+        return self.count.records / leaves > least
 
     def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
         """Departures by leaf, where it is likely that there are any."""

@@ -44,9 +44,8 @@ class Count:
         share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
         records = self.records + share * (other.records - self.records)
         deviation = math.sqrt(1 - share) * self.deviation
-        return Count(
-            max(records, SETTINGS.min_records_std * deviation, SETTINGS.min_records), deviation
-        )
+        least = max(SETTINGS.min_records_std * deviation, SETTINGS.min_records)
+        return Count(max(records, least), deviation)
 
     def roughly(self) -> Count:
         """The same, where records do not all count alike."""
@@ -240,10 +239,8 @@ def departures(
     mismatch = shape.noise * shape.count**2
     found, likelihoods, errors = [], [], []
     for share in SETTINGS.prior_fractions:
-        prior = shape.prior(
-            share * target.variance,
-            max(SETTINGS.level_variance * target.variance, target.uncertain),
-        )
+        level = max(SETTINGS.level_variance * target.variance, target.uncertain)
+        prior = shape.prior(share * target.variance, level)
         free = float(np.trace(prior[1:, 1:]))
         each = [
             own.noise

@@ -68,18 +68,17 @@ class PlattScaling:
         each = np.sqrt(noise**2 + count * self.outcome.variances(before) + 1e-9)
         size = np.maximum(self.added.std(axis=0), MIN_STD)
 
+        def moved(tried: np.ndarray) -> tuple[float, np.ndarray]:
+            factor = float(np.exp(SETTINGS.log_factor_std * tried[0]))
+            return factor, np.asarray(SETTINGS.shift_std * size * tried[1:])
+
         def rest(tried: np.ndarray) -> np.ndarray:
-            means = self._means(
-                float(np.exp(SETTINGS.log_factor_std * tried[0])),
-                SETTINGS.shift_std * size * tried[1:],
-            )
+            means = self._means(*moved(tried))
             return np.concatenate([((sums[0] - count * (means - before)) / each).ravel(), tried])
 
         most = np.full(1 + len(size), SETTINGS.max_log_factor / SETTINGS.log_factor_std)
         found = least_squares(rest, np.zeros(len(most)), bounds=(-most, most)).x
-        return float(np.exp(SETTINGS.log_factor_std * found[0])), np.asarray(
-            SETTINGS.shift_std * size * found[1:]
-        )
+        return moved(found)
 
     def _means(self, factor: float, move: np.ndarray) -> np.ndarray:
         scores = self.start + move + factor * self.added

@@ -170,8 +170,10 @@ class _Refinement:
             return
         self._count(rows, variances)
         if one_bin_each(self.columns[-1].column):
-            told, former = (rows[-1], variances[-1]), (self.values, self.unsure)
-            self.values, self.unsure = told if former[0] is None else _joined(former, told)
+            told = rows[-1], variances[-1]
+            if self.values is not None:
+                told = _joined((self.values, self.unsure), told)
+            self.values, self.unsure = told
         each = zip(self.columns[-len(rows) :], rows, variances, strict=True)
         self.columns[-len(rows) :] = [
             own.updated(row, variance, self.count) for own, row, variance in each

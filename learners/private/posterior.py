@@ -68,10 +68,9 @@ class MarginalLikelihood:
         def density(logs: np.ndarray) -> float:
             """Of the scales' logarithms, up to a constant."""
             if (key := logs.tobytes()) not in tried_before:
-                stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum()) / (
-                    2 * SETTINGS.log_scale_std**2
-                )
-                tried_before[key] = self.likelihood(unit * np.exp(logs)) - stray
+                stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum())
+                prior = stray / (2 * SETTINGS.log_scale_std**2)
+                tried_before[key] = self.likelihood(unit * np.exp(logs)) - prior
             return tried_before[key]
 
         begun = [

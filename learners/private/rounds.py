@@ -113,9 +113,8 @@ class GradientRounds:
             explained = white.precision * white.means**2
             rest = (white.values**2).sum(axis=2) - explained
             likelihood = -(white.logs + np.log(white.precision) / 2 + rest / 2).mean(axis=1).sum()
-            return float(likelihood) - float(np.log(factor)) ** 2 / (
-                2 * SETTINGS.log_misspecification_std**2
-            )
+            doubled = 2 * SETTINGS.log_misspecification_std**2
+            return float(likelihood) - float(np.log(factor)) ** 2 / doubled
 
         return usual * float(FACTORS[int(np.argmax([density(float(own)) for own in FACTORS]))])
 

@@ -113,14 +113,11 @@ class _Learning:
             noise: of a count, in fractions of the records: limits leave out tails that it could make.
             told: the classes' fractions, where the target has classes.
         """
-        counted, tail = (
-            self.marginals.target,
-            float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail)),
-        )
+        counted = self.marginals.target
+        tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
         if self.outcome.kind == "number":
-            target = counted.mixed_with_uniform(
-                SETTINGS.uniform_rate * (noise - SETTINGS.counted_noise)
-            )
+            excess = noise - SETTINGS.counted_noise
+            target = counted.mixed_with_uniform(SETTINGS.uniform_rate * excess)
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:
@@ -162,10 +159,8 @@ class _Learning:
         mean_squares = np.sqrt(self.main.mean_squares(self.marginals, self.variance))
         if mean_squares.sum() <= 0:
             return even
-        return np.asarray(
-            SETTINGS.even_weight * even
-            + (1 - SETTINGS.even_weight) * mean_squares / mean_squares.sum()
-        )
+        share = SETTINGS.even_weight
+        return np.asarray(share * even + (1 - share) * mean_squares / mean_squares.sum())
 
     def _scales(
         self, weighed: np.ndarray, linear: float, binned: float
@@ -301,17 +296,13 @@ class _Learning:
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Limits of residuals, by the synthetic records' predictions so far."""
         if self.outcome.kind == "number":
-            least = (
-                0.5
-                if predictions is None
-                else max(SETTINGS.residual_clip * math.sqrt(variance), 0.05)
-            )
+            clip = max(SETTINGS.residual_clip * math.sqrt(variance), 0.05)
+            least = 0.5 if predictions is None else clip
             return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, least))
         if predictions is None:
             return ResidualBounds(self.means, self.means, 1.0)
-        low, high = np.quantile(
-            predictions, [SETTINGS.prediction_quantile, 1 - SETTINGS.prediction_quantile], axis=0
-        )
+        tail = SETTINGS.prediction_quantile
+        low, high = np.quantile(predictions, [tail, 1 - tail], axis=0)
         return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
     def _prior(self, basis: Basis, leading: Subspace, scale_factors: np.ndarray) -> Prior:
