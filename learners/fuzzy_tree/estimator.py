@@ -1,4 +1,4 @@
-"""The federated fuzzy regression tree, in scikit-learn's manners.
+"""The federated fuzzy regression tree.
 
 J. L. Corcuera Barcena, P. Ducange, F. Marcelloni, A. Renda: Increasing trust in AI through privacy
 preservation and model explainability: Federated Learning of Fuzzy Regression Trees. Information
@@ -144,7 +144,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return self
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to numbers and the parameters to their ranges and to the schema."""
+        """Check the target and the parameters against the schema."""
         super().check(schema)
         sets_of(self.sets, schema)
         for names in (self.features, self.leaf_features):
@@ -161,7 +161,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return answers
 
     def _scale(self, federation: Disclosure) -> None:
-        """Find where each feature's [0, 1] begins and ends, and the target's interval."""
         ends = ScalingBounds(federation.schema)
         if self.scaling == "released":
             ends.learn(lambda query: self._ask(federation, query).only, self.bins)
@@ -209,7 +208,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self._solve(equations, kept)
 
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
-        """Ask for the normal equations and the activations of some leaves."""
+        """Query the normal equations and the activations of some leaves."""
         asked = (paths, max(self._partition), self.lower_, self.upper_)
         own, target = self._uneven, self.target_
         features = _chosen(self.schema_, self.leaf_features)
@@ -221,7 +220,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return equations, activation
 
     def _drop_empty(self, activation: Answer) -> None:
-        """Take off what was grown because it was withheld, and turned out to hold nothing."""
+        """Remove what was grown because it was withheld, and turned out to be empty."""
         if "counts" not in activation:
             return
         masks = [np.ma.getmaskarray(array) for array in activation.each("counts").values()]
@@ -232,7 +231,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
 
     def _mean_activations(self, activation: Answer, kept: list[int]) -> None:
-        """Mean activation of each leaf's records (paper, Eq. 22); a half a step where untold."""
+        """Mean activation of each leaf's records (paper, Eq. 22); 0.5^depth where untold."""
         self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
         if "counts" in activation:
             counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
@@ -240,7 +239,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             self.mean_activation_[known] = (weights / np.maximum(counts, 1))[known]
 
     def _solve(self, equations: Answer, kept: list[int]) -> None:
-        """Exact equations: a model for each leaf, and for each node above for what reaches no leaf."""
+        """A model for each leaf, and for each node above for rows that reach no leaf."""
         means = np.array([leaf.mean for leaf in self.leaves_])
         inner = [node for node in self._nodes() if not node.leaf]
         if "gram" not in equations:
@@ -313,10 +312,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
-        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is
-        predicted by the equations of the deepest node that it reaches. No prediction lies outside
-        the target's interval: its public bounds, or the narrower one that was released. (Bounds that
-        were read off the training records are no public ones: other records may lie beyond them.)
+        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is predicted by the
+        equations of the deepest node that it reaches. Predictions are clipped to the target's interval: its
+        public bounds, or the narrower one that was released; not to bounds inferred from the records.
         """
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
@@ -408,9 +406,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def n_parameters_(self) -> int:
         """C_FRT: inner nodes and coefficients together (paper, Eq. 31).
 
-        A constant leaf has one coefficient. The root is no inner node: so Table 5 counts, where
-        kinematics' 30 nodes, 25 leaves and 9 coefficients give 230. (Beside Eq. 31 the paper counts
-        it in a drawing.)
+        A constant leaf has one coefficient. The root is no inner node, as Table 5 counts: kinematics' 30
+        nodes, 25 leaves and 9 coefficients give 230.
         """
         wide = 1 + len(_chosen(self.schema_, self.leaf_features))
         coefficients = np.where(self.models_.constant, 1, wide).sum()
@@ -483,7 +480,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
         Args:
             strict: whether nullification also silences what could be subtracted, leaf equations
-                included; percentiles are then read off counts of nobody or at least three records.
+                included; percentiles are then read off counts of zero or at least three records.
         """
         return published(strict)
 
@@ -519,7 +516,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """Histograms round by round, a level for each feature at most, then the leaves.
 
         A path uses each feature once. Where noise has its price, linear models take rounds of moments and
-        residuals; an owner may offer noisy equations of leaves instead.
+        residuals; a client may offer noisy equations of leaves instead.
         """
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)

@@ -140,8 +140,8 @@ def activations(
         known: activations computed before; results are added to it.
     """
     known = {} if known is None else known
-    everybody = len(memberships.below)
-    known.setdefault((), Activation(np.arange(everybody), np.ones(everybody)))
+    records = len(memberships.below)
+    known.setdefault((), Activation(np.arange(records), np.ones(records)))
 
     def reach(path: Path) -> Activation:
         if path not in known:

@@ -27,7 +27,7 @@ from privfed.questions.cells import Path
 class ModelRounds:
     """What is known between rounds; models are departures from the mean target."""
 
-    #: asks for second moments in some coordinates; none where nobody answers
+    #: asks for second moments in some coordinates; none where no client answers
     ask_moments: Callable[[Coordinates], Answer | None]
     #: asks for residuals of nodes, at a model and cut at a limit; none likewise
     ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]

@@ -1,9 +1,8 @@
-"""Where a numeric target's mass lies, and what noisy counts of its bins say of a mean.
+"""A numeric target's distribution and mean, by noisy counts of its bins; post-processing of releases.
 
 Public bounds may be many times too wide, and noise in cells far from the mass would move a mean by as
-much as they are wide. So the mass is searched for in rounds: each closes in on the cells that stand out
-of the noise, and what lies beyond them counts as their ends (winsorised). A mean is then believed as far
-as the noise, in the target's own unit, allows. All is made of releases and costs nothing further.
+much. So the mass is found in rounds (:mod:`privfed.learners.mass`), and what lies beyond counts as its
+ends (winsorised). A mean is then shrunk by its noise, in the target's own unit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.fuzzy_tree.settings import SETTINGS
-from privfed.learners.genetic_tree.top import NoisyTreeGrower, bin_means, quantile_edges
+from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
 from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
@@ -47,7 +46,7 @@ class TargetDistribution:
 
     @classmethod
     def blank(cls, column: Column, cells: int) -> TargetDistribution:
-        """Before anything is told: even over the public bounds."""
+        """Uniform over the public bounds."""
         low, high = column.bounds
         whole = one_bin_each(column) and high - low < cells
         if whole:
@@ -69,13 +68,13 @@ class TargetDistribution:
 
     @property
     def variance(self) -> float:
-        """Of one record, at least so much that it can be divided by."""
+        """Of one record, never zero."""
         cells, shares = np.diff(self.edges) ** 2 / 12, self.shares
         away = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
         return max(float(shares @ away), _STILL * self.width**2)
 
     def closer(self, cells: int) -> TargetDistribution:
-        """The same over as many cells, half of them where the mass is; whole numbers keep theirs."""
+        """The same over as many cells, half of them where the mass is; integers keep theirs."""
         if self.whole:
             return self
         even = (self.edges - self.edges[0]) / self.width
@@ -87,7 +86,7 @@ class TargetDistribution:
         return TargetDistribution(edges, shares, self.mean, self.uncertain)
 
     def updated(self, counts: np.ndarray, variance: float, records: float) -> TargetDistribution:
-        """What one round told of these cells, and no more than where the mass lies by that.
+        """Close in on where the mass is by one round's counts.
 
         Args:
             counts: noisy ones by cell.
@@ -106,7 +105,7 @@ class TargetDistribution:
     def _with_room(
         self, found: tuple[int, int], variance: float, records: float
     ) -> tuple[int, int]:
-        """What a round closes in on, and the less noise there is the more of the tails beside it."""
+        """The run with a margin for tails: the less noise there is, the wider."""
         noise = math.sqrt(variance * len(self.shares)) / records
         ends = self.edges[[found[0], found[1] + 1]]
         room = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
@@ -117,10 +116,10 @@ class TargetDistribution:
     def heard(
         self, former: TargetDistribution, counts: np.ndarray, variance: float, records: float
     ) -> TargetDistribution:
-        """The same, with what counts of former cells say of the mean of what is held to these.
+        """The same, with the mean of what is clipped to these cells, by counts of former ones.
 
-        Beside the noise, nobody knows where in a cell its records are. What earlier rounds said of the mean
-        stands beside it, each by its precision.
+        Beside the noise, the place of records within a cell is unknown. Earlier rounds' mean is joined by its
+        precision.
         """
         ends = self.edges[[0, -1]] + (np.array([0.5, -0.5]) if self.whole else 0.0)
         middle = float(ends.sum() / 2)
@@ -133,7 +132,7 @@ class TargetDistribution:
         return replace(self, mean=mean, uncertain=trust * noise)
 
     def bins(self, most: int) -> Bins:
-        """The target's bins of equal mass; its mean is drawn to the middle as far as noise may feign it.
+        """Bins of equal mass; the mean is shrunk towards the middle by its noise.
 
         Args:
             most: bins.
@@ -165,18 +164,17 @@ class Bins:
 
     @property
     def worth(self) -> tuple[float, ...]:
-        """The means about the target's, in its deviations: what splits are told apart by."""
+        """The means about the target's, in its std: what splits are told apart by."""
         return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
 
-    def values(self, growth: NoisyTreeGrower) -> np.ndarray:
-        """A mean for each node, as far as its counts c bear it out; shape (nodes, 1).
+    def values(self, growth: Growth) -> np.ndarray:
+        """A mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
 
-        Of n records with worth w, d = sum c (w - m) / n tells how the node departs from m, its
-        parent's mean; its noise has the variance v sum (w - m)^2 / n^2. The root's m is what the
-        target's own cells told of the same records, to its own variance. Any other node's departure
-        has a prior: none, as likely as all others together, or normal of a variance that is one of some
-        shares of the target's (as the fuzzy tree's linear models have), and beside the noise there is
-        chance, of the variance of one record over n. What is averaged is the posterior mean.
+        Of n records with values w, d = sum c (w - m) / n tells how the node departs from m, its
+        parent's mean; its noise has the variance v sum (w - m)^2 / n^2. The root's m is that of the
+        target's own cells, with its own variance. Any other node's departure is zero with probability one
+        half, or normal of a variance that is a fraction of the target's (those of the fuzzy tree's linear
+        models); sampling adds the variance of one record over n. The result is the posterior mean.
         """
         found = np.full(len(growth.nodes), self.mean)
         for number, node in enumerate(growth.added_up()):
@@ -195,12 +193,12 @@ class Bins:
 
 
 def borne_out(departure: float, noise: float, variance: float) -> float:
-    """The posterior mean of a departure that may be none.
+    """The posterior mean of a departure that may be zero.
 
     Args:
         departure: as told.
         noise: its variance.
-        variance: the target's, of which prior variances are shares.
+        variance: the target's, of which prior variances are fractions.
     """
     priors = variance * np.array([0.0, *SETTINGS.prior_fractions])
     chances = np.array(

@@ -202,7 +202,7 @@ class _Refinement:
 
 
 def _joined(
-    former: tuple[np.ndarray | None, float], told: tuple[np.ndarray, float]
+    former: tuple[np.ndarray, float], told: tuple[np.ndarray, float]
 ) -> tuple[np.ndarray, float]:
     """Two noisy rows with their variances, each by its precision."""
     trust = former[1] / max(former[1] + told[1], 1e-9)

@@ -1,7 +1,7 @@
-"""Where each column's mass lies, found in rounds: each looks closer at what the last one saw.
+"""Marginal distributions of the columns, by rounds of ever finer histograms.
 
-Noisy counts are shrunk towards what the round before expects, by as much as their noise says. So
-bounds that are far too wide, or heavy tails, cost a round and not the resolution.
+Noisy counts are shrunk towards what the round before expects, by their noise, so that bounds far too
+wide or heavy tails cost a round and not the resolution.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ColumnEstimate:
 
     @classmethod
     def in_an_interval(cls, column: Column) -> ColumnEstimate:
-        """The same, but intervals of the bounds say where the mass may be."""
+        """The same with a support posterior, unless values have bins of their own."""
         own = cls.blank(column)
         return (
             own
@@ -53,19 +53,19 @@ class ColumnEstimate:
 
     @property
     def edges(self) -> np.ndarray:
-        """Both bounds, and the cut-offs between them."""
+        """Both bounds, and the thresholds between them."""
         low, high = self.column.bounds
         return np.concatenate([[low], self.cuts, [high]])
 
     @property
     def places(self) -> np.ndarray:
-        """The same as shares of the bounds, from 0 to 1."""
+        """The same as fractions of the bounds, from 0 to 1."""
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
 
     @property
     def shares(self) -> np.ndarray:
-        """Estimated shares of the records, by bin; equal ones where the counts say nothing."""
+        """Estimated fractions of the records, by bin; equal ones where the counts say nothing."""
         total = self.counts.sum()
         if total <= 0:
             return np.full(len(self.counts), 1 / len(self.counts))
@@ -73,25 +73,25 @@ class ColumnEstimate:
 
     @property
     def reached(self) -> np.ndarray:
-        """Shares below each edge, from 0 to 1, shape (bins + 1,)."""
+        """Cumulative fractions at each edge, shape (bins + 1,)."""
         return np.concatenate([[0.0], np.cumsum(self.shares)])
 
     def quantiles(self, at: np.ndarray) -> np.ndarray:
-        """Values at some shares, straight lines within bins."""
+        """Values at some fractions, linear within bins."""
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
     def mixed_with_uniform(self, share: float) -> ColumnEstimate:
-        """The same, but a share of it spread evenly over the public bounds."""
+        """The same, a fraction of it uniform over the public bounds."""
         share = float(np.clip(share, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
         return replace(self, counts=(1 - share) * self.shares + share * widths)
 
     def closer(self, bins: int) -> ColumnEstimate:
-        """The same, over a grid of bins that are expected to hold equal shares.
+        """The same over bins that are expected to hold equal shares.
 
-        A last bin that reaches far beyond its neighbour is halved towards it, again and again: the
-        bound says little of where a tail ends.
+        A last bin far wider than its neighbour is halved towards it, again and again: the bound says little
+        of where a tail ends.
         """
         if one_bin_each(self.column):
             return self
@@ -112,13 +112,11 @@ class ColumnEstimate:
         return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
-        """Join noisy counts with what was expected, each by how well it is known.
+        """Join noisy counts with what was expected, each by its precision.
 
-        Intervals of the bounds say what is expected (:mod:`.intervals`), but where values have a bin
-        each. Where this grid was not counted before, how far counts stray from what was expected is told by
-        how far the noisy ones do, beyond their noise (empirical Bayes); where it was, by what that
-        left open. What no record can explain is then taken away evenly: counts are none of them
-        negative, and add up to no more than the records.
+        The expectation is the support posterior's, if there is one. Otherwise, over bins not counted before,
+        the excess of the noisy counts' variance tells the counts' own (empirical Bayes); over others, what was
+        left open. Counts are then projected: none negative, and no more than the records.
 
         Args:
             noisy: counts by bin.
@@ -141,19 +139,19 @@ class ColumnEstimate:
         return replace(self, counts=counts, variances=trust * variance)
 
     def believed(self, beliefs: SupportPosterior, records: float) -> ColumnEstimate:
-        """The counts that go with beliefs over this grid."""
+        """The counts of a support posterior over these bins."""
         counts = held(records * (beliefs.chances @ beliefs.shares), records)
         return replace(self, counts=counts, beliefs=beliefs)
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:
-    """The width halved as often as it stays wider than its neighbour, at most ``max_halvings`` times."""
+    """The width halved while it stays wider than its neighbour, at most ``max_halvings`` times."""
     pieces = width / 2.0 ** np.arange(1, SETTINGS.max_halvings + 1)
     return np.asarray(pieces[pieces > neighbour])
 
 
 def held(counts: np.ndarray, total: float) -> np.ndarray:
-    """The nearest counts, none negative, that add up to the total at most.
+    """The nearest counts, none negative, with at most this total.
 
     Source: projection onto a simplex, Duchi et al. 2008, Figure 1.
     """
@@ -168,7 +166,7 @@ def held(counts: np.ndarray, total: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What is known of the classes' shares of the records."""
+    """The classes' fractions of the records."""
 
     means: np.ndarray  #: adding up to one, shape (classes,)
     #: the standard deviation of what is unknown of their log-odds, the mean over classes
@@ -181,7 +179,7 @@ class Shares:
         """Posterior means under Jeffreys' prior, each class against the others.
 
         A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
-        and N is not certain either; what no budget could tell, half a record of each class stands for.
+        and N is uncertain too; half a record of each class stands for what no budget could tell.
 
         Args:
             counts: noisy ones c, shape (classes,).
@@ -218,11 +216,11 @@ class Marginals:
 
     @property
     def grid(self) -> BinEdges:
-        """Cut-offs of the features."""
+        """Thresholds of the features."""
         return BinEdges.from_arrays([own.cuts for own in self.features])
 
     def shares(self) -> np.ndarray:
-        """Shares by column and code, padded with zeros, shape (columns, codes)."""
+        """Fractions by column and code, padded with zeros, shape (columns, codes)."""
         return padded([own.shares for own in self.features])
 
     def ranks(self) -> np.ndarray:
@@ -232,13 +230,13 @@ class Marginals:
 
 
 def padded(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as one matrix that ends in zeros."""
+    """Rows of different lengths as one matrix, padded with zeros."""
     width = max(len(row) for row in rows)
     return np.array([np.pad(np.asarray(row, float), (0, width - len(row))) for row in rows])
 
 
 def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, float]:
-    """Records, from noisy counts of several columns, and the variance: all records are in all columns.
+    """The number of records by noisy counts of several columns, and its variance.
 
     Weighted least squares: each column's sum weighs one over its bins times their variance.
     """
@@ -250,7 +248,7 @@ def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, f
 
 
 def signal_of(ratio: float, columns: int) -> float:
-    """What the table of settings goes by: N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho.
+    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho; chooses the model's size.
 
     Args:
         ratio: records over the noise of one count that cost the whole budget.

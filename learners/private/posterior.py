@@ -113,7 +113,7 @@ class Subspace:
     """Leading directions of the functions, by synthetic records."""
 
     axes: np.ndarray  #: orthonormal columns, shape (functions, directions)
-    features: np.ndarray  #: of the made-up records, shape (records, directions)
+    features: np.ndarray  #: of the synthetic records, shape (records, directions)
     functions: np.ndarray  #: all of them, float32, shape (records, functions)
 
     @classmethod
@@ -161,7 +161,7 @@ class ProjectedMoments:
     values: np.ndarray  #: at some weights, shape (directions, outputs)
     noise: np.ndarray  #: its covariance, shape (directions, directions)
     #: how values change with the weights, by output, shape (outputs, directions, directions); none
-    #: where made-up records are held for like the real ones
+    #: where synthetic records count as real ones
     slopes: np.ndarray | None = None
 
     def at(self, step: np.ndarray) -> np.ndarray:
@@ -223,8 +223,8 @@ class Linearization:
 class WeightPosterior:
     """Maps noisy moments to weights."""
 
-    leading: Subspace  #: directions and made-up records
-    shares: np.ndarray  #: weights of the made-up records, mean 1
+    leading: Subspace  #: directions and synthetic records
+    shares: np.ndarray  #: weights of the synthetic records, mean 1
     outcome: Outcome  #: the link
     start: np.ndarray  #: score of a record without any function, shape (outputs,)
     means: np.ndarray  #: predictions there, shape (outputs,)
@@ -312,7 +312,7 @@ class WeightPosterior:
         roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
         def misfit(tried: np.ndarray, told: np.ndarray) -> float:
-            """Of weights, and of the sums that made-up records have there: less is likelier."""
+            """Of weights, and of the sums that synthetic records have there: less is likelier."""
             rest = sums.at(tried - start.weights) - told
             total = self.prior.against(tried)
             for output, root in enumerate(roots):

@@ -1,9 +1,8 @@
-"""Where a column's mass may lie, told from few records: intervals of its bounds, and how likely each is.
+"""Which interval of its bounds holds a column's mass, and its posterior by noisy counts.
 
 Public bounds may be many times too wide, and the noise in a bin's count larger than the records in it.
-No bin says then by itself where the mass is, but few intervals go with all bins, all looks and what the other
-columns' bounds are like. Each interval is a hypothesis; under each the counts are joined with what it
-expects, and the estimate is their mean by how likely they are.
+No bin then tells by itself where the mass is, but few intervals fit all bins, all rounds and the other
+columns' bounds. Each is a hypothesis; estimates average over them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ROUNDS = 20
 
 @cache
 def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, lengths, number of halvings, and the logarithm of the chance among those of one length."""
+    """Starts, lengths, numbers of halvings, and log-probabilities among those of one length."""
     starts, halvings, chances = [], [], []
     for k in range(SETTINGS.support_halvings + 1):
         own = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
@@ -40,14 +39,14 @@ def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _reached(at: np.ndarray) -> np.ndarray:
-    """Share of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
+    """Fraction of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
     starts, scale_factors, _, _ = _intervals()
     inside = np.clip((at - starts[:, None]) / scale_factors[:, None], 0, 1)
     return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * at)
 
 
 def usual_widths() -> np.ndarray:
-    """Chances of the bounds' halvings beforehand, shape (halvings,)."""
+    """Prior probability of each number of halvings, shape (halvings,)."""
     narrow = np.full(
         SETTINGS.support_halvings, (1 - SETTINGS.whole_probability) / SETTINGS.support_halvings
     )
@@ -65,7 +64,7 @@ class SupportPosterior:
 
     @classmethod
     def blank(cls, edges: np.ndarray) -> SupportPosterior:
-        """Before anything is told."""
+        """The prior."""
         return cls(edges, np.diff(_reached(edges), axis=1), _intervals()[3], usual_widths())
 
     @property
@@ -76,11 +75,11 @@ class SupportPosterior:
 
     @property
     def narrow(self) -> float:
-        """The chance that less than half of the bounds holds the mass."""
+        """The probability that less than half of the bounds holds the mass."""
         return float(self.chances[_intervals()[2] > 1].sum())
 
     def below(self, at: np.ndarray) -> np.ndarray:
-        """Shares below some places, under each interval, shape (intervals, places)."""
+        """Fractions below some places under each interval, shape (intervals, places)."""
         bins = np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 2)
         ends, places = _reached(self.edges), _reached(at)
         inside = (places - ends[:, bins]) / (ends[:, bins + 1] - ends[:, bins])
@@ -88,7 +87,7 @@ class SupportPosterior:
         return np.asarray(before[:, bins] + self.shares[:, bins] * inside)
 
     def quantiles(self, at: np.ndarray) -> np.ndarray:
-        """Places that some shares of the mass lie below, by what all intervals together say."""
+        """Quantiles of the posterior mean."""
         places = np.union1d(self.edges, np.linspace(0, 1, PLACES + 1))
         reached = self.chances @ self.below(places)
         rising = reached + 1e-9 * np.arange(len(places))
@@ -102,7 +101,7 @@ class SupportPosterior:
         """Joined with noisy shares.
 
         Under an interval a bin's share s is N(m, max(m, least)^2) beforehand and is told with a noise of
-        variance v: what is told is N(m, max(m, least)^2 + v), and s is known from it as from any Gaussian.
+        variance v: what is told is N(m, max(m, least)^2 + v), and s has a Gaussian posterior.
 
         Args:
             noisy: shares by bin.
@@ -116,10 +115,7 @@ class SupportPosterior:
 
 
 def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:
-    """The same, with the widths that are likeliest for all columns: who states one bound loosely does others.
-
-    By expectation and maximisation under a Dirichlet prior.
-    """
+    """The same under the widths that are likeliest for all columns, by EM under a Dirichlet prior."""
     numbers, usual = _intervals()[2], usual_widths()
     each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
     logs = np.column_stack(

@@ -172,7 +172,7 @@ class _Learning:
             np.sqrt(np.where(ordered, binned, linear + binned) * weighed),
         )
 
-    # --- made-up records --------------------------------------------------------------------------
+    # --- synthetic records ------------------------------------------------------------------------
 
     def _make_up(self) -> np.ndarray:
         """Codes of synthetic records, by released marginals and correlations."""
@@ -355,7 +355,7 @@ class _Learning:
         if found is None:
             return weights
         predictions = self.outcome.predictions(self.start + added)
-        # made-up records know too little of what clipping takes away
+        # synthetic records know too little of what clipping takes away
         window = replace(
             self._window(predictions, 1.0),
             low=predictions.min(axis=0),

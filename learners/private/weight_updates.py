@@ -29,7 +29,7 @@ class WeightUpdates:
     #: model adds
     mean_square: float
     unit: float  #: the scale of weights that the settings name
-    origin: Linearization  #: made-up records where no weights are
+    origin: Linearization  #: synthetic records where no weights are
     taken: int = 0  #: how many
 
     @classmethod
