@@ -9,7 +9,6 @@ does not say how it solves them. Writes results/fuzzy_tree_leaves.csv.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch

@@ -134,11 +134,10 @@ class FuzzyRulesRegressor(BaselineRegressor):
         bounds = np.append(schema.lower, bottom), np.append(schema.upper, top)
         edges, query = np.linspace(*bounds, _BINS + 1, axis=1), Scaling(_BINS)
         for _ in range(rounds(_BINS)):
-            answer = federation.ask(asked).only
-            told = Histograms.from_answer(answer, edges)
-            edges = told.refined()
-            asked = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
-        self.lower_, self.upper_ = (end[:-1] for end in told.percentiles())
+            histograms = Histograms.from_answer(federation.ask(query).only, edges)
+            edges = histograms.refined()
+            query = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
+        self.lower_, self.upper_ = (end[:-1] for end in histograms.percentiles())
         rules = FuzzyRules(self.sets, self.lower_, self.upper_)
         self._merge(federation.ask(rules).only)
         return self

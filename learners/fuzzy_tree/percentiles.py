@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.mass import Mass

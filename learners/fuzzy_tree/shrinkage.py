@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from privfed.exchange.answers import Answer
+from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 
 #: Least variance of a target.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privfed.learners.fuzzy_tree.settings import SETTINGS
-from privfed.learners.genetic_tree.top import Growth, bin_means, quantile_edges
+from privfed.learners.genetic_tree.top import NoisyTreeGrower, bin_means, quantile_edges
 from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
@@ -167,7 +167,7 @@ class Bins:
         """The means about the target's, in its std: what splits are told apart by."""
         return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
 
-    def values(self, growth: Growth) -> np.ndarray:
+    def values(self, growth: NoisyTreeGrower) -> np.ndarray:
         """A mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
 
         Of n records with values w, d = sum c (w - m) / n tells how the node departs from m, its

@@ -22,6 +22,7 @@ from privfed.learners.genetic_tree.counts import (
     RootCounts,
     TargetCells,
 )
+from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.settings import SETTINGS

@@ -17,7 +17,7 @@ from opendp.measurements import make_gaussian, make_laplace
 from opendp.metrics import l1_distance, l2_distance
 from privfed.attacks.expected import discrete
 
-from privfed import LocalDisclosure, plugins
+from privfed import LocalDisclosure
 from privfed.accountants import pld, rdp
 from privfed.attacks.worst_record import WorstRecord
 from privfed.exchange.messages import Reason, Release, Request
@@ -43,6 +43,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.laws import Charged, law_of
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import page

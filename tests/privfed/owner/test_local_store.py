@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import LedgerError
-from privfed.owner import shelf as module
+from privfed.owner import local_store as module
 from privfed.owner.local_store import LocalStore
 
 
