@@ -1,4 +1,4 @@
-"""The base of every attack: it reads a transcript, and the truth only scores it."""
+"""The base class of attacks: each reads a transcript; the truth only scores it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privfed.questions.query import Query
 
 
 class Table(Protocol):
-    """One client's raw records, which only score an attack (``privfed.tables.records.Records`` is one)."""
+    """One client's raw records, for scoring (``privfed.tables.records.Records`` is one)."""
 
     @property
     def x(self) -> np.ndarray:
@@ -28,7 +28,7 @@ class Table(Protocol):
 
     @property
     def y(self) -> np.ndarray | None:
-        """Target, shape (records,), or none."""
+        """Target, shape (records,), or None."""
 
     @property
     def schema(self) -> Any:
@@ -52,7 +52,7 @@ class PublicColumn(Protocol):
 
 
 class PublicSchema(Protocol):
-    """The public data dictionary, which an attacker has (``privfed.tables.schema.Schema`` is one)."""
+    """The public data dictionary (``privfed.tables.schema.Schema`` is one)."""
 
     @property
     def features(self) -> Sequence[PublicColumn]:
@@ -60,7 +60,7 @@ class PublicSchema(Protocol):
 
     @property
     def target(self) -> PublicColumn | None:
-        """The target, or none."""
+        """The target, or None."""
 
 
 #: The raw records by client.
@@ -68,10 +68,9 @@ Truth = Mapping[str, Table]
 
 
 class Attack(ABC):
-    """One question put to a transcript.
+    """One question put to a transcript, from releases and public values alone.
 
-    An attack reads releases and public values alone. Without the truth it reports what it claims to
-    have found; with it, how much of that is right.
+    Without the truth it reports what it claims to have found; with it, how much of that is right.
     """
 
     #: What studies and reports call it.
@@ -87,7 +86,7 @@ class Attack(ABC):
         """Prepare an attack.
 
         Args:
-            seconds: when to stop and report what was found so far, as partial.
+            seconds: when to stop and report partial results.
 
         Raises:
             InputError: no time at all.
@@ -97,15 +96,16 @@ class Attack(ABC):
         self.seconds = seconds
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether it knows what the numbers of this release mean, and works on them.
+        """Whether it interprets the numbers of this release.
 
-        An attack without :attr:`kinds` that does not say otherwise scans numbers of any meaning.
+        By default of its :attr:`kinds`; an attack without them scans numbers of any meaning.
         """
         return entry.kind in self.kinds
 
     def attackable(self, transcript: Transcript) -> bool:
-        """Whether the transcript holds anything that this attack can work on."""
-        return any(not self.kinds or self.reads(entry) for entry in transcript)
+        """Whether the transcript holds anything to work on."""
+        scans = not self.kinds and type(self).reads is Attack.reads
+        return any(scans or self.reads(entry) for entry in transcript)
 
     @abstractmethod
     def run(
@@ -115,15 +115,15 @@ class Attack(ABC):
 
         Args:
             transcript: what left, of all clients.
-            truth: the raw records by client, to score by; none where nobody has them.
+            truth: the raw records by client, to score by; None if nobody has them.
             schema: the public data dictionary, which sharpens some attacks.
 
         Returns:
-            one finding for each metric; an empty list where there is nothing to work on.
+            one finding for each metric; an empty list if there is nothing to work on.
         """
 
     def unfinished(self) -> Finding:
-        """What to say of an attack whose time was up before it found anything: that is no pass."""
+        """The finding of an attack that ran out of time before it found anything: no pass."""
         return self.finding(
             "findings before the time was up",
             0,
@@ -137,7 +137,7 @@ class Attack(ABC):
 
 
 def question_of(entry: Disclosed) -> Query | None:
-    """The question behind an entry, by its public values; none where nobody knows its kind or form."""
+    """The query behind an entry, from its public values; None if unknown or unreadable."""
     return _question(entry.kind, entry.fields)
 
 
@@ -147,7 +147,7 @@ def _question(kind: str, fields: bytes) -> Query | None:
         return None
     try:
         asked: Query = plugins.load("queries", kind).from_fields(fields)
-    except PrivfedError:  # a foreign transcript may hold anything under a known name
+    except (PrivfedError, TypeError, ValueError):  # a foreign transcript may hold anything
         return None
     return asked
 
@@ -158,7 +158,7 @@ def exact_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
 
 
 def sound_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
-    """The parts of a release that are finite numbers, by name; a foreign one may hold anything."""
+    """The parts of a release that are finite numbers, by name."""
     return {
         name: part
         for name, part in entry.release.parts.items()

@@ -1,12 +1,11 @@
-"""Least squares within a box: the smallest h' G h / 2 - b' h over 0 <= h <= most.
+"""Bounded least squares: minimise h' G h / 2 - b' h over 0 <= h <= most.
 
-Block principal pivoting (Judice and Pires 1994, "A block principal pivoting algorithm for large-scale
-strictly monotone linear complementarity problems", with upper bounds): every unknown is guessed to lie
-at a bound or between; those between are solved for; all that contradict their guess change it at once.
-It takes some ten to thirty factorings, however many unknowns lie at a bound. Where the number of those
-that contradict no longer falls, they are added one by one instead (Lawson and Hanson 1974), which takes
-a step for each, and whoever then comes out above the most is set to it for good: no more than near the
-least.
+Block principal pivoting (Judice and Pires 1994, "A block principal pivoting algorithm for
+large-scale strictly monotone linear complementarity problems", with upper bounds): each unknown is
+guessed to lie at a bound or between, those between are solved for, and all that contradict their
+guess change it at once; ten to thirty factorings. If the number of contradictions stops falling,
+unknowns are added one by one (Lawson and Hanson 1974), and those above the most are fixed there:
+near the minimum only.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from scipy.optimize import nnls
 
 from privfed.attacks.clock import Clock
 
-#: How many rounds in a row may contradict as many guesses as any before, or more.
+#: Most rounds in a row without fewer contradictions.
 PATIENCE = 10
-#: How far beyond a bound, as a share of the largest bound or slope, is no contradiction.
+#: Tolerance of a contradiction, as a fraction of the largest bound or gradient.
 NEAR = 1e-10
 #: Where an unknown is guessed to lie.
 LOW, BETWEEN, HIGH = -1, 0, 1
 
 
 def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -> np.ndarray:
-    """The least of a quadratic form in a box.
+    """Minimise a quadratic form in a box.
 
     Args:
         gram: G, positive definite, shape (unknowns, unknowns).
         right: b, shape (unknowns,).
         most: upper bounds above 0, shape (unknowns,).
-        clock: after which what was reached is given back.
+        clock: after which the current point is returned.
 
     Returns:
         shape (unknowns,), within the box.
@@ -52,7 +51,7 @@ def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -
 
 
 def _one_by_one(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -> np.ndarray:
-    """Not below zero; whoever comes out above the most is set to it, and the rest are solved again."""
+    """Non-negative least squares; unknowns above the most are fixed there, one round after another."""
     factor = cholesky(gram)
     aim = solve_triangular(factor, right, trans="T")
     full = np.zeros(len(right), bool)
@@ -66,7 +65,7 @@ def _one_by_one(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Cl
 
 
 def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
-    """Non-negative least squares; where it finds no end, the plain solution cut at zero."""
+    """Non-negative least squares; the clipped plain solution if it does not converge."""
     if not matrix.shape[1]:
         return np.zeros(0)
     try:
@@ -78,7 +77,7 @@ def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
 def _solved(
     gram: np.ndarray, right: np.ndarray, most: np.ndarray, guess: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The least under a guess, and the slope there."""
+    """The minimum under a guess, and the gradient there."""
     found = np.where(guess == HIGH, most, 0.0)
     free = np.flatnonzero(guess == BETWEEN)
     if len(free):
@@ -90,7 +89,7 @@ def _solved(
 def _contradicted(
     found: np.ndarray, slope: np.ndarray, most: np.ndarray, guess: np.ndarray, margin: float
 ) -> np.ndarray:
-    """The guesses that the least under the old ones speaks for."""
+    """The guesses that this minimum suggests."""
     better = guess.copy()
     between = guess == BETWEEN
     better[between & (found < -NEAR)] = LOW

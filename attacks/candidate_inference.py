@@ -1,11 +1,10 @@
-"""A list of candidates, and everything that a transcript says of them, solved together.
+"""Membership and attribute inference over a candidate list.
 
-Every released number that adds up over records is an equation in who was there: the sum over the
-candidates of ``h_i a_i`` is what was released, with ``h_i`` the times that candidate i was there and
-``a_i`` what the question would release about it alone. All equations of one client are solved jointly
-for ``0 <= h``, exact and noisy ones together, each divided by the deviation of its noise, by
-least squares within a box with a weak prior. No equation needs to give
-anybody away: five hundred candidates need five hundred sums, and a tree's levels have thousands.
+Each released sum gives a linear equation: sum_i h_i a_i = release - noise, where h_i is candidate
+i's multiplicity and a_i its contribution to the query. Per client, all equations, exact and noisy,
+each divided by its noise's std, are solved by bounded least squares, 0 <= h <= max, with a weak
+Gaussian prior. Sums that are harmless alone identify members jointly: 500 candidates need 500 sums,
+and a tree's levels release thousands.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import beta
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import Told, drawn_of, known_schema, told_of
+from privfed.attacks.linear import LinearEquations, known_schema, linear_equations, sample_equations
 from privfed.attacks.membership import between_draws
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.query import Query, View
@@ -35,30 +33,21 @@ MOST, TRIED = 2000, 900
 VALUES, FEWEST = 9, 3
 #: Most samples of a client's records that are solved for, and how often each may repeat a record.
 SAMPLES, REPEATED = 6, 8
-#: What is thought of a candidate beforehand: mean and deviation of how often it was there.
+#: Prior mean and std of a multiplicity.
 PRIOR, SPREAD = 0.3, 0.5
-#: False positives at which members count as found, and how many outsiders such a rate needs.
+#: FPR at which members count as found, and the fewest outsiders for it.
 RATE, NEEDED = 0.01, 100
-#: How near, as a share of its range, a number has to be told to count as recovered.
+#: Largest error of a recovered number, as a fraction of its range.
 NEAR = 0.02
-#: Share of the members beyond its baseline from which people count as identified.
+#: Fraction of the members above the baseline from which the finding is a breach.
 MANY = 0.1
-#: Confidence of intervals.
-CONFIDENCE = 0.95
 #: The name of the schema's target, whatever it is called there.
 TARGET = "target"
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """A list of people who may have been at one client, equal records told once.
-
-    Args:
-        x: features, shape (candidates, features).
-        y: targets, shape (candidates,), or none.
-        often: how many records are alike, shape (candidates,).
-        member: who was there, which only scores the attack, shape (candidates,).
-    """
+class CandidateRecords:
+    """A candidate list: distinct records, their multiplicities, and who is a member, for scoring."""
 
     x: np.ndarray
     y: np.ndarray | None
@@ -66,8 +55,8 @@ class Candidates:
     member: np.ndarray
 
     @classmethod
-    def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> Candidates:
-        """The client's own records among those of others, at most so many in all."""
+    def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> CandidateRecords:
+        """The client's own records among those of others, at most ``most`` in all."""
         names = [client, *(name for name in truth if name != client)]
         tables = [truth[name] for name in names if len(truth[name].x)]
         target = all(table.y is not None for table in tables)
@@ -94,69 +83,65 @@ class Candidates:
 
 
 @dataclass
-class System:
-    """The normal equations of everything that a client said about candidates.
-
-    Args:
-        often: most times that each unknown can count, shape (unknowns,).
-    """
+class CandidateSystem:
+    """The normal equations of a client's releases; unknown i is at most ``often[i]``."""
 
     often: np.ndarray
     gram: np.ndarray = field(init=False)
     right: np.ndarray = field(init=False)
-    equations: int = 0
-    exact: int = 0
-    kinds: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
 
-    def add(self, told: Told, kind: str) -> None:
-        """Add what a release of some kind says."""
+    def add(self, told: LinearEquations) -> None:
+        """Add the equations of a release."""
         self.gram += told.added @ told.added.T
         self.right += told.added @ told.told
-        self.equations += len(told.told)
-        self.exact += len(told.told) * told.exact
-        self.kinds.add(kind)
 
     @cached_property
     def rank(self) -> int:
-        """In how many directions the equations say more than the prior does."""
+        """Number of directions in which the equations outweigh the prior."""
         return int((np.linalg.eigvalsh(self.gram) > 1 / SPREAD**2).sum())
 
     def solve(self, clock: Clock) -> np.ndarray:
-        """How often each was there, shape (unknowns,).
-
-        Least squares with a Gaussian prior, within what is possible.
-        """
+        """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
         gram = self.gram + np.eye(len(self.often)) / SPREAD**2
         return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, clock)
 
 
 @dataclass
-class Systems:
-    """All that a client said: of its records, and of samples that it drew from them by secret coins.
+class CandidateSystems:
+    """One system for a client's records, and one for each sample that it drew by secret coins.
 
-    A sample's equations say how often each candidate was drawn; who was in none was hardly there.
-
-    Args:
-        often: most times that each unknown can count, shape (unknowns,).
+    A sample's equations say how often each candidate was drawn; who is in none is hardly a member.
+    Beside them the number of equations, of exact ones among them, and the kinds of release.
     """
 
     often: np.ndarray
-    _all: dict[str, System] = field(default_factory=dict)
+    equations: int = 0
+    exact: int = 0
+    kinds: set[str] = field(default_factory=set)
+    _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
     def read(self, entry: Disclosed, view: View) -> None:
-        """Add what a release says; of samples the first few."""
-        for told in told_of(entry, view):
-            self._all.setdefault("", System(self.often)).add(told, entry.kind)
-        for draw, told in drawn_of(entry, view):
+        """Add the equations of a release; of samples the first few."""
+        for told in linear_equations(entry, view):
+            self._add("", told, entry.kind)
+        for draw, told in sample_equations(entry, view):
             if draw not in self._all and len(self._all) > SAMPLES:
                 break
-            self._all.setdefault(draw, System(self.often * REPEATED)).add(told, entry.kind)
+            self._add(draw, told, entry.kind)
+
+    def _add(self, draw: str, told: LinearEquations, kind: str) -> None:
+        if draw not in self._all:
+            self._all[draw] = CandidateSystem(self.often * (REPEATED if draw else 1))
+        self._all[draw].add(told)
+        self.equations += len(told.told)
+        self.exact += len(told.told) * told.exact
+        self.kinds.add(kind)
 
     def solve(self, clock: Clock) -> np.ndarray:
-        """How often each was there, over all systems, shape (unknowns,)."""
+        """Multiplicities summed over all systems, shape (unknowns,)."""
         total = np.zeros(len(self.often))
         for each in self._all.values():
             if total.any() and clock.over:
@@ -169,36 +154,14 @@ class Systems:
         """Of the system that says most."""
         return max(each.rank for each in self._all.values())
 
-    @property
-    def equations(self) -> int:
-        """How many there are."""
-        return sum(each.equations for each in self._all.values())
-
-    @property
-    def exact(self) -> int:
-        """How many of them left without noise."""
-        return sum(each.exact for each in self._all.values())
-
-    @property
-    def kinds(self) -> set[str]:
-        """The kinds of release that they are of."""
-        return set().union(*(each.kinds for each in self._all.values()))
-
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came of one client's list.
+class CandidateResult:
+    """The inference for one client.
 
-    Args:
-        members: how many were there.
-        outsiders: how many were not.
-        found: share of the members above all but 1 % of the outsiders.
-        area: how often a member came out above an outsider.
-        recovered: members whose unknown column was told, or how many were found.
-        guessed: the same by the best single guess, or as often as others on the list are told: what
-            follows from the population alone.
-        error: median error of a number as a share of its range, or none.
-        system: what was solved.
+    ``found`` is the TPR at 1 % FPR and ``area`` the ROC AUC; ``recovered`` and ``guessed`` count
+    members whose unknown column is correct (or members found), by the attack and by the baseline;
+    ``error`` is a number's median error as a fraction of its range, or None.
     """
 
     members: int
@@ -208,26 +171,23 @@ class Outcome:
     recovered: float
     guessed: float
     error: float | None
-    system: Systems
+    system: CandidateSystems
 
 
-class Pool(Attack):
-    """Finds the members in a list of candidates, and what of them the list does not say.
+class CandidateInference(Attack):
+    """Infers who on a list is a member, and optionally one unknown column.
 
-    The attacker has a list in which all of a client's records stand among others, with all their
-    columns, or all but one; not who was there, and nothing of the other clients. The prior over an
-    unknown column is even over its public range or categories.
-
-    Where clients differ, members differ from others on the list, and even a private release tells
-    clients apart: no guarantee for a record bounds what is found so, and the finding has no limit.
+    The attacker knows a list containing all of a client's records among others, with all columns or
+    all but one, and nothing about other clients. The unknown column's prior is uniform over its
+    public range. If clients' distributions differ, even a private release tells clients apart:
+    record-level guarantees do not bound the inference, so findings state no limit.
 
     Args:
-        seconds: when to stop and report what was found so far.
-        unknown: what the list leaves out, a round of the attack for each: nothing (``""``), the
-            target (``"target"``), or a feature by its name.
-        candidates: most people on a list; a client with more records is left out, and told so.
-        unknowns: most unknowns where a column is left out: candidates times the values that are
-            tried; more tell numbers more finely, and take longer (with their third power).
+        seconds: when to stop and report partial results.
+        unknown: columns to infer, one round each: ``""`` for membership only, ``"target"``, or a
+            feature's name.
+        candidates: longest list; clients with more records are left out and reported.
+        unknowns: maximum of candidates times tried values; time grows cubically.
     """
 
     name: ClassVar[str] = "pool"
@@ -249,7 +209,7 @@ class Pool(Attack):
         self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether the question says what an answer tells of who was there."""
+        """Whether the query says how an answer depends on who is a member."""
         asked = question_of(entry)
         if asked is None:
             return False
@@ -257,17 +217,10 @@ class Pool(Attack):
         kind = type(asked)
         return summed or kind.equations is not Query.equations or kind.drawn is not Query.drawn
 
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether anything in it is linear in who was there."""
-        return any(self.reads(entry) for entry in transcript)
-
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: a finding for each column that may be unknown.
-
-        There are none without the truth, of which the lists are made.
-        """
+        """See :class:`Attack`: a finding for each unknown column; none without the truth."""
         if not truth:
             return []
         clock = Clock(self.seconds)
@@ -282,9 +235,8 @@ class Pool(Attack):
         schema: PublicSchema | None,
         clock: Clock,
     ) -> Finding | None:
-        """One list for each client, with one column left out."""
         clients = [client for client in transcript.clients if client in truth]
-        outcomes: list[Outcome] = []
+        outcomes: list[CandidateResult] = []
         read, large = 0, 0
         for client in clients:
             if clock.over:
@@ -299,33 +251,38 @@ class Pool(Attack):
                 elif listed.usable and (column.place is not None or listed.y is not None):
                     outcomes += self._at(entries, column, listed, values, known, clock)
             read += not clock.over
-        partial = _partial(clock.partial(read, len(clients), "clients"), large, len(clients))
+        number, partial = len(clients), clock.partial(read, len(clients), "clients")
+        if large:
+            long = f"{large} of {number} clients have more records than a list takes"
+            partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
             return self._told(unknown, outcomes, partial)
-        return self._nobody(unknown, partial) if large else None
+        if not large:
+            return None
+        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
 
     def _listed(
         self, client: str, column: Unknown, truth: Truth
-    ) -> tuple[Candidates | None, np.ndarray]:
-        """The client's list, and what is tried of an unknown column; none where it would be too long."""
+    ) -> tuple[CandidateRecords | None, np.ndarray]:
+        """The client's list, None if too long, and the values tried for the unknown column."""
         values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
         most = self.candidates if column.place is None else self.unknowns // len(values)
         most = min(self.candidates, most)
-        listed = Candidates.of(truth, client, most, np.random.default_rng(0))
+        listed = CandidateRecords.of(truth, client, most, np.random.default_rng(0))
         return (listed if len(listed) <= most else None), values
 
     def _at(
         self,
         entries: Sequence[Disclosed],
         column: Unknown,
-        listed: Candidates,
+        listed: CandidateRecords,
         values: np.ndarray,
         schema: Any,
         clock: Clock,
-    ) -> Iterator[Outcome]:
-        """The outcome at one client; none where nothing that it said could be read."""
+    ) -> Iterator[CandidateResult]:
+        """Yield the client's result; nothing if no release is readable."""
         x, y = column.filled(listed, values)
-        view, system = View.of(schema, x, y), Systems(np.repeat(listed.often, len(values)))
+        view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
         for entry in entries:
             if clock.over:
                 break
@@ -334,17 +291,13 @@ class Pool(Attack):
             weights = system.solve(clock).reshape(len(listed), len(values))
             yield column.scored(listed, values, weights, system)
 
-    def _nobody(self, unknown: str, partial: str) -> Finding:
-        """Nobody was attacked, and that is no pass."""
-        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
-
-    def _told(self, unknown: str, outcomes: Sequence[Outcome], partial: str) -> Finding:
+    def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
         exact = all(2 * each.system.exact >= each.system.equations for each in outcomes)
         recovered = sum(each.recovered for each in outcomes)
         guessed = sum(each.guessed for each in outcomes) / members
         share = recovered / members
-        low, high = interval(recovered, members)
+        low, high = interval(min(round(recovered), members), members)
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
@@ -367,22 +320,19 @@ def _metric(unknown: str) -> str:
     return f"share of members on a list of candidates {what}"
 
 
-def _partial(late: str, large: int, clients: int) -> str:
-    """Why clients were left out: no time, or more records than a list holds."""
-    long = f"{large} of {clients} clients have more records than a list takes" if large else ""
-    return "; ".join(filter(None, (late, long)))
-
-
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:
-    """Red where numbers that left as they were identify more than a few."""
+    """A breach where exact numbers identify more than a few."""
     if low <= guessed:
         return Severity.NONE
     return Severity.BREACH if exact and share >= guessed + MANY else Severity.SOME
 
 
-def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What the attacker knew, how much it was told, and how well the list was told apart."""
+def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]:
     weights = [each.members for each in outcomes]
+
+    def mean(figures: Sequence[float]) -> float:
+        return float(np.average(figures, weights=weights))
+
     detail: dict[str, Any] = {
         "the attacker knows": "a list on which all the client's records stand among others"
         + (f", without their {unknown}" if unknown else ""),
@@ -393,8 +343,8 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
         "outsiders": sum(each.outsiders for each in outcomes),
-        "members found at 1 % false positives": _mean([o.found for o in outcomes], weights),
-        "area under the curve": _mean([o.area for o in outcomes], weights),
+        "members found at 1 % false positives": mean([o.found for o in outcomes]),
+        "area under the curve": mean([o.area for o in outcomes]),
     }
     errors = [each.error for each in outcomes if each.error is not None]
     if errors:
@@ -405,26 +355,9 @@ def _detail(unknown: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return detail
 
 
-def _mean(figures: Sequence[float], weights: Sequence[int]) -> float:
-    return float(np.average(figures, weights=weights))
-
-
-def interval(found: float, of: int) -> tuple[float, float]:
-    """The interval of a share of independent tries (Clopper and Pearson 1934)."""
-    tail, count = (1 - CONFIDENCE) / 2, min(round(found), of)
-    low = float(beta.ppf(tail, count, of - count + 1)) if count else 0.0
-    return low, float(beta.ppf(1 - tail, count + 1, of - count)) if count < of else 1.0
-
-
 @dataclass(frozen=True)
 class Unknown:
-    """The column that a list leaves out.
-
-    Args:
-        place: number of the feature, -1 for the target; none where nothing is left out.
-        kind: of the column.
-        bounds: the public interval of its encoded values.
-    """
+    """The column that a list leaves out: index (-1: the target, None: none), kind and bounds."""
 
     place: int | None
     kind: str = ""
@@ -432,11 +365,7 @@ class Unknown:
 
     @classmethod
     def of(cls, name: str, schema: PublicSchema) -> Unknown | None:
-        """Look a column up; none where there is no target to be unknown.
-
-        Raises:
-            InputError: no feature of that name.
-        """
+        """Look a column up; None if there is no target. InputError if there is no such feature."""
         if not name:
             return cls(None)
         if name == TARGET:
@@ -449,7 +378,7 @@ class Unknown:
         raise InputError(f"attack 'pool': no column {name!r}; write {TARGET!r} or one of {known}")
 
     def tried(self, most: int) -> np.ndarray:
-        """The values that the column may have: all of few, or about so many."""
+        """The values to try: all if few, else at most ``most``."""
         if self.place is None:
             return np.zeros(1)
         low, high = self.bounds
@@ -458,7 +387,7 @@ class Unknown:
         return np.linspace(low, high, min(max(most, FEWEST), VALUES))
 
     def filled(
-        self, listed: Candidates, values: np.ndarray
+        self, listed: CandidateRecords, values: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Every candidate with every value, shape (candidates * values, ...)."""
         x = np.repeat(listed.x, len(values), axis=0)
@@ -470,15 +399,19 @@ class Unknown:
         return x, y
 
     def scored(
-        self, listed: Candidates, values: np.ndarray, weights: np.ndarray, system: Systems
-    ) -> Outcome:
-        """Hold the weights, shape (candidates, values), to who was there and what they had."""
+        self,
+        listed: CandidateRecords,
+        values: np.ndarray,
+        weights: np.ndarray,
+        system: CandidateSystems,
+    ) -> CandidateResult:
+        """Compare the estimates, shape (candidates, values), with the truth."""
         often = weights.sum(axis=1)
-        curve = Curve.of(often[listed.member], often[~listed.member])
+        curve = RocCurve.of(often[listed.member], often[~listed.member])
         members = int(listed.member.sum())
-        sizes = (members, len(listed) - members, curve.at(RATE), curve.area)
+        sizes = (members, len(listed) - members, curve.at(RATE), curve.auc)
         if self.place is None:
-            return Outcome(*sizes, curve.at(RATE) * members, RATE * members, None, system)
+            return CandidateResult(*sizes, curve.at(RATE) * members, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
         inside, outside = (
@@ -486,12 +419,12 @@ class Unknown:
         )
         right, single, error = inside
         control = outside[0] / (len(listed) - members) * members
-        return Outcome(*sizes, right, max(single, control), error, system)
+        return CandidateResult(*sizes, right, max(single, control), error, system)
 
     def _told(
         self, truth: np.ndarray, weights: np.ndarray, values: np.ndarray
     ) -> tuple[float, float, float | None]:
-        """How many are told right, how many by the best single guess, and a number's median error."""
+        """Correct values, correct values of the best constant, and a number's median error."""
         if self.kind == "category" or len(values) == self.bounds[1] - self.bounds[0] + 1:
             told = values[weights.argmax(axis=1)]
             _, counts = np.unique(truth, return_counts=True)

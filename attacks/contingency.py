@@ -1,7 +1,7 @@
-"""Tables rebuilt from their margins, by integer programming.
+"""Tables from their margins, by integer programming.
 
-Counts are whole and not negative; published totals are equations between them. A cell whose least and
-greatest value under these are equal is disclosed, whether it was published or not (Dobra and Fienberg
+Counts are non-negative integers, and published totals are equations between them. A cell whose
+least and greatest feasible values are equal is disclosed, published or not (Dobra and Fienberg
 2000; the United States Census was rebuilt from its tables alike, Garfinkel et al. 2019).
 """
 
@@ -19,13 +19,7 @@ from privfed.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What each cell can hold, int64, shape (cells,) each.
-
-    Args:
-        least: smallest count that the totals allow.
-        greatest: largest.
-        looked_at: cells that were looked at in time.
-    """
+    """The least and greatest count of each cell, int64, and the cells ``looked_at`` in time."""
 
     least: np.ndarray
     greatest: np.ndarray
@@ -44,12 +38,11 @@ def ranges(
 
     Args:
         design: which cells each total adds up, shape (totals, cells).
-        low: least value of each total (its own, where it is exact), shape (totals,).
-        high: greatest.
-        seconds: after which no further cell is looked at.
+        low, high: bounds of each total (equal if exact), shape (totals,).
+        seconds: after which no further cell is tried.
 
     Returns:
-        the ranges; none where no table of counts has such totals, or none was found in time.
+        None if no table of counts has such totals, or none was found in time.
 
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.
@@ -80,7 +73,7 @@ def _unit(cell: int, cells: int) -> np.ndarray:
 
 
 def _solve(goal: np.ndarray, limits: LinearConstraint, until: float) -> np.ndarray | None:
-    """A table of counts with the least goal, proved; none where there is none, or no time."""
+    """The optimal table of counts; None if infeasible or out of time."""
     left = until - monotonic()
     if left <= 0:
         return None

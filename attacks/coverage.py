@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from privfed.attacks.base import Attack, exact_parts
 from privfed.attacks.finding import Finding, Severity
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript
 
 NAME = "coverage"
 QUESTION = "Is every kind of release read by an attack that knows what its numbers mean?"
@@ -14,9 +14,7 @@ METRIC = "kinds of release left exactly, and only the verbatim scan reads them"
 
 
 def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]:
-    """Say which kinds of release no attack reads but by scanning for raw values.
-
-    Their silence is no pass: nobody looked.
+    """Report the kinds of release that no attack reads but by scanning for raw values.
 
     Args:
         transcript: what left.
@@ -31,7 +29,7 @@ def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]
     for entry in transcript:
         names = [attack.name for attack in attacks if attack.reads(entry)]
         readers[entry.kind] = sorted({*readers.get(entry.kind, ()), *names})
-        unread[entry.kind] = unread.get(entry.kind, False) or left_exactly(entry)
+        unread[entry.kind] = unread.get(entry.kind, False) or bool(exact_parts(entry))
     if not readers:
         return []
     exact = tuple(sorted(kind for kind, names in readers.items() if unread[kind] and not names))
@@ -53,8 +51,3 @@ def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]
             simulation=False,
         )
     ]
-
-
-def left_exactly(entry: Disclosed) -> bool:
-    """Whether something of a release left without noise."""
-    return bool(exact_parts(entry))

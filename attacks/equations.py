@@ -1,14 +1,12 @@
-"""Records out of normal equations: three solvers for G = sum w c c' and m = sum w y c.
+"""Records from a fuzzy tree's normal equations G = sum w c c' and m = sum w y c.
 
 Here c is a record's row of the design (a leading 1, then its features centred in [-1/2, 1/2]) and w
 its activation of the leaf, which is known once c is, for the tree is public.
 
 1. Rank one: a single active record (or several alike) is the first row of G, divided by its corner.
-2. Few records at a node with several leaves: their equations are diagonalised jointly. With C the
-   records' rows, G_k = C' D_k C for every leaf k, and the generalised eigenvectors of two mixtures
-   of them are the records (up to as many records as G has rows).
+2. Few records at a node with several leaves: joint diagonalisation (:mod:`joint_equations`).
 3. Known domains: every vector c of the domain with w(c) c' G^+ c = 1 may be a record (for linearly
-   independent records that is necessary); the least squares over those must cover G exactly.
+  independent records that is necessary); the least squares over those must cover G exactly.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from privfed.attacks.fuzzy import Cell, Geometry, weight
+from privfed.attacks.joint_equations import diagonalised
 
 #: Claims are made to this share of a feature's range.
 PRECISION = 1e-4
@@ -27,14 +26,14 @@ PRECISION = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """One client's released leaf equations, as numbers.
+    """One client's released leaf equations.
 
     Args:
-        leaves: the leaves.
-        geometry: the tree's public geometry.
+        leaves, geometry: the public tree.
         gram: sum w c c', shape (leaves, width, width).
         moment: sum w y c, shape (leaves, width).
-        error: how far each entry may be off (truncation to the grid, claims that were taken away).
+        error: bound on each entry's error (truncation to the grid, records taken out), shape
+            (leaves,).
     """
 
     leaves: tuple[Cell, ...]
@@ -47,13 +46,13 @@ class NormalEquations:
         return len(self.leaves)
 
     def weights(self, design: np.ndarray, chosen: list[int] | None = None) -> np.ndarray:
-        """How strongly records activate the leaves (or the chosen ones), shape (leaves, records)."""
+        """Activations of all leaves, or the chosen ones, by records, shape (leaves, records)."""
         degrees = self.geometry.degrees(np.clip(design[:, 1:] + 0.5, 0, 1))
         picked = range(len(self)) if chosen is None else chosen
         return np.array([weight(degrees, self.leaves[leaf]) for leaf in picked])
 
-    def without(self, claim: Claim) -> NormalEquations:
-        """Take a claimed record out of every leaf; what is left is known less precisely."""
+    def without(self, claim: ReconstructedRecord) -> NormalEquations:
+        """Take a record out of every leaf; the rest is known less precisely."""
         w = self.weights(claim.row[None, :])[:, 0]
         gram = self.gram - w[:, None, None] * np.outer(claim.row, claim.row)
         moment = self.moment - w[:, None] * claim.row * claim.target
@@ -63,15 +62,8 @@ class NormalEquations:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
-    """A record that an attacker claims to have found.
-
-    Args:
-        row: the leading 1 and the features, centred, shape (width,).
-        target: centred in [-1/2, 1/2].
-        precision: how far each coordinate may be off.
-        method: how it was found.
-    """
+class ReconstructedRecord:
+    """A claimed record: row, shape (width,), target in [-1/2, 1/2], largest error, and method."""
 
     row: np.ndarray
     target: float
@@ -84,27 +76,26 @@ class Claim:
         return np.append(self.row[1:], self.target)
 
 
-def single_records(equations: NormalEquations) -> list[Claim]:
+def single_records(equations: NormalEquations) -> list[ReconstructedRecord]:
     """Claim the one record (or several alike) of every leaf whose equations have rank one.
 
-    The activation that the claimed features imply must go a whole number of times into the corner of
-    G, which is their summed activation. A record alone in several leaves is claimed once, from the
-    leaf where it is known best.
+    The activation that the claimed features imply must divide the corner of G, their summed
+    activation. A record alone in several leaves is claimed from the leaf where it is known best.
     """
     found = [_single(equations, leaf) for leaf in range(len(equations))]
     return distinct(found)
 
 
-def distinct(found: Iterable[list[Claim]]) -> list[Claim]:
-    """Of groups of claims found side by side, those about different records, best known first."""
-    claims: list[Claim] = []
+def distinct(found: Iterable[list[ReconstructedRecord]]) -> list[ReconstructedRecord]:
+    """Claims about different records, best known first, from groups of claims."""
+    claims: list[ReconstructedRecord] = []
     for group in sorted((f for f in found if f), key=lambda f: f[0].precision):
         known = [claim.row for claim in claims]
         claims += [c for c in group if all(np.abs(c.row - k).max() > 2 * PRECISION for k in known)]
     return claims
 
 
-def _single(equations: NormalEquations, leaf: int) -> list[Claim]:
+def _single(equations: NormalEquations, leaf: int) -> list[ReconstructedRecord]:
     gram, moment, error = equations.gram[leaf], equations.moment[leaf], equations.error[leaf]
     corner = gram[0, 0]
     if not corner > 0 or 2 * error / corner > PRECISION:
@@ -118,21 +109,23 @@ def _single(equations: NormalEquations, leaf: int) -> list[Claim]:
     times = corner / strength
     if round(times) < 1 or abs(times - round(times)) > 1e-2:
         return []
-    claim = Claim(row, float(moment[0] / corner), float(2 * error / corner), "single record")
+    claim = ReconstructedRecord(
+        row, float(moment[0] / corner), float(2 * error / corner), "single record"
+    )
     return [claim] * round(times)
 
 
 def ranks(gram: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Numerical rank of each matrix, counting what lies well above the grid's own error."""
+    """Numerical rank of each matrix, above the grid's own error."""
     values = np.linalg.eigvalsh(gram)
     return np.asarray((values > np.maximum(100 * error, 1e-12)[:, None]).sum(axis=1))
 
 
 def small_groups(equations: NormalEquations, nodes: list[list[int]]) -> list[list[int]]:
-    """Groups of leaves that few records may share: those below a node, and pairs of small leaves.
+    """Groups of leaves that few records may share: those below a node, and pairs of leaves.
 
-    A pair is worth a look when its leaves' equations together have less than full rank, and less
-    than the sum of their ranks, for then they share records.
+    A pair qualifies if its summed equations have less than full rank, and less than the sum of
+    their ranks, for then the leaves share records.
     """
     width = equations.gram.shape[1]
     alone = ranks(equations.gram, equations.error)
@@ -150,24 +143,20 @@ def small_groups(equations: NormalEquations, nodes: list[list[int]]) -> list[lis
     return [*pairs, *(node for node in nodes if len(node) > 2)]
 
 
-def few_records(equations: NormalEquations, below: list[int], seed: int = 0) -> list[Claim]:
+def few_records(
+    equations: NormalEquations, below: list[int], seed: int = 0
+) -> list[ReconstructedRecord]:
     """Claim the records at a node by diagonalising the equations of its leaves jointly.
 
     Each candidate must leave no cross terms, lie inside the feature box, and activate every leaf as
-    strongly as the equations say; so a node with too many records yields no claim.
+    the equations say; so a node with too many records yields no claim.
     """
     gram, error = equations.gram[below], float(equations.error[below].sum())
     values, vectors = np.linalg.eigh(gram.sum(axis=0))
     kept = values > max(100 * error, 1e-12)
     if len(below) < 2 or not kept.any():
         return []
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    whiten = vectors[:, kept] / np.sqrt(values[kept])
-    white = np.einsum("ia,kij,jb->kab", whiten, gram, whiten)
-    mixture = np.random.default_rng(seed).uniform(size=len(below))
-    _, turned = np.linalg.eigh(np.tensordot(mixture, white, 1))
-    found = root @ turned
-    shares = np.einsum("ai,kab,bj->kij", turned, white, turned)
+    found, shares, _ = diagonalised(gram, values[kept], vectors[:, kept], seed)
     return _verified(equations, below, found, shares, error / float(values[kept].min()))
 
 
@@ -177,7 +166,7 @@ def _verified(
     found: np.ndarray,
     shares: np.ndarray,
     precision: float,
-) -> list[Claim]:
+) -> list[ReconstructedRecord]:
     """Keep the candidates (columns of ``found``, each sqrt(w) c) that explain their leaves."""
     strength = found[0] ** 2
     proper = strength > 1e-9
@@ -192,7 +181,7 @@ def _verified(
         return []
     targets = _targets(equations, below, rows, own * strength)
     return [
-        Claim(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
+        ReconstructedRecord(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
         for i in np.flatnonzero(good)
     ]
 
@@ -207,14 +196,11 @@ def _targets(
 
 def known_domain(
     equations: NormalEquations, leaf: int, domain: np.ndarray, most: int = 60
-) -> list[Claim]:
-    """Claim the records of a leaf by enumeration, where exactly one multiset of them fits.
+) -> list[ReconstructedRecord]:
+    """Claim the records of a leaf by enumeration, if exactly one multiset of them fits.
 
-    Args:
-        equations: the client's equations.
-        leaf: which leaf.
-        domain: every row that a record can have, shape (vectors, width).
-        most: give up where more vectors than this pass the leverage test.
+    Gives up if more than ``most`` rows of the domain, shape (vectors, width), pass the leverage
+    test.
     """
     gram, error = equations.gram[leaf], float(equations.error[leaf])
     strength = equations.weights(domain, [leaf])[0]
@@ -234,8 +220,8 @@ def known_domain(
 
 def _covered(
     equations: NormalEquations, leaf: int, rows: np.ndarray, strength: np.ndarray
-) -> list[Claim]:
-    """The one non-negative integer mixture of the rows that is the leaf's G, if it is the only one."""
+) -> list[ReconstructedRecord]:
+    """The one non-negative integer mixture of the rows that equals the leaf's G, if unique."""
     error = float(equations.error[leaf])
     outer = (strength[:, None, None] * np.einsum("ni,nj->nij", rows, rows)).reshape(len(rows), -1)
     if np.linalg.matrix_rank(outer, tol=1e-8) < len(rows):
@@ -249,7 +235,7 @@ def _covered(
     targets = _targets(equations, [leaf], rows[used], (whole * strength)[None, used])
     copies = zip(rows[used], targets, whole[used].astype(int), strict=True)
     return [
-        Claim(row, float(target), 1e-9, "known domain")
+        ReconstructedRecord(row, float(target), 1e-9, "known domain")
         for row, target, many in copies
         for _ in range(many)
     ]

@@ -34,20 +34,20 @@ class Finding:
         question: what it tried, in one plain sentence.
         metric: what ``value`` counts, such as ``"records recovered exactly"``.
         value: what it achieved.
-        of: what ``value`` is out of, or none.
-        low: lower end of the confidence interval; none for an exact count.
-        high: upper end.
+        of: what ``value`` is out of, or None.
+        low, high: the confidence interval; None for an exact count.
         baseline: the same metric for a guesser who saw no release.
         releases: the kinds of release that it used.
-        severity: ``"none"``, ``"some"`` or ``"breach"``; see :class:`Severity`.
+        severity: see :class:`Severity`.
         detail: further public figures (never a raw value).
-        simulation: whether the truth was needed to score it; then it is not publishable for real data.
-        limit: what a guarantee bounds the value by: the area under a membership test's ROC curve, its
-            true positives at 1 % false positives, or nothing.
-        partial: why it is not the whole of what the attack could find, or empty.
+        simulation: whether the truth was needed to score it; then it is not publishable for real
+            data.
+        limit: what a guarantee bounds the value by: the ROC AUC of a membership test, its TPR at 1
+            % FPR, or nothing.
+        partial: why it is not all that the attack could find, or empty.
 
     Raises:
-        InputError: a figure is not a number, the interval is upside down, or the severity unknown.
+        InputError: a figure is NaN, the interval is upside down, or the severity unknown.
     """
 
     attack: str
@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def share(self) -> float | None:
-        """``value`` as a share of ``of``; none where there is nothing to be a share of."""
+        """``value`` as a fraction of ``of``; None without one."""
         return self.value / self.of if self.of else None
 
     def to_dict(self) -> dict[str, Any]:

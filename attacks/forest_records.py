@@ -1,9 +1,8 @@
 """Records pieced together from the nodes of many trees.
 
-A sketch of a node with few records tells each of its features' values, sorted by themselves: whose
-they are is lost. But a record is in the same nodes with all its values, and other trees put it with
-others. So two values belong to one record where they lie in the same nodes, as far as both features
-were told there.
+A sketch of a node with few records gives each feature's values, sorted by themselves. But a record
+is in the same nodes with all its values: two values belong to one record if they lie in the same
+nodes, as far as both features were sketched there.
 """
 
 from __future__ import annotations
@@ -25,24 +24,14 @@ from privfed.exchange.transcript import Transcript
 
 @dataclass(frozen=True, eq=False)
 class ToldNode:
-    """A node of which all values of some features were told.
-
-    Args:
-        values: by feature, in any order.
-    """
+    """A node of which all values of some features are known, in any order."""
 
     values: Mapping[int, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Where the values of one feature were told.
-
-    Args:
-        values: the distinct ones, ascending, shape (values,).
-        inside: which node has which of them, shape (values, nodes), of zeros and ones.
-        told: whether each node told of this feature, shape (nodes,).
-    """
+    """A feature's distinct values, ascending; nodes by value, of 0 and 1; and which nodes told it."""
 
     values: np.ndarray
     inside: csr_array
@@ -50,19 +39,18 @@ class _Column:
 
 
 def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
-    """Put values that share their nodes together.
+    """Join values that share their nodes.
 
-    The first feature is the anchor: its values are matched with each other's. A match is claimed
-    where two values were told in the same nodes, one at least, and no other value of either feature
-    was told in exactly those.
+    The first feature is the anchor. Two values are joined if they were told in the same nodes, one
+    at least, and no other value of either feature was told in exactly those.
 
     Args:
-        nodes: what was told of each node.
-        features: those to piece together, the anchor first.
+        nodes: the known nodes.
+        features: those to join, the anchor first.
 
     Returns:
-        a row for each record that is claimed, NaN for features without a match; a row has two values
-        at least. Shape (records, features).
+        a row for each claimed record, of two values at least, NaN for features without a match;
+        shape (records, features).
     """
     columns = [_column(nodes, feature) for feature in features]
     if not columns or not len(columns[0].values):
@@ -85,7 +73,7 @@ def _column(nodes: Sequence[ToldNode], feature: int) -> _Column:
 
 
 def _matches(one: _Column, other: _Column) -> tuple[np.ndarray, np.ndarray]:
-    """Places of values that were told in exactly the same nodes, and alone so."""
+    """Indices of values that were told in exactly the same nodes, and alone so."""
     both = np.flatnonzero(one.told & other.told)
     left, right = one.inside[:, both], other.inside[:, both]
     shared = (left @ right.T).toarray()
@@ -97,7 +85,7 @@ def _matches(one: _Column, other: _Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def told_nodes(transcript: Transcript, clock: Clock) -> list[ToldNode]:
-    """The nodes of one client's transcript all of whose values were told, one sketch at a time."""
+    """The nodes of one client all of whose values were told, one sketch at a time."""
     found: list[ToldNode] = []
     for sketch, bins in in_turn(transcript):
         if clock.over:
@@ -118,13 +106,10 @@ def told_nodes(transcript: Transcript, clock: Clock) -> list[ToldNode]:
 
 
 class PiecedRecords(Attack):
-    """Pieces records together from what a forest's sketches tell of small nodes.
+    """Pieces records together from a forest's sketches of small nodes.
 
-    A record counts where two of its values at least are put together and all that are belong to one
-    raw record; the baseline shuffles each column of the claims.
-
-    Args:
-        seconds: after which no further sketch is read.
+    A record counts if two of its values at least are joined and all that are belong to one raw
+    record; the baseline shuffles each column of the claims.
     """
 
     name: ClassVar[str] = "pieced_records"
@@ -179,7 +164,7 @@ class PiecedRecords(Attack):
 
 
 def _claims(nodes: list[ToldNode]) -> np.ndarray:
-    """Rows over all told features, the anchor the one of most values; features by number."""
+    """Rows over all told features, by number; the anchor is the one of most values."""
     features = sorted({feature for node in nodes for feature in node.values})
     if len(features) < 2:
         return np.empty((0, 0))
@@ -195,12 +180,7 @@ def _claims(nodes: list[ToldNode]) -> np.ndarray:
 
 
 def right(claims: np.ndarray, records: np.ndarray) -> int:
-    """How many raw records some claim fits in all values that it has, two at least.
-
-    Args:
-        claims: shape (claims, features), NaN where nothing is claimed.
-        records: shape (records, features).
-    """
+    """Number of raw records that a claim fits in all its values (not NaN), two at least."""
     found = np.zeros(len(records), bool)
     single = records[:, : claims.shape[1]].astype(np.float32).astype(float) if claims.size else None
     for claim in claims:

@@ -1,9 +1,9 @@
-"""The public geometry of a fuzzy regression tree: what its released sums are sums of.
+"""The public geometry of a fuzzy regression tree.
 
-Features are scaled to [0, 1] by bounds that the questions carry, and clipped; each has ``sets``
+Features are scaled to [0, 1] by bounds that the queries carry, and clipped; each has ``sets``
 uniform triangular fuzzy sets, whose memberships sum to 1. A node's activation w is the product of
-the memberships on its path, so the order of its steps does not matter: nodes are sets of steps here.
-Normal equations use features and target centred at 0, in [-1/2, 1/2].
+the memberships on its path, so nodes are sets of steps here. Normal equations use features and
+target centred at 0, in [-1/2, 1/2].
 """
 
 from __future__ import annotations
@@ -23,19 +23,14 @@ LEVEL, LEAVES, ACTIVATION = "fuzzy_tree.level", "fuzzy_tree.leaves", "fuzzy_tree
 
 
 def cells(paths: Iterable[Iterable[Iterable[int]]]) -> list[Cell]:
-    """The nodes of a question, as sets of steps."""
+    """The nodes of a query, as sets of steps."""
     return [frozenset((int(f), int(s)) for f, s in path) for path in paths]
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How a question scales and partitions the features.
-
-    Args:
-        sets: fuzzy sets of each feature, T; the most of any where they differ.
-        lower: where each feature's [0, 1] begins, shape (features,).
-        upper: where it ends.
-        partition: fuzzy sets by feature; none where all have as many.
+    """How a query scales features, and the number of fuzzy sets of each: ``partition``, or
+    ``sets``.
     """
 
     sets: int
@@ -45,7 +40,7 @@ class Geometry:
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Geometry:
-        """Read it off a question's public values."""
+        """Read it from a query's public values."""
         own = tuple(int(sets) for sets in query.get("partition", ()))
         return cls(int(query["sets"]), query["lower"], query["upper"], own)
 
@@ -55,7 +50,7 @@ class Geometry:
         return np.array(self.partition or (self.sets,) * len(self.lower))
 
     def only(self, features: Sequence[int]) -> Geometry:
-        """The geometry of some features alone, in their order."""
+        """The geometry of some features, in their order."""
         chosen = list(features)
         own = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
         return Geometry(self.sets, self.lower[chosen], self.upper[chosen], own)
@@ -82,7 +77,7 @@ def weight(degrees: np.ndarray, cell: Cell) -> np.ndarray:
 
 
 def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | None:
-    """A table's target scaled to [-1/2, 1/2] by the public bounds; none where they are unknown."""
+    """A table's target scaled to [-1/2, 1/2] by the public bounds; None if unknown."""
     if schema is None or schema.target is None or table.y is None:
         return None
     low, high = schema.target.bounds
@@ -90,16 +85,7 @@ def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | No
 
 
 def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarray:
-    """Which records some claim hits in every coordinate, each claim hitting at most one record.
-
-    Args:
-        claims: shape (claims, coordinates).
-        records: shape (records, coordinates).
-        tolerance: largest difference in a coordinate.
-
-    Returns:
-        booleans, shape (records,).
-    """
+    """Which records some claim hits within ``tolerance`` in every coordinate, one record a claim."""
     hit = np.zeros(len(records), dtype=bool)
     for claim in claims:
         near = np.abs(records - claim).max(axis=1) if records.size else np.empty(0)
@@ -110,7 +96,7 @@ def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarr
 
 
 def renamed(cell: Cell, features: Sequence[int]) -> Cell | None:
-    """A node by the positions of its features among some; none where it uses another."""
+    """A node by its features' positions among some; None if it uses another."""
     position = {feature: number for number, feature in enumerate(features)}
     if any(feature not in position for feature, _ in cell):
         return None
@@ -118,7 +104,7 @@ def renamed(cell: Cell, features: Sequence[int]) -> Cell | None:
 
 
 def prefixes(paths: Sequence[Sequence[Sequence[int]]]) -> dict[Cell, list[int]]:
-    """For each node on the way to the leaves, the positions of the leaves that grow from it."""
+    """For each node on the way to the leaves, the positions of the leaves below it."""
     below: dict[Cell, list[int]] = {}
     for position, path in enumerate(paths):
         for depth in range(len(path) + 1):

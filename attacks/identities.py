@@ -1,4 +1,4 @@
-"""What the sums of a fuzzy tree must obey, and what follows from it for those that were withheld.
+"""Identities between the sums of a fuzzy tree, and what follows for those that were withheld.
 
 Every sum (of w, y w or y^2 w) belongs to a cell: a set of (feature, set) steps. Memberships of a
 feature sum to 1, so for every cell S and feature f that S does not use
@@ -42,7 +42,7 @@ class Equation:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A cell and its parts by one feature: those named, and the steps to those never asked about."""
+    """A cell, its named parts by one feature, and the steps to those never asked about."""
 
     above: Cell
     parts: tuple[Cell, ...]
@@ -67,7 +67,7 @@ def groups_of(named: set[Cell], sets: int) -> list[Group]:
 
 
 @dataclass(eq=False)
-class System:
+class SumIdentities:
     """The sums of one kind at one client.
 
     Args:
@@ -75,7 +75,7 @@ class System:
         signed: whether the sums may be negative (y w), or not (w, y^2 w).
         known: values of cells that were released, or found since.
         moments: identities about leaves' first moments.
-        error: what a sum may be off, for telling zero.
+        error: bound on a sum's error, for telling zero.
     """
 
     sets: int
@@ -96,9 +96,8 @@ class System:
 
         Args:
             wanted: the cells that were withheld.
-            zero: cells known to hold no weight, and so nothing at all; those found on the way are
-                added to it.
-            groups: identities of the first kind, where several sums share them.
+            zero: cells known to hold no weight; those found on the way are added.
+            groups: identities of the first kind, shared by several sums.
             clock: after which no further equations are solved.
         """
         hidden = set(wanted) - set(self.known)
@@ -145,7 +144,7 @@ class System:
         return found
 
     def _reduced(self, equation: Equation) -> tuple[dict[Cell, float], float]:
-        """The unknowns with their coefficients, and what they must add up to."""
+        """The unknowns with their coefficients, and their sum."""
         unknown: dict[Cell, float] = {}
         rest = equation.constant
         for cell, coefficient in zip(equation.cells, equation.coefficients, strict=True):
@@ -156,7 +155,6 @@ class System:
         return unknown, rest
 
     def _eliminate(self, equations: list[Equation], clock: Clock) -> None:
-        """Solve what several equations determine together, one connected system at a time."""
         reduced = [self._reduced(equation) for equation in equations]
         left = [(unknown, rest) for unknown, rest in reduced if unknown]
         index = {cell: i for i, cell in enumerate({c: 0 for unknown, _ in left for c in unknown})}
@@ -189,9 +187,9 @@ class System:
 
 
 class Inside:
-    """Tells whether cells hold nothing because a cell that contains them is empty.
+    """Tells whether a cell is empty because it lies inside an empty cell.
 
-    Cells are sets of steps, so one contains another where its steps are a subset of the other's.
+    Cells are sets of steps: one contains another if its steps are a subset of the other's.
     """
 
     def __init__(self, zero: set[Cell]) -> None:
@@ -218,7 +216,7 @@ def _minimal(zero: set[Cell]) -> list[Cell]:
 
 
 def _sorted_out(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:
-    """The identities whose missing parts are all empty, and those that must wait."""
+    """The identities whose missing parts are all empty, and the others."""
     ready: list[Equation] = []
     waiting: list[Group] = []
     for group in groups:
@@ -231,7 +229,7 @@ def _sorted_out(groups: list[Group], inside: Inside) -> tuple[list[Equation], li
 
 
 def _components(matrix: csr_array) -> Iterator[np.ndarray]:
-    """Unknowns that equations tie together, the positions of each group."""
+    """Connected unknowns, the indices of each group."""
     linked = abs(matrix)
     count, labels = connected_components((linked.T @ linked), directed=False)
     order = np.argsort(labels, kind="stable")

@@ -1,7 +1,7 @@
-"""Bits that individuals answered, and what they say about what somebody holds.
+"""Bits that individuals answered, as evidence of what somebody holds.
 
-Randomized response hides each bit a little: an answer is ln((1 - q) / q) nats of evidence, q how often
-it is flipped. Evidence adds up over the bits that one person answered.
+Randomized response flips each bit with probability q: an answer is ln((1 - q) / q) nats of
+evidence, which adds up over the bits that one person answered.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from privfed.attacks.reading import known_question
-from privfed.attacks.roc import Curve
+from privfed.attacks.base import question_of
+from privfed.attacks.roc import RocCurve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed
 from privfed.questions.query import CohortQuery, View
@@ -28,13 +28,13 @@ IMAGINED = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """The bits that some individuals gave to one question.
+class BitResponses:
+    """The bits that some individuals gave to one query.
 
     Args:
-        asked: who: positions in the cohort, shape (asked,).
+        asked: positions of the individuals in the cohort, shape (asked,).
         bits: shape (templates, asked).
-        flip: how often a bit is flipped, in (0, 1/2).
+        flip: probability that a bit is flipped, in (0, 1/2).
         drawn: whether each individual marks at most one template, drawn in secret.
     """
 
@@ -50,7 +50,7 @@ class Answers:
 
     @cached_property
     def typical(self) -> np.ndarray:
-        """Share of individuals whose true bit is set, estimated from the answers, shape (templates,)."""
+        """Estimated fraction of individuals whose true bit is set, shape (templates,)."""
         share = (self.bits.mean(axis=1) - self.flip) / (1 - 2 * self.flip)
         least = 1 / (2 * self.bits.shape[1])
         return np.asarray(np.clip(share, least, 1 - least))
@@ -58,12 +58,10 @@ class Answers:
     def ratios(self, held: csr_array) -> np.ndarray:
         """ln P(answers | book) - ln P(answers | nothing held), shape (asked, books).
 
-        Where bits are independent, a book's ratio is the sum of the evidence of the bits that it
-        sets. Where one template is drawn, it is the log of the mean over draws of e to that of the
-        drawn one.
-
-        Args:
-            held: probability that the holder of a book sets each bit, shape (books, templates).
+        If bits are independent, a book's ratio is the sum of the evidence of the bits that it sets.
+        If one template is drawn, it is the log of the mean over draws of e to that of the drawn
+        one. ``held``, shape (books, templates), is the probability that a book's holder sets each
+        bit.
         """
         if not self.drawn:
             return np.asarray(held @ self._evidence).T
@@ -71,11 +69,7 @@ class Answers:
         return _log(nothing + held @ np.exp(self._evidence)).T
 
     def own_ratios(self, held: csr_array) -> np.ndarray:
-        """The same of everybody's own book, shape (asked,).
-
-        Args:
-            held: a row for each individual asked, shape (asked, templates).
-        """
+        """The same of each individual's own book, of shape (asked, templates); shape (asked,)."""
         evidence = self._evidence.T
         if not self.drawn:
             return np.asarray(held.multiply(evidence).sum(axis=1)).ravel()
@@ -84,7 +78,7 @@ class Answers:
 
     @property
     def turned(self) -> int:
-        """How many bits one rule more or less of its holder can turn."""
+        """Number of bits that one rule more or less of its holder can turn."""
         return 2 if self.drawn else 1
 
     @property
@@ -92,27 +86,26 @@ class Answers:
         """ln P(answer | set) - ln P(answer | not set) of each bit."""
         return np.where(self.bits, self.epsilon, -self.epsilon).astype(np.float32)
 
-    def of(self, chosen: np.ndarray) -> Answers:
+    def of(self, chosen: np.ndarray) -> BitResponses:
         """Those of some individuals, by a mask over those asked."""
         return replace(self, asked=self.asked[chosen], bits=self.bits[:, chosen])
 
 
 @dataclass(frozen=True, eq=False)
-class HashedAnswers(Answers):
-    """One bit of each individual: whether the template that it drew is among those of a public mask.
+class HashedResponses(BitResponses):
+    """One bit of each individual: whether the template that it drew is in a public mask.
 
-    Args:
-        mask: which templates set the bit, shape (templates, asked).
+    ``mask``, shape (templates, asked), says which templates set the bit.
     """
 
     mask: np.ndarray = field(default_factory=lambda: np.empty((0, 0), bool))
 
     def ratios(self, held: csr_array) -> np.ndarray:
-        """See :class:`Answers`: who holds nothing has the bit unset."""
+        """See :class:`BitResponses`: who holds nothing has the bit unset."""
         return self._ratio(held @ self.mask.astype(np.float32)).T
 
     def own_ratios(self, held: csr_array) -> np.ndarray:
-        """See :class:`Answers`."""
+        """See :class:`BitResponses`."""
         return self._ratio(np.asarray(held.multiply(self.mask.T).sum(axis=1)).ravel())
 
     @property
@@ -120,13 +113,13 @@ class HashedAnswers(Answers):
         """The one bit that there is."""
         return 1
 
-    def of(self, chosen: np.ndarray) -> HashedAnswers:
+    def of(self, chosen: np.ndarray) -> HashedResponses:
         """Those of some individuals, by a mask over those asked."""
         some = self.asked[chosen], self.bits[:, chosen], self.mask[:, chosen]
         return replace(self, asked=some[0], bits=some[1], mask=some[2])
 
     def _ratio(self, chance: np.ndarray) -> np.ndarray:
-        """ln P(answer) where the bit is set with some chance, less where it is unset."""
+        """ln P(answer) if the bit is set with some probability, less if it is unset."""
         told, odds = self.bits[0], (1 - self.flip) / self.flip
         return _log(1 + np.asarray(chance) * np.where(told, odds - 1, 1 / odds - 1))
 
@@ -136,15 +129,15 @@ def _log(ratio: np.ndarray) -> np.ndarray:
 
 
 def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores in standard deviations of the strangers', for each individual by itself.
+    """Scores standardised by the outsiders', for each individual by itself.
 
     Args:
-        own: score of each individual's own book for its answers, shape (people,).
-        strangers: scores of strangers' books for the same answers, shape (people, books). A book
-            that is the individual's own is NaN.
+        own: score of each individual's own book, shape (people,).
+        strangers: scores of outsiders' books for the same answers, shape (people, books); NaN for
+            the individual's own.
 
     Returns:
-        shape (people,) and (strangers that are no NaN,).
+        shape (people,) and (outsiders that are not NaN,).
     """
     mean = np.nanmean(strangers, axis=1)
     deviation = np.nanstd(strangers, axis=1)
@@ -155,13 +148,10 @@ def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np
 
 @dataclass(frozen=True, eq=False)
 class SingleBits:
-    """How many holders and others of a template gave an answer, by how strongly it accuses.
+    """Numbers of holders and others of a template who gave an answer, by score.
 
-    Args:
-        score: log posterior odds, by the template's share among all and the answer.
-        prior: the same without the answer.
-        holders: weights, of the shape of score.
-        others: the same.
+    ``score`` are log posterior odds, by the template's frequency and the answer; ``prior`` without
+    the answer; ``holders`` and ``others`` weights of the same shape.
     """
 
     score: np.ndarray
@@ -170,13 +160,8 @@ class SingleBits:
     others: np.ndarray
 
     @classmethod
-    def of(cls, answers: Answers, held: np.ndarray) -> SingleBits:
-        """Count.
-
-        Args:
-            answers: released bits.
-            held: the true bits, shape (templates, asked).
-        """
+    def of(cls, answers: BitResponses, held: np.ndarray) -> SingleBits:
+        """Count released bits; ``held`` are the true ones, shape (templates, asked)."""
         prior = np.log(answers.typical / (1 - answers.typical))
         told = (answers.bits, ~answers.bits)
         score = np.concatenate([prior + answers.epsilon, prior - answers.epsilon])
@@ -188,48 +173,34 @@ class SingleBits:
 
     @classmethod
     def joined(cls, several: Sequence[SingleBits]) -> SingleBits:
-        """Those of several questions together, each answer by itself."""
+        """Those of several queries together."""
         columns = ("score", "prior", "holders", "others")
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in columns))
 
-    def curve(self, *, answered: bool = True) -> Curve:
-        """The rates of accusing by the answers, or by the templates' shares alone."""
+    def curve(self, *, answered: bool = True) -> RocCurve:
+        """The ROC curve of the answers, or of the templates' frequencies alone."""
         score = np.round(self.score if answered else self.prior, 9)
         levels, place = np.unique(-score, return_inverse=True)
         sides = (self.holders, self.others)
-        return Curve.of_masses(*(np.bincount(place, side, len(levels)) for side in sides))
+        return RocCurve.of_masses(*(np.bincount(place, side, len(levels)) for side in sides))
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """One question to a cohort that can be read.
-
-    Args:
-        question: what was asked, or the question of which the answers are hashes.
-        answers: what the individuals said.
-        most: how many bits one individual can change, whatever it holds.
-    """
+class CohortResponses:
+    """A readable query to a cohort, its answers, and the most bits that one individual can change."""
 
     question: CohortQuery
-    answers: Answers
+    answers: BitResponses
     most: int
 
     @property
     def templates(self) -> int:
-        """How many templates the question is about."""
-        hashed = isinstance(self.answers, HashedAnswers)
+        """Number of templates that the query is about."""
+        hashed = isinstance(self.answers, HashedResponses)
         return len(self.answers.mask if hashed else self.answers.bits)  # type: ignore[attr-defined]
 
     def books(self, records: Any, chosen: np.ndarray) -> csr_array:
-        """How likely holders of known books set each bit.
-
-        Args:
-            records: what a cohort holds.
-            chosen: places of the holders in it.
-
-        Returns:
-            shape (chosen, templates).
-        """
+        """Probability that each chosen book's holder sets each bit, shape (chosen, templates)."""
         everybody = _to_everybody(self.question, len(records))
         times = IMAGINED if self.answers.drawn else 1
         total = np.zeros((len(chosen), self.templates), np.float32)
@@ -239,12 +210,11 @@ class Heard:
 
 
 def _view(records: Any, number: int) -> View:
-    """A view with an imagined secret: of the client's own nobody knows anything."""
     return View(records, records.schema, secret=f"imagined {number}".encode())
 
 
 def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
-    """The same question put to all holders of books, in their order."""
+    """The same query put to all holders of books, in their order."""
     who: Any = getattr(question, "who", None)
     if who is None:
         return question
@@ -252,9 +222,9 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def hear(entry: Disclosed, records: Any) -> Heard | None:
-    """Read one entry about a cohort whose records are known; none where it holds no readable bits."""
-    question, part = known_question(entry), entry.release.parts.get("bits")
+def read_responses(entry: Disclosed, records: Any) -> CohortResponses | None:
+    """Read one entry about a cohort whose records are known; None if it holds no readable bits."""
+    question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):
         return None
     bits, flip = _bits(part), _flip(part)
@@ -267,12 +237,14 @@ def hear(entry: Disclosed, records: Any) -> Heard | None:
     asked, hashed = question.asked(len(records)), question.unhashed()
     if hashed is not None:
         plain, mask = hashed
-        return Heard(plain, HashedAnswers(asked, bits, flip, drawn=True, mask=mask), most)
-    return Heard(question, Answers(asked, bits, flip, drawn), most)
+        return CohortResponses(
+            plain, HashedResponses(asked, bits, flip, drawn=True, mask=mask), most
+        )
+    return CohortResponses(question, BitResponses(asked, bits, flip, drawn), most)
 
 
 def _bits(part: ReleasedPart) -> np.ndarray | None:
-    """A table of bits, none withheld; or none."""
+    """A table of bits, none withheld; or None."""
     units = np.asarray(part.units)
     whole = units.dtype == bool or (units.dtype.kind in "iu" and bool(np.isin(units, (0, 1)).all()))
     masked = part.mask is not None and bool(np.any(part.mask))
@@ -280,7 +252,7 @@ def _bits(part: ReleasedPart) -> np.ndarray | None:
 
 
 def _flip(part: ReleasedPart) -> float | None:
-    """How often bits were flipped, or none where that is not known."""
+    """The flip probability, or None if unknown."""
     if part.noise is None:
         return NEVER
     known = part.noise.law == "flip" and 0 <= part.noise.parameter < 0.5

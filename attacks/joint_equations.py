@@ -1,11 +1,10 @@
-"""Records out of normal equations, several cells jointly, whatever question released them.
+"""Records from normal equations of several cells: G_k = sum over the cell's records of w c c'.
 
-A cell's equations are G_k = sum over its records of w c c', c a record's row with a leading 1. One record
-alone is the first row of G over its corner. Cells that share records, those of overlapping predicates or
-of two studies, are diagonalised together: with C the records' rows, G_k = C' D_k C for each cell, and the
-generalised eigenvectors of two mixtures of the cells are the records, as long as these are fewer than the
-columns of G and no two have weights in the same proportion everywhere. Known domains and fuzzy trees'
-own identities: :mod:`privfed.attacks.equations`.
+Here c is a record's row with a leading 1. One record alone is the first row of G over its corner.
+Cells that share records, those of overlapping predicates or of two studies, are diagonalised
+together: with C the records' rows, G_k = C' D_k C for each cell, and the generalised eigenvectors
+of two mixtures of the cells are the records, as long as these are fewer than the columns of G and
+no two have weights in the same proportion everywhere.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
         seed: draws the two mixtures.
 
     Returns:
-        rows with the leading 1, shape (records, columns); empty where there are as many directions
-        as columns, or cells that are not diagonal together: then nothing is claimed.
+        rows with the leading 1, shape (records, columns); empty if there are as many directions as
+        columns, or cells that are not diagonal together.
 
     Raises:
         InputError: another shape, or numbers that are not finite.
@@ -46,30 +45,36 @@ def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
     kept = values > WEAK * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any() or kept.sum() >= columns:
         return np.empty((0, columns))
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    whiten = vectors[:, kept] / np.sqrt(values[kept])
-    white = np.einsum("ia,kij,jb->kab", whiten, told, whiten)
-    weights = np.random.default_rng(seed).uniform(size=len(told))
-    shares, turned = np.linalg.eigh(np.tensordot(weights, white, 1))
+    found, own, shares = diagonalised(told, values[kept], vectors[:, kept], seed)
     apart = np.diff(shares).min(initial=np.inf) > CROSS
-    own = np.einsum("ai,kab,bj->kij", turned, white, turned)
     cross = own - np.einsum("kii->ki", own)[:, :, None] * np.eye(int(kept.sum()))
-    found = root @ turned
     if not apart or np.abs(cross).max() > CROSS or (np.abs(found[0]) < CROSS).any():
         return np.empty((0, columns))
     return np.asarray((found / found[0]).T)
 
 
+def diagonalised(
+    grams: np.ndarray, values: np.ndarray, vectors: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Generalised eigenvectors of the sum of cells, given by its eigenpairs, and a random mixture.
+
+    Returns:
+        the eigenvectors as columns, each sqrt(w) c of a record; the cells in their basis; the
+        eigenvalues.
+    """
+    whiten = vectors / np.sqrt(values)
+    white = np.einsum("ia,kij,jb->kab", whiten, grams, whiten)
+    weights = np.random.default_rng(seed).uniform(size=len(grams))
+    shares, turned = np.linalg.eigh(np.tensordot(weights, white, 1))
+    own = np.einsum("ai,kab,bj->kij", turned, white, turned)
+    return (vectors * np.sqrt(values)) @ turned, own, shares
+
+
 def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
-    """Groups of cells that may give records away: each alone, then pairs that share some.
+    """Indices of cells, shape (cells, columns, columns), that may give records away.
 
-    Two cells share records where their equations together have a lower rank than the sum of theirs.
-
-    Args:
-        grams: shape (cells, columns, columns).
-
-    Yields:
-        places of cells.
+    Each cell of rank one alone, then pairs that share records: their summed equations have a lower
+    rank than the sum of their ranks.
     """
     columns = grams.shape[1]
     ranks = _ranks(grams)
@@ -85,6 +90,5 @@ def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _ranks(grams: np.ndarray) -> np.ndarray:
-    """Rank of each matrix, but for the grid's rounding."""
     values = np.linalg.eigvalsh(grams)
     return np.asarray((values > WEAK * np.maximum(values[:, -1:], 1e-300)).sum(axis=1))

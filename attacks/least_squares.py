@@ -1,8 +1,7 @@
-"""Everything that linear answers say together: repeats, overlaps, differences, of all studies.
+"""Generalised least squares over linear answers: repeats, overlaps and differences, of all studies.
 
-Each answer is one row of A n + noise, n what is looked for (records in each cell of a partition, or
-who is there). Generalised least squares combines them with the least variance; what lies outside the
-row space of A is not determined by any number of answers of this kind.
+Each answer is one row of A n + noise, n the unknowns (records in each cell of a partition, or who
+is a member). What lies outside the row space of A is not determined by any number of answers.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ EXACT = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """What all answers say together, each of shape (unknowns,).
+    """All answers combined, each of shape (unknowns,).
 
     Args:
-        estimate: of least variance; zero where nothing is known.
-        deviation: its standard deviation; infinite where it is not determined.
+        estimate: of least variance; zero where not determined.
+        deviation: its standard deviation; infinite where not determined.
     """
 
     estimate: np.ndarray
@@ -40,12 +39,12 @@ class Combined:
 
 
 def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray) -> Combined:
-    """Combine answers by generalised least squares, their noise independent.
+    """Combine answers with independent noise.
 
     Args:
         design: shape (answers, unknowns).
         answers: shape (answers,).
-        deviations: standard deviation of each answer's noise, 0 where it is exact; shape (answers,).
+        deviations: noise std of each answer, 0 if exact; shape (answers,).
 
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.
@@ -73,13 +72,13 @@ def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray)
 
 
 def nested(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of predicates of which one implies the other, and the difference is not empty.
+    """Pairs of predicates of which one strictly implies the other.
 
     Args:
         members: which points satisfy each predicate, shape (predicates, points), bool.
 
     Returns:
-        the wider ones and the narrower ones, places of predicates, shape (pairs,) each.
+        indices of the wider and the narrower ones, shape (pairs,) each.
     """
     inside = np.asarray(members, dtype=np.float32)
     sizes = inside.sum(axis=1)

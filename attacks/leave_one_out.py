@@ -1,13 +1,12 @@
-"""Would the same answers have left without this record? Questions are put again, with it and without.
+"""Would the same answers have left without this record? Queries are evaluated with it and without.
 
-A tree, a rule, a chosen depth or a score of refitted candidates is no sum over records, so that no
-equation reads it. But whoever knows all other records can put the question itself to them, with the one
-in doubt and without it, and compare both answers with what left. That needs nothing but the question: a
-learner that nobody here knows is read by it.
+A tree, a rule, a chosen depth or a score of refitted candidates is no sum over records. But whoever
+knows all other records can evaluate the query on them, with the one in doubt and without it, and
+compare both answers with the release; that reads any learner.
 
-Where an answer depends on a client's secret coins (a bootstrap, a part held out for scoring), the coins
-are imagined several times. What the record then changes on average is held to what left by the linear
-discriminant (Fisher 1936), in the covariance that the coins give the answers.
+If an answer depends on a client's secret coins (a bootstrap, a part held out for scoring), the
+coins are simulated several times, and the mean effect of the record is held to the release by the
+linear discriminant (Fisher 1936), in the covariance that the coins give the answers.
 """
 
 from __future__ import annotations
@@ -18,12 +17,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
+from privfed.attacks.base import (
+    Attack,
+    PublicSchema,
+    Table,
+    Truth,
+    exact_parts,
+    question_of,
+    sound_parts,
+)
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
-from privfed.attacks.reading import fits, known_question
+from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -32,24 +39,21 @@ from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
 #: Seconds unless told otherwise: each record in doubt takes several rounds of a client's own work.
 SECONDS = 30.0
-#: Most questions of a kind that are put again to a client's records, spread over all that were asked.
+#: Most queries of a kind that are evaluated again at a client, evenly spaced.
 QUESTIONS = 12
 #: Most members of a client that are doubted, and as many outsiders.
 DOUBTED = 24
-#: How often a client's secret is imagined for each record in doubt, half to learn by and half to check.
+#: Simulated secrets for each record in doubt, half to learn by and half to check.
 IMAGINED = 4
 #: Most numbers of an answer that are compared where coins were tossed.
 CELLS = 2000
 
 
 class LeaveOneOut(Attack):
-    """Tells members from outsiders by answers that are no sums, asked again with and without each.
+    """Tells members from outsiders by answers that are no sums, evaluated with and without each.
 
     The attacker knows every other record of the client, and not its secret. A member's score is
     compared with those of outsiders at other clients, for all scores at one client share its coins.
-
-    Args:
-        seconds: when to stop and report on the records that were doubted so far.
     """
 
     name: ClassVar[str] = "leave_one_out"
@@ -61,12 +65,8 @@ class LeaveOneOut(Attack):
         super().__init__(seconds=seconds)
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether something left exactly that is no sum, of a question that can be put again."""
+        """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
-
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether it reads any of the releases."""
-        return any(self.reads(entry) for entry in transcript)
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
@@ -79,7 +79,7 @@ class LeaveOneOut(Attack):
             known = known_schema(schema, truth[client])
             asked = _asked(transcript.of(client=client), known)
             if asked and len(truth[client].x):
-                doubts.append(Doubts.of(client, asked, truth, known))
+                doubts.append(LeaveOneOutTest.of(client, asked, truth, known))
         turns = [(turn, each) for turn in range(DOUBTED) for each in doubts if turn < each.turns]
         done = 0
         for place in clock.timely(len(turns)):
@@ -88,7 +88,7 @@ class LeaveOneOut(Attack):
             done += 1
         return self._told(doubts, clock.partial(done, len(turns), "rounds"))
 
-    def _told(self, doubts: Sequence[Doubts], partial: str) -> list[Finding]:
+    def _told(self, doubts: Sequence[LeaveOneOutTest], partial: str) -> list[Finding]:
         scored = [each.scores() for each in doubts]
         members, outsiders = ([each[side] for each in scored] for side in (0, 1))
         told = judged(members, outsiders, drawn=any(each.drawn for each in doubts))
@@ -123,7 +123,7 @@ class LeaveOneOut(Attack):
 
 def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
     """Parts that left exactly and that no equation reads."""
-    asked = known_question(entry)
+    asked = question_of(entry)
     if asked is None or isinstance(asked, CohortQuery | LocalEffect):
         return {}
     kind = type(asked)
@@ -138,26 +138,20 @@ def _compared(entry: Disclosed) -> dict[str, ReleasedPart]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A question that can be put again, and what left of its answer.
-
-    Args:
-        query: the question.
-        parts: what left exactly and is no sum, by name.
-        listed: names of the parts that are lists of any length; others are numbers, cell by cell.
-    """
+class ReplayableQuery:
+    """A query and its exact parts that are no sums; those in ``listed`` are lists of any length."""
 
     query: Query
     parts: Mapping[str, ReleasedPart]
     listed: frozenset[str]
 
     def alike(self, answer: Mapping[str, np.ndarray]) -> np.ndarray:
-        """An answer as numbers, cell by cell; of a list, which released entries it has and how many others."""
+        """An answer as numbers; of a list, which released entries it has and how many others."""
         return np.concatenate([self._part(name, answer[name]) for name in self.parts])
 
     @property
     def released(self) -> np.ndarray:
-        """The same of what left."""
+        """The release as such numbers."""
         return self.alike({name: part.units for name, part in self.parts.items()})
 
     def _part(self, name: str, answer: np.ndarray) -> np.ndarray:
@@ -170,17 +164,17 @@ class Asked:
 
 
 def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
-    """The rows of a table, or the places of a vector with what stands there."""
+    """The rows of a table, or the positions of a vector with their entries."""
     if listed.ndim == 1:
         return list(enumerate(listed.tolist()))
     return [tuple(row.ravel().tolist()) for row in listed]
 
 
-def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
-    """The questions to put again: some of each kind, the first and the last among them."""
-    by_kind: dict[str, list[Asked]] = {}
+def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
+    """The queries to evaluate: some of each kind, the first and the last among them."""
+    by_kind: dict[str, list[ReplayableQuery]] = {}
     for entry in transcript:
-        query, parts = known_question(entry), _compared(entry)
+        query, parts = question_of(entry), _compared(entry)
         if query is None or not parts:
             continue
         try:
@@ -194,8 +188,10 @@ def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
             listed = (
                 n for n in parts if declared[n].type is PartType.ARTIFACT or -1 in declared[n].shape
             )
-            by_kind.setdefault(entry.kind, []).append(Asked(query, parts, frozenset(listed)))
-    chosen: list[Asked] = []
+            by_kind.setdefault(entry.kind, []).append(
+                ReplayableQuery(query, parts, frozenset(listed))
+            )
+    chosen: list[ReplayableQuery] = []
     for alike in by_kind.values():
         places = np.linspace(0, len(alike) - 1, min(QUESTIONS, len(alike)))
         chosen += [alike[int(place)] for place in places]
@@ -203,33 +199,24 @@ def _asked(transcript: Transcript, schema: Any) -> list[Asked]:
 
 
 @dataclass(eq=False)
-class Doubts:
-    """The records that are doubted at one client.
-
-    Args:
-        client: its name.
-        asked: the questions that are put again.
-        own: its records.
-        members: places among them of those in doubt.
-        others: records in doubt that were not there.
-        schema: the public data dictionary.
-    """
+class LeaveOneOutTest:
+    """The test at one client: members in doubt, by index, and other records in doubt."""
 
     client: str
-    asked: Sequence[Asked]
-    own: Rows
+    asked: Sequence[ReplayableQuery]
+    own: RecordArrays
     members: np.ndarray
-    others: Rows
+    others: RecordArrays
     schema: Any
     _inside: Side = field(default_factory=lambda: Side(1.0))
     _outside: Side = field(default_factory=lambda: Side(-1.0))
 
-    _steady: list[Asked] = field(default_factory=list)
-    _drawn: list[Asked] = field(default_factory=list)
+    _steady: list[ReplayableQuery] = field(default_factory=list)
+    _drawn: list[ReplayableQuery] = field(default_factory=list)
     _told: list[np.ndarray] = field(default_factory=list)
 
     def _begin(self) -> None:
-        """Which answers were steady under all imagined secrets, and which depend on secret coins."""
+        """Which answers are steady under all simulated secrets, and which depend on coins."""
         imagined = [self._answers(self.own, f"imagined {n}", self.asked) for n in range(IMAGINED)]
         told = [each.released for each in self.asked]
         same = [
@@ -241,10 +228,14 @@ class Doubts:
         self._told = [left for left, steady in zip(told, same, strict=True) if steady]
 
     @classmethod
-    def of(cls, client: str, asked: Sequence[Asked], truth: Truth, schema: Any) -> Doubts:
-        """Prepare; which records are doubted is drawn, the same each time."""
-        rng, own = np.random.default_rng(0), Rows.of([truth[client]])
-        others = Rows.of([*(truth[name] for name in truth if name != client), truth[client]])
+    def of(
+        cls, client: str, asked: Sequence[ReplayableQuery], truth: Truth, schema: Any
+    ) -> LeaveOneOutTest:
+        """Prepare; which records are in doubt is drawn from a fixed seed."""
+        rng, own = np.random.default_rng(0), RecordArrays.of([truth[client]])
+        others = RecordArrays.of(
+            [*(truth[name] for name in truth if name != client), truth[client]]
+        )
         outside = rng.permutation(len(others) - len(own))[:DOUBTED]
         members = rng.permutation(len(own))[:DOUBTED]
         return cls(client, asked, own, members, others.take(outside), schema)
@@ -256,16 +247,16 @@ class Doubts:
 
     @property
     def turns(self) -> int:
-        """How many rounds there can be."""
+        """Number of rounds."""
         return max(len(self.members), len(self.others))
 
     @property
     def proven(self) -> int:
-        """How many of the doubted members change an answer by being away, whatever secret is imagined."""
+        """Number of members without whom an answer changes under every simulated secret."""
         return sum(self._inside.proven)
 
     def doubt(self, turn: int) -> None:
-        """Put the questions again with and without one member, and one outsider."""
+        """Evaluate the queries with and without one member, and one outsider."""
         if turn == 0:
             self._begin()
         if turn < len(self.members):
@@ -273,7 +264,7 @@ class Doubts:
         if turn < len(self.others):
             self._compare(self._outside, self.own.with_one(self.others, turn))
 
-    def _compare(self, side: Side, changed: Rows) -> None:
+    def _compare(self, side: Side, changed: RecordArrays) -> None:
         answers = [self._answers(changed, f"imagined {n}", self._steady) for n in range(IMAGINED)]
         pairs = []
         for number in range(IMAGINED if self._drawn else 0):
@@ -286,20 +277,22 @@ class Doubts:
         )
         side.proven.append(any(differs))
 
-    def _numbers(self, rows: Rows, secret: str) -> np.ndarray:
+    def _numbers(self, rows: RecordArrays, secret: str) -> np.ndarray:
         return _spread(np.concatenate(self._answers(rows, secret, self._drawn)))
 
-    def _answers(self, rows: Rows, secret: str, asked: Sequence[Asked]) -> list[np.ndarray]:
-        """What would leave of some records under an imagined secret, question by question."""
+    def _answers(
+        self, rows: RecordArrays, secret: str, asked: Sequence[ReplayableQuery]
+    ) -> list[np.ndarray]:
+        """The answers about some records under a simulated secret, query by query."""
         plain = View.of(self.schema, rows.x, rows.y)
         view = View(plain.records, self.schema, f"{self.client} {secret}".encode())
         return [each.alike(each.query.evaluate(view)) for each in asked]
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of members and of outsiders: what secrets do not matter for first, then how the answers lean.
+        """Scores of members and of outsiders: steady answers first, then the discriminant.
 
-        A steady answer that would have been another one without a record says that it was there (and
-        that it was not, where it would have been another one with it): such scores lie beyond all others.
+        A steady answer that changes without a record says that it was there (and one that changes
+        with it, that it was not): such scores lie beyond all others.
         """
         return self._scored(self._inside), self._scored(self._outside)
 
@@ -309,10 +302,10 @@ class Doubts:
         return np.asarray(side.sign * np.array(side.proven, float) + np.arctan(leaning) / 4)
 
     def _leaning(self, side: Side) -> np.ndarray:
-        """ln of how much likelier the answers are with each record than without, as for normal ones.
+        """Log likelihood ratio of the answers with each record against without, as if normal.
 
-        What a record moves is measured by both halves of the imagined secrets, each held to the other
-        where it is held to itself: chance in the one is not that in the other.
+        The record's effect is measured by both halves of the simulated secrets, each held to the
+        other where it is held to itself: chance in the one is not that in the other.
         """
         everything = np.concatenate([*self._inside.imagined, *self._outside.imagined])[:, 0]
         centre, spread = everything.mean(axis=0), everything.std(axis=0)
@@ -333,13 +326,11 @@ class Doubts:
 
 @dataclass
 class Side:
-    """What came of doubting members, or outsiders.
+    """The results for members, who are removed (sign 1), or outsiders, who are added (-1).
 
-    Args:
-        sign: 1 for members, who are taken away; -1 for outsiders, who are added.
-        proven: of each whether a steady answer becomes another one, under every imagined secret.
-        imagined: of each the answers that coins decide, to the client's own records and to those
-            that are changed, shape (secrets, 2, cells).
+    ``proven``: whether a steady answer changes under every simulated secret; ``imagined``: the
+    answers that coins decide, to the client's own and to the changed records, shape (secrets, 2,
+    cells).
     """
 
     sign: float
@@ -348,13 +339,10 @@ class Side:
 
 
 def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Rows times the inverse of the noise's covariance, drawn towards independence.
+    """Rows times the inverse of the noise's covariance, shrunk towards independence.
 
-    Source: Ledoit and Wolf 2004, with the weight that :mod:`privfed.audits.test_statistics` gives it.
-
-    Args:
-        rows: shape (rows, cells).
-        noise: centred, of deviation 1 in each cell, shape (draws, cells).
+    Source: Ledoit and Wolf 2004, with the weight of :mod:`privfed.audits.test_statistics`. The
+    noise is centred, of std 1 in each cell, shape (draws, cells).
     """
     draws, cells = noise.shape
     shrunk = cells / (cells + draws)
@@ -365,7 +353,7 @@ def _whitened(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def _spread(numbers: np.ndarray) -> np.ndarray:
-    """At most so many of the numbers, from the first to the last."""
+    """At most :data:`CELLS` of the numbers, evenly spaced."""
     if len(numbers) <= CELLS:
         return numbers
     return np.asarray(numbers[np.linspace(0, len(numbers) - 1, CELLS).astype(int)])
@@ -376,20 +364,15 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Records as arrays.
-
-    Args:
-        x: features, shape (records, features).
-        y: targets, shape (records,), or none.
-    """
+class RecordArrays:
+    """Records as arrays: x, shape (records, features), and y, shape (records,), or None."""
 
     x: np.ndarray
     y: np.ndarray | None
 
     @classmethod
-    def of(cls, tables: Sequence[Table]) -> Rows:
-        """Those of all tables; without targets where one has none."""
+    def of(cls, tables: Sequence[Table]) -> RecordArrays:
+        """Those of all tables; without targets if one has none."""
         x = np.concatenate([table.x for table in tables])
         ys = [table.y for table in tables if table.y is not None]
         return cls(x, np.concatenate(ys) if len(ys) == len(tables) else None)
@@ -397,17 +380,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: np.ndarray) -> RecordArrays:
         """Some of them."""
-        return Rows(self.x[rows], None if self.y is None else self.y[rows])
+        return RecordArrays(self.x[rows], None if self.y is None else self.y[rows])
 
-    def without(self, row: int) -> Rows:
+    def without(self, row: int) -> RecordArrays:
         """All but one."""
         return self.take(np.delete(np.arange(len(self)), row))
 
-    def with_one(self, others: Rows, row: int) -> Rows:
-        """One of others besides, at the end."""
+    def with_one(self, others: RecordArrays, row: int) -> RecordArrays:
+        """One of others added at the end."""
         y = None
         if self.y is not None and others.y is not None:
             y = np.append(self.y, others.y[row])
-        return Rows(np.vstack([self.x, others.x[row]]), y)
+        return RecordArrays(np.vstack([self.x, others.x[row]]), y)

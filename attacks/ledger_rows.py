@@ -1,8 +1,7 @@
-"""A whole ledger as one system of linear rows: what each released number adds up, point by point.
+"""A whole ledger as one linear system: what each point adds to each released number.
 
-A question says what it would give about each record alone. Put to points of the data dictionary, or to
-a list of people who may be in the data, that is the row of every released number, whichever release,
-kind or study it came from.
+A query says what it would release about each record alone. Put to points of the data dictionary, or
+to a list of candidates, that is the row of every released number, of any release, kind or study.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Table
+from privfed.attacks.base import PublicColumn, PublicSchema, Table, question_of
 from privfed.attacks.clock import Clock
-from privfed.attacks.reading import finite_numbers, known_question
+from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -29,15 +28,11 @@ LAWS = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Released numbers, with what each point would add.
+class LinearSystem:
+    """Released numbers in the parts' own units, with what each point would add.
 
-    Args:
-        design: shape (rows, points).
-        answers: shape (rows,), in the parts' own units.
-        deviations: of each number's noise, 0 where it is exact; shape (rows,).
-        counts: which rows count records, bool, shape (rows,).
-        names: of each row: the release's place, the part's name, the cell's place.
+    ``design`` has shape (rows, points); ``deviations`` of the noise are 0 if exact; ``counts``
+    marks rows that count records; ``names`` are (release, part, cell) of each row.
     """
 
     design: np.ndarray
@@ -49,10 +44,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.answers)
 
-    def only(self, kept: np.ndarray) -> Rows:
-        """Some of the rows, by a mask or by their places."""
+    def only(self, kept: np.ndarray) -> LinearSystem:
+        """Some of the rows, by a mask or by indices."""
         places = np.arange(len(self))[kept]
-        return Rows(
+        return LinearSystem(
             self.design[places],
             self.answers[places],
             self.deviations[places],
@@ -66,19 +61,14 @@ class Rows:
         return np.asarray(self.deviations == 0)
 
 
-def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> Rows:
-    """Read every number that adds up over records, until there are enough or the time is up.
+def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> LinearSystem:
+    """Read every number that adds up over records, at most ``most`` and until the time is up.
 
-    Masked cells, text, numbers that are not finite and questions of unknown kinds are left out.
-
-    Args:
-        transcript: of one client; of several studies, one after another.
-        points: records whose contributions the columns are.
-        most: rows.
-        clock: for how long.
+    Masked cells, text, non-finite numbers and unknown kinds are left out. The columns are the
+    contributions of ``points``.
     """
     view = View(points, points.schema)
-    found: list[Rows] = []
+    found: list[LinearSystem] = []
     entries, known = list(transcript), dict[tuple[str, bytes], Mapping[str, np.ndarray]]()
     for place in clock.timely(len(entries)):
         entry = entries[place]
@@ -92,12 +82,12 @@ def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -
     return joined(found, len(points.x)).only(np.arange(sum(map(len, found))) < most)
 
 
-def joined(several: Sequence[Rows], points: int) -> Rows:
-    """Rows one below the other."""
+def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
+    """Systems one below the other."""
     empty = np.empty(0)
-    start = Rows(np.empty((0, points)), empty, empty, empty.astype(bool), ())
+    start = LinearSystem(np.empty((0, points)), empty, empty, empty.astype(bool), ())
     whole = [start, *several]
-    return Rows(
+    return LinearSystem(
         np.concatenate([rows.design for rows in whole]),
         np.concatenate([rows.answers for rows in whole]),
         np.concatenate([rows.deviations for rows in whole]),
@@ -107,8 +97,8 @@ def joined(several: Sequence[Rows], points: int) -> Rows:
 
 
 def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
-    """What each point alone would give, by part; nothing where that is not known."""
-    asked = known_question(entry)
+    """What each point alone would give, by part; empty if unknown."""
+    asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
     if asked is None or not asked.linear or not 0 < sum(sizes) <= CELLS:
         return {}
@@ -120,8 +110,8 @@ def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
 
 def _part(
     part: ReleasedPart, added: Mapping[str, np.ndarray], place: int, name: str
-) -> Rows | None:
-    """The cells of a part that were shown, in the part's own units."""
+) -> LinearSystem | None:
+    """The visible cells of a part."""
     values = finite_numbers(part)
     known = part.noise is None or part.noise.law in LAWS
     if values is None or not known or name not in added or added[name].shape[1:] != values.shape:
@@ -132,19 +122,21 @@ def _part(
     off = 0.0 if part.noise is None else part.noise.deviation * grid
     spread, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
     names = tuple((place, name, int(cell)) for cell in shown)
-    return Rows(design, flat[shown], spread, counts, names)
+    return LinearSystem(design, flat[shown], spread, counts, names)
 
 
 def gram_cells(
     transcript: Transcript, points: Table, *, clock: Clock
 ) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
-    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading 1.
+    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading
+    1.
 
-    That they are shows in what each record adds: a matrix of rank one, its first row over its corner c.
+    That they are shows in what each record adds: a matrix of rank one, its first row over its
+    corner c.
 
     Returns:
-        by the number of columns, for each part its cells, shape (cells, columns, columns), and the row
-        of each point, NaN where it adds nothing, shape (points, columns).
+        by the number of columns, for each part its cells, shape (cells, columns, columns), and the
+        row of each point, NaN if it adds nothing, shape (points, columns).
     """
     view = View(points, points.schema)
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -170,7 +162,7 @@ def gram_cells(
 
 
 def _rows_of_rank_one(added: np.ndarray) -> np.ndarray | None:
-    """The row c of each point that adds w c c' to cells, or none where points add anything else."""
+    """The row c of each point that adds w c c' to cells; None if points add anything else."""
     corner = added[:, :, 0, 0]
     strongest = np.argmax(corner, axis=1)
     points = np.arange(len(added))
@@ -192,43 +184,45 @@ def several_studies(transcripts: Mapping[str, Transcript] | Sequence[Transcript]
 
 
 def at_points(example: Table, *, x: np.ndarray, y: np.ndarray | None) -> Table:
-    """Records at other points than an example's, of the same kind."""
+    """Records of an example's kind at other points."""
     made: Any = example
     table: Table = replace(made, x=x, y=y, individual=None, clipped=0)
     return table
 
 
-def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
-    """Every point that a record can lie at, where columns are whole and these are few; or none."""
-    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
-    levels = []
-    for column in columns:
-        low, high = column.bounds
-        if column.kind == "number" or high - low >= POINTS:
-            return None
-        levels.append(np.arange(low, high + 1))
-    if np.prod([float(len(level)) for level in levels]) > POINTS:
+def integer_points(columns: Sequence[PublicColumn], most: int) -> np.ndarray | None:
+    """Every point of integer columns, shape (points, columns); None if not so, or above ``most``."""
+    bounds = [column.bounds for column in columns]
+    if any(column.kind == "number" for column in columns):
         return None
-    points = np.array(list(product(*levels)), dtype=float)
-    if schema.target is None:
-        return at_points(example, x=points, y=None)
-    return at_points(example, x=points[:, :-1], y=points[:, -1])
+    if np.prod([np.ceil(high - low + 1) for low, high in bounds]) > most:
+        return None
+    return np.array(list(product(*(np.arange(low, high + 1) for low, high in bounds))), float)
+
+
+def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
+    """Every point that a record can lie at, or None if these are not few."""
+    points = integer_points(_columns(schema), POINTS)
+    return None if points is None else _divided(example, schema, points)
 
 
 def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
-    """Points drawn evenly over the data dictionary's box."""
-    rng = np.random.default_rng(0)
-    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
-    drawn = []
-    for column in columns:
+    """Points drawn uniformly over the data dictionary's box."""
+    rng, drawn = np.random.default_rng(0), []
+    for column in _columns(schema):
         low, high = column.bounds
-        whole = column.kind != "number"
-        drawn.append(
-            rng.integers(round(low), round(high) + 1, number).astype(float)
-            if whole
-            else rng.uniform(low, high, number)
-        )
-    points = np.column_stack(drawn)
+        if column.kind == "number":
+            drawn.append(rng.uniform(low, high, number))
+        else:
+            drawn.append(rng.integers(round(low), round(high) + 1, number).astype(float))
+    return _divided(example, schema, np.column_stack(drawn))
+
+
+def _columns(schema: PublicSchema) -> list[PublicColumn]:
+    return [*schema.features, *([] if schema.target is None else [schema.target])]
+
+
+def _divided(example: Table, schema: PublicSchema, points: np.ndarray) -> Table:
     if schema.target is None:
         return at_points(example, x=points, y=None)
     return at_points(example, x=points[:, :-1], y=points[:, -1])

@@ -1,7 +1,7 @@
-"""What a transcript says of who was there: equations that are linear in the records.
+"""Linear equations in the records, read from a transcript.
 
-A question says itself what each record adds to its answer (``Query.contribution``,
-``Query.equations``), so that the answers of a learner that nobody here knows are read as well.
+A query says itself what each record adds to its answer (``Query.contribution``,
+``Query.equations``), so that any learner's answers are read.
 """
 
 from __future__ import annotations
@@ -26,13 +26,10 @@ STATED = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What one part of one release says, cell by cell; suppressed cells are left out.
+class LinearEquations:
+    """One part's visible cells in standard deviations: ``told`` = sum over records of ``added``.
 
-    Args:
-        added: what each record adds, in deviations of the cell, shape (records, cells).
-        told: what that comes to, in the same unit, shape (cells,).
-        exact: whether it left without noise.
+    ``added`` has shape (records, cells); ``exact`` if without noise.
     """
 
     added: np.ndarray
@@ -41,12 +38,12 @@ class Told:
 
 
 def known_schema(schema: PublicSchema | None, table: Table) -> Any:
-    """The public data dictionary, or the one that some records were encoded to."""
+    """The public data dictionary, or the one that the records are encoded to."""
     return table.schema if schema is None else schema
 
 
-def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
-    """What a release says of records that may have been there; nothing where nobody knows how."""
+def linear_equations(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
+    """A release's equations; nothing if nobody knows how to read it."""
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
         part = parts[name]
@@ -55,8 +52,8 @@ def told_of(entry: Disclosed, view: View) -> Iterator[Told]:
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
-def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
-    """What a release says of samples of the records, by the name of the draw, one draw after another."""
+def sample_equations(entry: Disclosed, view: View) -> Iterator[tuple[str, LinearEquations]]:
+    """A release's equations about samples of the records, each with the name of its draw."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or type(asked).drawn is Query.drawn:
         return
@@ -76,8 +73,8 @@ def drawn_of(entry: Disclosed, view: View) -> Iterator[tuple[str, Told]]:
 
 def _told(
     added: np.ndarray, told: np.ndarray, error: np.ndarray, part: ReleasedPart
-) -> Iterator[Told]:
-    """The cells that somebody may have added to, in deviations; nothing where there are none."""
+) -> Iterator[LinearEquations]:
+    """The cells that some record may add to, in standard deviations."""
     added = np.asarray(added, float)
     most = np.abs(added).max(axis=0, initial=0.0)
     noise = 0.0 if part.noise is None else part.noise.deviation
@@ -85,11 +82,11 @@ def _told(
     counted = most > 0
     deviation, told = deviation[counted], np.asarray(told, float)[counted]
     if len(told):
-        yield Told(added[:, counted] / deviation, told / deviation, part.noise is None)
+        yield LinearEquations(added[:, counted] / deviation, told / deviation, part.noise is None)
 
 
 def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:
-    """A release's equations by part, where the question is known and the answer has its form."""
+    """A release's equations by part, if the query is known and the answer has its shape."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or not parts:
         return {}

@@ -1,9 +1,9 @@
-"""Whose answers are these? Individuals of a cohort held against the rule books of known people.
+"""Whose answers are these? A cohort's individuals compared with the rule books of known persons.
 
-Who answers thousands of noisy bits is found by them, though each is well hidden. The attacker knows
-what some people hold (a *book*). A book's score for one individual's answers is their log-likelihood
-ratio (:class:`privfed.attacks.individuals.Answers`), in standard deviations over the books of people
-who never answered: the control group.
+Who answers thousands of noisy bits is found by them. The attacker knows what some persons hold (a
+*book*). A book's score for one individual's answers is their log-likelihood ratio
+(:class:`privfed.attacks.individuals.BitResponses`), standardised over the books of persons who
+never answered: the control group.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Truth
+from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import Heard, SingleBits, hear, standardised
-from privfed.attacks.reading import known_question
-from privfed.attacks.roc import Curve, clopper_pearson
+from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
+from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
 #: Share of strangers that may be accused.
 RATE = 0.01
-#: The interval's confidence.
-CONFIDENCE = 0.95
-#: Most individuals whose answers are judged, and most strangers of a group that they are held against.
+#: Most individuals whose answers are judged, and most outsiders of a control group.
 JUDGED = 2500
 #: What is measured.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
@@ -36,17 +33,17 @@ BITS = "share of held templates told by one answered bit at 1 % false accusation
 
 
 class Linkage(Attack):
-    """Links individuals of a cohort to the rule books of known people, and reads single bits.
+    """Links individuals of a cohort to the rule books of known persons, and reads single bits.
 
     The truth holds what the cohort's individuals hold, under the cohort's name; an owner of like
-    records who released nothing is the control group. Without one, everybody's answers are held
-    against the books of the others.
+    records who released nothing is the control group. Without one, each individual's answers are
+    compared with the books of the others.
 
-    Beside the rates it states each person's loss: an epsilon for one rule covers whoever holds k of
-    them at k times that (group privacy).
+    It also states each person's loss: an epsilon for one rule covers whoever holds k of them at k
+    times that (group privacy).
 
     Args:
-        seconds: after which no further question is read; the finding says of how many it speaks.
+        seconds: after which no further query is read; the finding says of how many it speaks.
     """
 
     name: ClassVar[str] = "linkage"
@@ -62,7 +59,7 @@ class Linkage(Attack):
     def attackable(self, transcript: Transcript) -> bool:
         """Whether some individuals answered in bits."""
         return any(
-            isinstance(known_question(entry), CohortQuery) and "bits" in entry.release.parts
+            isinstance(question_of(entry), CohortQuery) and "bits" in entry.release.parts
             for entry in transcript
             if entry.kind in self.kinds
         )
@@ -70,7 +67,7 @@ class Linkage(Attack):
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: individuals linked and bits read, by cohort; nothing without truth."""
+        """See :class:`Attack`: individuals linked and bits read, by cohort; none without truth."""
         books: Mapping[str, Any] = truth or {}
         control = [held for owner, held in books.items() if owner not in transcript.clients]
         found: list[Finding] = []
@@ -83,10 +80,10 @@ class Linkage(Attack):
         self, transcript: Transcript, records: Any, control: list[Any], clock: Clock
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
-        evidence, read = Evidence(records, control), 0
+        evidence, read = LinkageEvidence(records, control), 0
         for place in clock.timely(len(entries)):
             read += 1
-            heard = hear(entries[place], records)
+            heard = read_responses(entries[place], records)
             if heard is not None:
                 evidence.add(heard)
         if not evidence.read or not evidence.controls:
@@ -96,7 +93,7 @@ class Linkage(Attack):
         partial = clock.partial(read, len(entries), "questions")
         told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
-        found = [self._rate(LINKED, Curve.of(own, strangers), RATE, len(own), **told)]
+        found = [self._rate(LINKED, RocCurve.of(own, strangers), RATE, len(own), **told)]
         if evidence.bits:
             bits = SingleBits.joined(evidence.bits)
             if bits.holders.any() and bits.others.any():
@@ -107,7 +104,7 @@ class Linkage(Attack):
     def _rate(
         self,
         metric: str,
-        curve: Curve,
+        curve: RocCurve,
         guess: float,
         number: int,
         *,
@@ -116,7 +113,7 @@ class Linkage(Attack):
         partial: str,
     ) -> Finding:
         found = curve.at(RATE)
-        low, high = interval(found, number)
+        low, high = interval(found * number, number)
         return self.finding(
             metric,
             found,
@@ -126,31 +123,21 @@ class Linkage(Attack):
             baseline=guess,
             releases=kinds,
             severity="some" if low > guess else "none",
-            detail={"area under the curve": curve.area, **detail},
+            detail={"area under the curve": curve.auc, **detail},
             partial=partial,
         )
 
 
-def interval(share: float, number: int) -> tuple[float, float]:
-    """Exact limits of a share of so many independent ones (Clopper and Pearson 1934)."""
-    alpha, hits = (1 - CONFIDENCE) / 2, share * number
-    low, _ = clopper_pearson(math.floor(hits + 1e-9), number, alpha)
-    _, high = clopper_pearson(min(number, math.ceil(hits - 1e-9)), number, alpha)
-    return float(low), float(high)
-
-
 def _some(number: int, rng: np.random.Generator) -> np.ndarray:
-    """Places of at most :data:`JUDGED`, drawn at random, ascending."""
+    """Indices of at most :data:`JUDGED`, drawn at random, ascending."""
     return np.sort(rng.permutation(number)[:JUDGED])
 
 
 @dataclass(eq=False)
-class Evidence:
+class LinkageEvidence:
     """What was read of one cohort so far.
 
-    Args:
-        records: what the individuals hold.
-        control: what strangers hold, each a group; without any the cohort's own books stand in.
+    ``control`` holds groups of outsiders' books; if empty, the cohort's own books stand in.
     """
 
     records: Any
@@ -173,11 +160,11 @@ class Evidence:
 
     @property
     def controls(self) -> int:
-        """Books of strangers that each individual's answers are held against."""
+        """Number of outsiders' books that each individual's answers are compared with."""
         return self._strangers.shape[1] - (not self.control)
 
-    def add(self, heard: Heard) -> None:
-        """Read one more question."""
+    def add(self, heard: CohortResponses) -> None:
+        """Read one more query."""
         asked = heard.answers.asked
         self._rule[asked] += heard.answers.epsilon * heard.answers.turned
         self._most[asked] += heard.answers.epsilon * heard.most
@@ -195,14 +182,14 @@ class Evidence:
             self.bits.append(SingleBits.of(answers, books.T.toarray() > 0))
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the individuals who answered: their own books' scores, and the strangers'."""
+        """Of the individuals who answered: their own books' scores, and the outsiders'."""
         return self._own[self._answered], self._strangers[self._answered]
 
     def persons(self) -> dict[str, float]:
-        """Rules that a person holds and the epsilon spent with them, by group privacy.
+        """Rules that a person holds and the epsilon spent on them, by group privacy.
 
-        Whoever holds k rules has spent at most k times what one has, and at most what the bound
-        over any book says.
+        Whoever holds k rules has spent at most k times what one has, and at most the bound over any
+        book.
         """
         holders = getattr(self.records, "holders", None)
         if holders is None:
@@ -216,7 +203,7 @@ class Evidence:
         }
 
     def losses(self) -> dict[str, Any]:
-        """What one rule has lost, what a person, and how many were compared."""
+        """Losses of one rule and of a person, and how many were compared."""
         rule = float(self._rule.max())
         told: dict[str, Any] = {
             "questions read": self.read,

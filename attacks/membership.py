@@ -1,9 +1,9 @@
-"""Membership by likelihood ratio on releases: was this record among the client's?
+"""Membership by likelihood ratio: was this record among the client's?
 
-The attacker is the one that differential privacy speaks of: it knows every other record and the law
-of the noise, and decides about one (Neyman and Pearson 1933). For a member i it compares the
+The attacker is that of differential privacy: it knows every other record and the noise's
+distribution, and decides about one (Neyman and Pearson 1933). For a member i it compares the
 released sums under D with those under D without i; for a record j of somebody else, under D with j
-and under D. Numbers that left exactly are the limit of little noise: the nearer of the two is true.
+and under D. Exact numbers are the limit of little noise: the nearer of the two is true.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -45,18 +45,15 @@ DRAWS = 100
 
 
 class Membership(Attack):
-    """Tells members from records of other clients by all that a client released, taken together.
+    """Tells members from other clients' records by all releases of a client together.
 
-    Noisy numbers and exact ones are judged apart, so that what the noise is worth can be seen beside
-    what left without any. The value is the probability that a member scores above an outsider (the
-    area under the ROC curve); a guesser has 1/2.
-
-    All scores at one client share its one draw of noise, and within a draw, records that add alike
-    are ranked by who knows more, not by what was released. So a member's noisy score is compared
-    with those of outsiders at other clients, and the confidence interval is the wider of two: over
+    Noisy and exact numbers are judged apart. The value is the area under the ROC curve, whose
+    baseline is 1/2. All scores at one client share its one draw of noise, and within a draw,
+    records that add alike are ranked by who knows more. So a member's noisy score is compared with
+    those of outsiders at other clients, and the confidence interval is the wider of two: over
     scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t).
 
-    It reads every kind whose query says what a record alone would add (``Query.contribution``).
+    It reads every kind whose query says what a record adds (``Query.contribution``).
     """
 
     name: ClassVar[str] = "membership"
@@ -64,17 +61,10 @@ class Membership(Attack):
         "Knowing all other records, can one tell whether a person's record was there?"
     )
 
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether some part of a known kind left exactly, or with noise of a known law."""
-        return any(readable(entry, exact) for entry in transcript for exact in (False, True))
-
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: a finding for noisy numbers and one for exact ones.
-
-        There are none without the truth, which this attacker knows.
-        """
+        """See :class:`Attack`: findings for noisy and for exact numbers; none without the truth."""
         if truth is None:
             return []
         clock = Clock(self.seconds)
@@ -82,7 +72,7 @@ class Membership(Attack):
         return [finding for finding in found if finding is not None]
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether a part adds up over records, and left exactly or with noise of a known law."""
+        """Whether a part adds up over records, and left exactly or with known noise."""
         return any(readable(entry, exact) for exact in (False, True))
 
     def _read(
@@ -97,7 +87,7 @@ class Membership(Attack):
         clients = [client for client in transcript.clients if client in truth]
         if not kinds or not clients:
             return None
-        scores = Scores(truth, schema, exact)
+        scores = LikelihoodRatios(truth, schema, exact)
         read = scores.read(transcript, clock)
         partial = clock.partial(read, len(transcript), "releases")
         scored = [scores.of(client) for client in clients]
@@ -110,7 +100,6 @@ class Membership(Attack):
     def _told(
         self, told: Judged, exact: bool, drawn: bool, kinds: tuple[str, ...], partial: str
     ) -> Finding:
-        """What the scores come to; of noisy ones beside how many draws they are of."""
         detail: dict[str, Any] = {"members": told.members, "outsiders": told.outsiders}
         if told.clients >= DRAWS:
             detail["members found at 1 % false positives"] = told.found
@@ -135,15 +124,8 @@ class Membership(Attack):
 
 @dataclass(frozen=True)
 class Judged:
-    """How well members' scores lie above those of outsiders.
-
-    Args:
-        area: probability that a member scores above an outsider.
-        half: half its interval.
-        members: how many there are.
-        outsiders: how many there are for the client that has fewest.
-        found: share of members above all but 1 % of the outsiders that they are compared with.
-        clients: how many clients there are with both.
+    """ROC AUC, half its interval, numbers compared (the fewest outsiders of a client), TPR at 1 %
+    FPR.
     """
 
     area: float
@@ -167,7 +149,7 @@ class Judged:
 def judged(
     members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray], *, drawn: bool
 ) -> Judged | None:
-    """Judge each client's members by outsiders: of its own, or where it drew, of other clients.
+    """Judge each client's members by outsiders: its own, or if it drew, those of other clients.
 
     Args:
         members: scores of each client's own records.
@@ -175,7 +157,7 @@ def judged(
         drawn: whether all scores at one client share a draw (of noise, or of its secret coins).
 
     Returns:
-        none where nobody is compared with anybody.
+        None if there is nobody to compare.
     """
     compared = list(elsewhere(outsiders)) if drawn else list(outsiders)
     both = [place for place, own in enumerate(members) if len(own) and len(compared[place])]
@@ -196,18 +178,18 @@ def judged(
 
 
 def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
-    """Half the interval of a mean of areas, by how much they differ from client to client.
+    """Half the interval of a mean of areas, from their variance between clients.
 
-    All scores at one client share one draw of its noise, so that only clients are independent; of
-    a single one nothing is known. Where members are compared with outsiders at other clients, each
-    draw counts twice, once for its members and once for its outsiders: without client k the mean over
-    all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2), and the
-    deviation is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").
+    All scores at one client share one draw of its noise, so that only clients are independent; of a
+    single one nothing is known. Where members are compared with outsiders at other clients, each
+    draw counts twice, once for its members and once for its outsiders: without client k the mean
+    over all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2),
+    and the std is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").
 
     Args:
         areas: of each client's members above others' outsiders, shape (clients,).
-        accused: of others' members above each client's outsiders, shape (clients,); none where the
-            members of a client are compared with nobody elsewhere.
+        accused: of others' members above each client's outsiders, shape (clients,); None if members
+            are compared with nobody elsewhere.
     """
     number = len(areas)
     if number < (2 if accused is None else 3):
@@ -219,7 +201,7 @@ def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float
 
 
 def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
-    """Parts that add up over records: exact ones, or those with noise of a known law."""
+    """Parts that add up over records: exact ones, or those with noise of a known distribution."""
     asked = question_of(entry)
     if asked is None or not asked.linear:
         return {}
@@ -231,20 +213,18 @@ def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
     return {name: part for name, part in parts.items() if part.type.adds_up}
 
 
-class Scores:
-    """Log likelihood ratios of everybody's records at every client, read question by question.
-
-    What a question says of the records is worked out once, for all clients that were asked it.
+class LikelihoodRatios:
+    """Log likelihood ratios of all records at every client, query by query.
 
     Args:
         truth: the records in question, by owner.
         schema: the public data dictionary.
         exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
-            would be infinite, count grid units, and reading stops where they tell everybody apart.
+            would be infinite, count grid units, and reading stops when they tell all records apart.
 
     Attributes:
-        drawn: whether something that was read is not what the records come to: a mechanism that names
-            no law of noise has drawn it all the same.
+        drawn: whether something that was read is not what the records come to: a mechanism that
+            names no noise has drawn it all the same.
     """
 
     def __init__(self, truth: Truth, schema: PublicSchema | None, exact: bool = False) -> None:
@@ -261,11 +241,7 @@ class Scores:
         return self._totals[client]
 
     def read(self, transcript: Transcript, clock: Clock | None = None) -> int:
-        """Add up all releases of clients whose records are known.
-
-        Returns:
-            how many releases were read before the time was up.
-        """
+        """Add up the releases of clients whose records are known; return how many in time."""
         groups: dict[tuple[str, bytes], list[Disclosed]] = {}
         for entry in transcript:
             groups.setdefault((entry.kind, entry.fields), []).append(entry)
@@ -278,7 +254,6 @@ class Scores:
         return read
 
     def _question(self, entries: Sequence[Disclosed]) -> None:
-        """Add up the answers of all clients to one question."""
         heard = [(e, parts) for e in entries if (parts := self._parts(e)) and self._open(e)]
         asked = question_of(heard[0][0]) if heard else None
         if asked is None:
@@ -299,7 +274,7 @@ class Scores:
                         score[at] += _ratio(parts[name], drawn[name], moved, member)
 
     def _parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
-        """The parts to read; none where the question does not fit the schema or the answer it."""
+        """The parts to read; none if query, schema and answer do not fit."""
         parts, asked = readable(entry, self._exact), question_of(entry)
         if asked is None or not parts:
             return {}
@@ -315,39 +290,16 @@ class Scores:
         }
 
     def _open(self, entry: Disclosed) -> bool:
-        """Whether there is still somebody to be told apart."""
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
-def ratios(
-    transcript: Transcript,
-    client: str,
-    truth: Truth,
-    schema: PublicSchema | None,
-    exact: bool = False,
-) -> dict[str, np.ndarray]:
-    """Log likelihood ratio, with the record against without it, for each record by its owner.
-
-    Args:
-        transcript: what left.
-        client: whose releases are read; the attacker knows all its records but the one in question.
-        truth: the records in question, the client's own among them.
-        schema: the public data dictionary.
-        exact: see :class:`Scores`.
-    """
-    scores = Scores(truth, schema, exact)
-    scores.read(transcript.of(client=client))
-    return scores.of(client)
-
-
 def _view(table: Table, schema: PublicSchema | None) -> View:
-    """What a question is put to: some records, under their own schema unless another is known."""
     known: Any = table.schema if schema is None else schema
     return View(table, known)
 
 
 def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, View]]:
-    """The same in blocks, so that memory does not grow with the records."""
+    """Views in blocks, so that memory does not grow with the records."""
     whole: Any = _view(table, schema)
     for first in range(0, len(table.x), ROWS):
         rows = np.arange(first, min(first + ROWS, len(table.x)))
@@ -356,7 +308,7 @@ def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, V
 
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
-    """ln f(noise with) - ln f(noise without), summed over the cells seen; f is the law of one cell."""
+    """ln f(noise with) - ln f(noise without), summed over the visible cells, f of one cell."""
     law, scale = (part.noise.law, part.noise.parameter) if part.noise else ("laplace", 1.0)
     present = noise[None] - (0.0 if member else moved)
     absent = noise[None] + (moved if member else 0.0)
@@ -370,7 +322,6 @@ def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: boo
 
 
 def _seen(part: ReleasedPart, values: np.ndarray) -> np.ndarray:
-    """Values of the cells that are not suppressed."""
     return values if part.mask is None else np.asarray(values[~part.mask])
 
 
@@ -381,10 +332,10 @@ def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def hits(members: np.ndarray, outsiders: np.ndarray) -> float:
-    """How many members score above all but 1 % of the outsiders, ties by a coin; none without them."""
+    """Number of members above all but 1 % of the outsiders, ties by a coin."""
     if not len(members) or not len(outsiders):
         return 0.0
-    return Curve.of(members, outsiders).at(0.01) * len(members)
+    return RocCurve.of(members, outsiders).at(0.01) * len(members)
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

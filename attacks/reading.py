@@ -1,8 +1,4 @@
-"""Reading what strangers wrote: what an attack can use of a transcript, and what it must leave.
-
-A transcript may come from another program. What cannot be read is left out and counted, so that a
-finding says of how much it speaks.
-"""
+"""Reading transcripts of other programs: what cannot be read is left out and counted."""
 
 from __future__ import annotations
 
@@ -17,19 +13,10 @@ from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.questions.query import Query
-
-
-def known_question(entry: Disclosed) -> Query | None:
-    """The question behind an entry; none where its kind or its values are unknown or unreadable."""
-    try:
-        return question_of(entry)
-    except (PrivfedError, TypeError, ValueError):
-        return None
 
 
 def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
-    """A part's values as floats, masked cells NaN; none for text, objects and what is not finite."""
+    """A part's values as floats, masked cells NaN; None unless all are finite numbers."""
     units = np.asarray(part.units)
     if units.dtype.kind not in "biuf":
         return None
@@ -43,11 +30,11 @@ def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
 def well_formed(
     transcript: Transcript, schema: PublicSchema | None, truth: Truth | None = None
 ) -> Transcript:
-    """What a transcript holds of readable questions: their parts of finite numbers, in declared shapes.
+    """The readable part of a transcript: known queries, finite numbers, declared shapes.
 
     Args:
         transcript: anybody's.
-        schema: the public data dictionary; that of the truth's records where there is none.
+        schema: the public data dictionary; the truth's if None.
         truth: the raw records by client, if known.
     """
     known = schema if schema is not None else next((t.schema for t in (truth or {}).values()), None)
@@ -56,7 +43,7 @@ def well_formed(
 
 
 def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
-    asked, parts = known_question(entry), sound_parts(entry)
+    asked, parts = question_of(entry), sound_parts(entry)
     if asked is None:
         return None
     parts = {n: p for n, p in parts.items() if p.mask is None or p.mask.shape == p.units.shape}
@@ -77,14 +64,14 @@ def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
 
 @contextmanager
 def formed(name: str, known: object) -> Iterator[None]:
-    """Say in one sentence why an answer of odd shape cannot be read where nobody knows its form.
+    """Explain in one sentence why an answer of odd shape cannot be read without a schema.
 
     Args:
         name: the attack's.
-        known: the public data dictionary, or the truth's tables, by which odd answers were left out.
+        known: the schema or tables by which odd answers were left out, if any.
 
     Raises:
-        InputError: nothing is known, and some answer has not the form that its question gives it.
+        InputError: nothing is known, and an answer has not the form that its query gives it.
     """
     try:
         yield

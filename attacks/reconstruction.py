@@ -1,9 +1,10 @@
-"""What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells alone.
+"""What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells
+alone.
 
-Five ways, each a function of its own: cells that follow from margins (:mod:`contingency` where answers
-are exact, :mod:`combining` over noisy repeats), small groups by subtracting one count from another,
-values out of power sums, records out of normal equations, and binary outcomes by linear programming.
-They read every question that says what a record adds, of one study or of several one after another.
+Five ways: cells that follow from margins (:mod:`contingency` for exact answers,
+:mod:`least_squares` for noisy repeats), small groups by subtracting one count from another, values
+from power sums, records from normal equations, and binary outcomes by linear programming. They read
+every query that says what a record adds, of one study or of several.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.joint_equations import joint_records, sharing
 from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
-    Rows,
+    LinearSystem,
     at_points,
     drawn_points,
     gram_cells,
     rows_of,
     whole_domain,
 )
-from privfed.attacks.power_sums import small_group
+from privfed.attacks.power_sums import values
 from privfed.attacks.roc import clopper_pearson
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
@@ -48,20 +49,14 @@ NEAR = 1e-6
 
 
 @dataclass
-class Tally:
-    """Successes over all clients.
-
-    Args:
-        found: how many are right.
-        claimed: how many were claimed, or how many there are.
-        chance: how many a guesser has who saw less.
-    """
+class SuccessCounts:
+    """Correct claims, claims (or what there is), and correct ones of a guesser who saw less."""
 
     found: float = 0.0
     claimed: float = 0.0
     chance: float = 0.0
 
-    def add(self, other: Tally | None) -> None:
+    def add(self, other: SuccessCounts | None) -> None:
         """Add another client's."""
         if other is not None:
             self.found += other.found
@@ -70,11 +65,7 @@ class Tally:
 
 
 class Reconstruction(Attack):
-    """Rebuilds cells, small groups, values and outcomes from everything that was released together.
-
-    Args:
-        seconds: for all of it; what was found by then is reported.
-    """
+    """Rebuilds cells, small groups, values and outcomes from all releases together."""
 
     name: ClassVar[str] = "reconstruction"
     question: ClassVar[str] = (
@@ -86,13 +77,13 @@ class Reconstruction(Attack):
     ) -> list[Finding]:
         """See :class:`Attack`: a finding for each way that found something to work on.
 
-        There are none without the truth, which is the list of candidates and scores what is claimed.
+        None without the truth, which is the list of candidates and scores what is claimed.
         """
         clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
         if not clients or truth is None:
             return []
         known: PublicSchema = schema or truth[clients[0]].schema
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, SuccessCounts] = {}
         clock = Clock(self.seconds)
         read = 0
         for place in clock.timely(len(clients)):
@@ -100,13 +91,15 @@ class Reconstruction(Attack):
             own = transcript.of(client=client)
             for metric, tally in _ways(own, truth[client], truth, known, clock):
                 if tally is not None:
-                    tallies.setdefault(metric, Tally()).add(tally)
+                    tallies.setdefault(metric, SuccessCounts()).add(tally)
             read += not clock.over
         kinds = tuple(sorted({entry.kind for entry in transcript}))
         partial = clock.partial(read, len(clients), "clients")
         return [self._told(metric, tally, kinds, partial) for metric, tally in tallies.items()]
 
-    def _told(self, metric: str, tally: Tally, kinds: tuple[str, ...], partial: str) -> Finding:
+    def _told(
+        self, metric: str, tally: SuccessCounts, kinds: tuple[str, ...], partial: str
+    ) -> Finding:
         told = tally.found > tally.chance
         if metric == OUTCOMES and tally.claimed:
             low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
@@ -133,8 +126,7 @@ OUTCOMES = "binary outcomes solved for, all features known"
 
 def _ways(
     transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, clock: Clock
-) -> Iterator[tuple[str, Tally | None]]:
-    """Each way over one client's releases, where there is something to work on."""
+) -> Iterator[tuple[str, SuccessCounts | None]]:
     domain = whole_domain(own, schema)
     if domain is not None:
         rows = rows_of(transcript, domain, most=ROWS, clock=clock)
@@ -170,7 +162,7 @@ def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
 
 
 def _records_at(own: Table, domain: Table) -> np.ndarray:
-    """How many records lie at each point of the domain, shape (points,)."""
+    """Number of records at each point of the domain, shape (points,)."""
 
     def columns(table: Table) -> np.ndarray:
         return table.x if table.y is None else np.column_stack([table.x, table.y])
@@ -181,18 +173,11 @@ def _records_at(own: Table, domain: Table) -> np.ndarray:
     return np.asarray(held[places[: len(points)]])
 
 
-def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
+def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCounts | None:
     """Records in cells whose count is determined by all totals, noisy ones combined.
 
-    A cell is a set of points that no row tells apart.
-
-    Args:
-        rows: over all points of the domain.
-        held: how many records really lie at each point.
-        clock: bounds the integer programs.
-
-    Returns:
-        right ones of all records, beside those in cells that an exact count tells outright.
+    A cell is a set of points that no row tells apart; ``held`` records really lie at each point.
+    The baseline is the records in cells that an exact count gives outright.
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
     true = np.bincount(place.ravel(), held, atoms.shape[1])
@@ -206,19 +191,23 @@ def cells(rows: Rows, held: np.ndarray, *, clock: Clock) -> Tally | None:
             claims = np.where(possible.determined, possible.least, claims)
     alone = (atoms[exact] != 0).sum(axis=1) == 1
     outright = (atoms[exact][alone] != 0).any(axis=0)
-    return Tally(float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum()))
+    return SuccessCounts(
+        float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum())
+    )
 
 
-def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tally]:
+def differences(
+    rows: LinearSystem, members: slice, *, clock: Clock
+) -> tuple[SuccessCounts, SuccessCounts]:
     """Small groups between two nested counts, and what sums tell of a group of one.
 
     Args:
         rows: exact ones over candidates and further points.
         members: the columns that are the client's own records.
-        clock: after which no further pair is looked at.
+        clock: after which no further pair is tried.
 
     Returns:
-        groups isolated that no count tells outright; values of single records among them.
+        groups isolated that no count gives outright; values of single records among them.
     """
     crisp = np.flatnonzero(rows.counts & np.isin(rows.design, (0, 1)).all(axis=1))
     counts = rows.only(crisp[:PAIRED])
@@ -227,7 +216,7 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
     held = counts.answers[wide] - counts.answers[narrow]
     small = (held > 0) & (held < SMALL)
     outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
-    groups, single, seen = Tally(), Tally(), set(outright)
+    groups, single, seen = SuccessCounts(), SuccessCounts(), set(outright)
     places = {name: row for row, name in enumerate(rows.names)}
     pairs = np.column_stack([wide, narrow])[small]
     for place in clock.timely(len(pairs)):
@@ -238,7 +227,7 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
             continue
         seen.add(key)
         claimed = counts.answers[one] - counts.answers[other]
-        groups.add(Tally(float(between[members].sum() == claimed), 1.0))
+        groups.add(SuccessCounts(float(between[members].sum() == claimed), 1.0))
         if claimed == 1:
             pair = counts.names[one], counts.names[other]
             single.add(_values(rows, places, pair, between=between, members=members))
@@ -246,19 +235,19 @@ def differences(rows: Rows, members: slice, *, clock: Clock) -> tuple[Tally, Tal
 
 
 def _values(
-    rows: Rows,
+    rows: LinearSystem,
     places: dict[tuple[int, str, int], int],
     pair: tuple[tuple[int, str, int], tuple[int, str, int]],
     *,
     between: np.ndarray,
     members: slice,
-) -> Tally:
+) -> SuccessCounts:
     """What the sums beside two counts say of the one record between them.
 
-    They say it where they weigh all others alike, so that their difference is of those between alone.
+    They say it if they weigh all others alike, so that their difference is of those between alone.
     """
     (release, _, cell), (other, _, inner) = pair
-    really, found = np.flatnonzero(between[members]), Tally()
+    really, found = np.flatnonzero(between[members]), SuccessCounts()
     for name in {part for place, part, _ in rows.names if place == release}:
         one, two = places.get((release, name, cell)), places.get((other, name, inner))
         if one is None or two is None or rows.counts[one]:
@@ -269,35 +258,31 @@ def _values(
             continue
         value = rows.answers[one] - rows.answers[two]
         right = len(really) == 1 and abs(alone[really[0]] - value) <= NEAR * size
-        found.add(Tally(float(right), 1.0))
+        found.add(SuccessCounts(float(right), 1.0))
     return found
 
 
-def power_sums(rows: Rows, members: slice) -> Tally:
-    """Values of groups whose count, sum and sum of squares were released side by side.
+def power_sums(rows: LinearSystem, members: slice) -> SuccessCounts:
+    """Values of groups of one or two whose count, sum and sum of squares were released together.
 
-    Which part holds the squares of which shows in what points add: b is 0 outside the group, and
-    c = s b^2 inside, with one scale s for all.
-
-    Args:
-        rows: exact ones over candidates and further points.
-        members: the columns that are the client's own records.
-
-    Returns:
-        values found to a part in 10^4, of those claimed.
+    Which part holds the squares of which shows in what points add: b is 0 outside the group, and c
+    = s b^2 inside, with one scale s for all. Counts values right to a part in 10^4, of those
+    claimed.
     """
-    tally = Tally()
+    tally = SuccessCounts()
     by_cell: dict[tuple[int, int], list[int]] = {}
     for row, (release, _, cell) in enumerate(rows.names):
         by_cell.setdefault((release, cell), []).append(row)
     for beside in by_cell.values():
         for count in (row for row in beside if rows.counts[row]):
-            if 0 < rows.answers[count] < 2 * SMALL:
+            if round(float(rows.answers[count])) in (1, 2):
                 tally.add(_of_group(rows, count, [r for r in beside if r != count], members))
     return tally
 
 
-def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tally | None:
+def _of_group(
+    rows: LinearSystem, count: int, beside: list[int], members: slice
+) -> SuccessCounts | None:
     inside = rows.design[count] > 0
     for one in beside:
         for two in beside:
@@ -305,18 +290,18 @@ def _of_group(rows: Rows, count: int, beside: list[int], members: slice) -> Tall
             if one == two or scale is None:
                 continue
             sums = rows.answers[one], rows.answers[two] / scale
-            found = small_group(round(float(rows.answers[count])), sums)
+            found = values(np.array(sums[: round(float(rows.answers[count]))]))
             if found is None:
                 return None
             true = np.sort(rows.design[one, members][inside[members]])
             size = max(float(np.abs(true).max(initial=0.0)), 1e-12)
             right = len(true) == len(found) and np.abs(true - found).max() <= 1e-4 * size
-            return Tally(len(found) * float(right), float(len(found)))
+            return SuccessCounts(len(found) * float(right), float(len(found)))
     return None
 
 
 def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | None:
-    """The scale s for which the second is s times the square of the first; none where there is none."""
+    """The scale s for which the second is s times the square of the first, or None."""
     if one[~inside].any() or two[~inside].any() or not one[inside].any():
         return None
     square = one**2
@@ -327,12 +312,11 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
     return scale if different else None
 
 
-def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | None:
-    """Records that stand in exact normal equations, of one cell or of two that share records.
+def equations(transcript: Transcript, own: Table, *, clock: Clock) -> SuccessCounts | None:
+    """Records in exact normal equations, of one cell or of two that share records.
 
-    Returns:
-        members whose row is found to a part in 10^4 of a column's scale, of all; none where no part
-        is of this kind.
+    Counts members whose row is right to a part in 10^4 of a column's scale, of all; None if no part
+    is of this kind.
     """
     told = gram_cells(transcript, own, clock=clock)
     if not told:
@@ -349,7 +333,7 @@ def equations(transcript: Transcript, own: Table, *, clock: Clock) -> Tally | No
             for _, rows in parts:
                 reach = 1e-4 * np.nanmax(np.abs(rows), axis=0)
                 found |= (np.abs(rows - claim) <= reach).all(axis=1)
-    return Tally(float(found.sum()), float(len(found)))
+    return SuccessCounts(float(found.sum()), float(len(found)))
 
 
 def outcomes(
@@ -359,19 +343,19 @@ def outcomes(
     others: list[Table],
     bounds: tuple[float, float],
     clock: Clock,
-) -> Tally | None:
-    """Binary outcomes of people whose features are known, from all numbers that they move.
+) -> SuccessCounts | None:
+    """Binary outcomes of individuals whose features are known, from all numbers that they move.
 
     Args:
         transcript: the client's.
         own: its records.
-        others: other clients' records, from which a guesser learns what features say of outcomes.
+        others: other clients' records, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
         clock: bounds the linear program.
 
     Returns:
-        right ones of all, beside what a guesser has; none where no number depends on outcomes, or
-        there was no time.
+        correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of
+        time.
     """
     people = len(own.x)
     if own.y is None or people > SOLVED or clock.over:
@@ -396,14 +380,15 @@ def outcomes(
     if bits is None:
         return None
     true = own.y == bounds[1]
-    return Tally(float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1]))
+    return SuccessCounts(
+        float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1])
+    )
 
 
 def guessed(own: Table, others: list[Table], *, upper: float) -> float:
-    """Outcomes that are right without any release: the commoner one, or by a line fitted elsewhere.
+    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere.
 
-    What features say of outcomes anywhere is no leak of these people's: least squares on other
-    clients' records says that much.
+    What features say of outcomes anywhere is no leak of these individuals'.
     """
     true = np.asarray(own.y == upper)
     best = float(max(int(true.sum()), len(true) - int(true.sum())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +11,8 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
 from privfed.attacks.clock import Clock
 from privfed.attacks.equations import (
     PRECISION,
-    Claim,
     NormalEquations,
+    ReconstructedRecord,
     distinct,
     few_records,
     known_domain,
@@ -31,6 +30,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
+from privfed.attacks.ledger_rows import integer_points
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.transcript import Disclosed, Transcript
 
@@ -43,13 +43,13 @@ ROUNDS = 1000
 class Recovery(Attack):
     """Recovers whole records from leaf equations.
 
-    Leaves of one record are read off, taken out of all other leaves, and so on until nothing more
-    comes; then nodes of few records are diagonalised jointly; then, where the schema makes every
-    feature an integer or a category, leaves are searched over the domain.
+    Leaves of one record are read off, taken out of all other leaves, and so on; then nodes of few
+    records are diagonalised jointly; then, if every feature is an integer or a category, leaves are
+    searched over the domain.
 
-    A record counts as recovered when every feature (scaled and clipped as the tree scales it) and
-    the target are right to 1e-4 of their range. The baseline is the same claims held against the
-    other clients' records.
+    A record counts as recovered when every feature (scaled and clipped as the tree does) and the
+    target are right to 1e-4 of their range. The baseline holds the same claims against other
+    clients' records.
     """
 
     name: ClassVar[str] = "recovery"
@@ -76,8 +76,8 @@ class Recovery(Attack):
 
     def claims(
         self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
-    ) -> list[Claim]:
-        """The records that one client's leaf equations give away, in the attack's time or a clock's."""
+    ) -> list[ReconstructedRecord]:
+        """The records that one client's leaf equations give away."""
         clock = clock or Clock(self.seconds)
         equations = read(entry)
         if equations is None:
@@ -93,7 +93,9 @@ class Recovery(Attack):
                     equations = equations.without(claim)
         return claims
 
-    def _unscored(self, claims: dict[Disclosed, list[Claim]], partial: str) -> Finding:
+    def _unscored(
+        self, claims: dict[Disclosed, list[ReconstructedRecord]], partial: str
+    ) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
             "records claimed",
@@ -107,7 +109,7 @@ class Recovery(Attack):
 
     def _scored(
         self,
-        claims: dict[Disclosed, list[Claim]],
+        claims: dict[Disclosed, list[ReconstructedRecord]],
         truth: Truth,
         schema: PublicSchema | None,
         partial: str,
@@ -135,10 +137,10 @@ class Recovery(Attack):
 
 
 def read(entry: Disclosed) -> NormalEquations | None:
-    """A release's equations; none where they are noisy or withheld.
+    """A release's equations; None if noisy or withheld.
 
-    Left out are silent leaves, and those whose path uses a feature that the equations lack, for
-    there nobody can tell how strongly a claimed record activates the leaf.
+    Suppressed leaves are left out, and those whose path uses a feature that the equations lack:
+    there a claimed record's activation is unknown.
     """
     parts = exact_parts(entry)
     if not {"gram", "moment"} <= set(parts):
@@ -163,12 +165,12 @@ def _geometry(entry: Disclosed) -> Geometry:
 
 
 def _leaves(entry: Disclosed) -> list[Cell | None]:
-    """The leaves by those features; none for leaves that use others."""
+    """The leaves by those features; None for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
 def _heard(entry: Disclosed) -> list[int]:
-    """Positions of the leaves that can be attacked."""
+    """Indices of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
     silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
     return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
@@ -176,10 +178,9 @@ def _heard(entry: Disclosed) -> list[int]:
 
 def _peel(
     equations: NormalEquations, paths: list[list[list[int]]], clock: Clock
-) -> tuple[list[Claim], NormalEquations]:
-    """Claim records and take them out, until nothing more is found."""
+) -> tuple[list[ReconstructedRecord], NormalEquations]:
     nodes = sorted(prefixes(paths).values(), key=len)
-    claims: list[Claim] = []
+    claims: list[ReconstructedRecord] = []
     for _ in clock.timely(ROUNDS):
         more = single_records(equations) or _small_group(equations, nodes, clock)
         if not more:
@@ -190,8 +191,9 @@ def _peel(
     return claims, equations
 
 
-def _small_group(equations: NormalEquations, nodes: list[list[int]], clock: Clock) -> list[Claim]:
-    """The records of all groups of leaves that give any away."""
+def _small_group(
+    equations: NormalEquations, nodes: list[list[int]], clock: Clock
+) -> list[ReconstructedRecord]:
     groups = small_groups(equations, nodes)
     return distinct(few_records(equations, groups[at]) for at in clock.timely(len(groups)))
 
@@ -199,23 +201,23 @@ def _small_group(equations: NormalEquations, nodes: list[list[int]], clock: Cloc
 def _domain(
     equations: NormalEquations, schema: PublicSchema | None, features: Sequence[int]
 ) -> np.ndarray | None:
-    """Every row that a record can have; none where a feature is continuous or there are too many."""
+    """Every row that a record can have; None if a feature is continuous or there are too many."""
     if schema is None:
         return None
-    columns = [schema.features[feature] for feature in features]
-    if any(column.kind == "number" for column in columns):
+    points = integer_points([schema.features[feature] for feature in features], DOMAIN)
+    if points is None:
         return None
-    spans = [np.arange(low, high + 1) for low, high in (column.bounds for column in columns)]
-    if np.prod([float(len(span)) for span in spans]) > DOMAIN:
-        return None
-    vectors = equations.geometry.unit(np.array(list(product(*spans)), dtype=float))
+    vectors = equations.geometry.unit(points)
     return np.column_stack([np.ones(len(vectors)), vectors - 0.5])
 
 
 def _hits(
-    entry: Disclosed, claims: list[Claim], truth: Truth, schema: PublicSchema | None, client: str
+    entry: Disclosed,
+    claims: list[ReconstructedRecord],
+    truth: Truth,
+    schema: PublicSchema | None,
+    client: str,
 ) -> int:
-    """How many of a client's records the claims hit."""
     if client not in truth or not claims:
         return 0
     table = truth[client]
@@ -227,6 +229,6 @@ def _hits(
     return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
 
 
-def _methods(claims: dict[Disclosed, list[Claim]]) -> dict[str, int]:
+def _methods(claims: dict[Disclosed, list[ReconstructedRecord]]) -> dict[str, int]:
     named = [claim.method for of in claims.values() for claim in of]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

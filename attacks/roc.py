@@ -1,14 +1,13 @@
-"""What the best attacker can expect to find out about one record, in closed form: no draws needed.
+"""ROC curves: empirical ones, and the best attacker's in closed form; exact bounds on a rate.
 
-The attacker knows every other record, what the record adds and the law of the noise, and accuses by
-likelihood ratio (Neyman and Pearson 1933). Outputs that speak alike for both sides are accused by a
-coin, so that a rate is met exactly, on whole numbers too.
+The best attacker knows every other record, what the record adds and the noise's distribution, and
+decides by likelihood ratio (Neyman and Pearson 1933). Ties are broken by a coin, so that a rate is
+met exactly, on integers too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,23 +22,18 @@ REACH = 40
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A test's rates, from accusing nobody to accusing everybody, straight between its points.
+class RocCurve:
+    """Piecewise-linear ROC curve: FPR rising from 0 to 1, and TPR, shape (points,) each."""
 
-    Args:
-        accused: share of the others that is accused, rising from 0 to 1, shape (points,).
-        found: share of the members that is accused with them, shape (points,).
-    """
-
-    accused: np.ndarray
-    found: np.ndarray
+    fpr: np.ndarray
+    tpr: np.ndarray
 
     @classmethod
-    def of(cls, members: np.ndarray, others: np.ndarray) -> Curve:
-        """Of scores: larger ones are accused first, equal ones by a coin.
+    def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
+        """Of scores, larger for members, ties by a coin.
 
         Raises:
-            InputError: no score on one side, or one that is no number.
+            InputError: no score on one side, or one that is NaN.
         """
         told = [np.asarray(scores, dtype=float) for scores in (members, others)]
         if not all(len(scores) and not np.isnan(scores).any() for scores in told):
@@ -52,7 +46,7 @@ class Curve:
         return cls.of_masses(*weights)
 
     @classmethod
-    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> Curve:
+    def of_masses(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
         """Of probabilities of the same outcomes, the most telling first; shape (outcomes,) each."""
         told = (
             np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
@@ -60,52 +54,30 @@ class Curve:
         return cls(*told)
 
     def at(self, rate: float) -> float:
-        """The share of members found while this share of the others is accused."""
-        return min(1.0, float(np.interp(rate, self.accused, self.found)))
+        """TPR at this FPR."""
+        return min(1.0, float(np.interp(rate, self.fpr, self.tpr)))
 
     @property
-    def area(self) -> float:
-        """How often a member ranks above another, ties counted half."""
-        return min(1.0, float(np.trapezoid(self.found, self.accused)))
+    def auc(self) -> float:
+        """Area under the curve, ties counted half."""
+        return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:
-    """True-positive rate at a false-positive rate, against Gaussian noise: Phi(Phi^-1(rate) + mu).
+    """TPR at FPR ``rate`` against Gaussian noise: Phi(Phi^-1(rate) + mu).
 
-    Args:
-        mu: the record's distance: square root of the sum over cells of (what it adds / deviation)^2.
-        rate: share of the others that is accused.
+    mu is the square root of the sum over cells of (what the record adds / noise std)^2.
     """
     return float(ndtr(ndtri(rate) + mu))
 
 
 def gaussian_area(mu: float) -> float:
-    """How often a member ranks above another, against Gaussian noise: Phi(mu / sqrt 2)."""
+    """Area under the curve against Gaussian noise: Phi(mu / sqrt 2)."""
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def distance(added: Mapping[str, np.ndarray], deviations: Mapping[str, float]) -> np.ndarray:
-    """The mu of records, from what each adds to each part and the parts' noise.
-
-    Args:
-        added: by part what each record adds alone, in grid units, shape (records, *part).
-        deviations: by part the deviation of its Gaussian noise, in grid units; parts that are not
-            named left without noise and are not counted.
-
-    Returns:
-        shape (records,).
-    """
-    squared = [
-        ((np.asarray(added[name], dtype=float) / deviation) ** 2)
-        .reshape(len(added[name]), -1)
-        .sum(axis=1)
-        for name, deviation in deviations.items()
-    ]
-    return np.asarray(np.sqrt(np.sum(squared, axis=0)))
-
-
-def discrete(law: str, parameter: float, shift: int) -> Curve:
-    """The best test's rates on one whole number with discrete noise, which a record moves.
+def discrete(law: str, parameter: float, shift: int) -> RocCurve:
+    """The best test's ROC curve on one integer with discrete noise, which a record moves.
 
     Args:
         law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
@@ -124,7 +96,7 @@ def discrete(law: str, parameter: float, shift: int) -> Curve:
     ratio = np.round(exponents[0] - exponents[1], 9)
     levels, place = np.unique(-ratio, return_inverse=True)
     masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
-    return Curve.of_masses(*masses)
+    return RocCurve.of_masses(*masses)
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
@@ -134,13 +106,13 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
 
     Args:
         hits: number of successes.
-        trials: number of tries.
-        alpha: how often each bound may be wrong, in (0, 1).
+        trials: number of trials.
+        alpha: in (0, 1).
 
     Returns:
         (low, high), each of the counts' broadcast shape.
     """
-    check_share("alpha", alpha)
+    check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise InputError("counts need 0 <= hits <= trials, and at least one trial")
@@ -149,7 +121,15 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
     return low, high
 
 
-def check_share(name: str, value: float) -> None:
+def interval(hits: float, trials: int) -> tuple[float, float]:
+    """Exact 95 % interval of a rate of independent trials; fractions of a hit widen it."""
+    alpha = (1 - 0.95) / 2
+    low, _ = clopper_pearson(math.floor(hits + 1e-9), trials, alpha)
+    _, high = clopper_pearson(min(trials, math.ceil(hits - 1e-9)), trials, alpha)
+    return float(low), float(high)
+
+
+def check_fraction(name: str, value: float) -> None:
     """Refuse what lies outside (0, 1)."""
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

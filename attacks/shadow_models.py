@@ -1,10 +1,9 @@
-"""Membership from a model alone: shadow models say how it treats a record with and without it.
+"""Membership from a model alone, by shadow models trained with and without each record.
 
-Models of the same kind are trained on random halves of records that the attacker has. What the target
-says of a record is held against what shadows said that had learnt from it, and those that had not:
-LiRA (Carlini et al. 2022, "Membership inference attacks from first principles", Algorithm 1 and Section
-VI) and RMIA (Zarifzadeh, Liu and Shokri 2024, "Low-cost high-power membership inference attacks",
-Section 3). Both read regressors too: what is scored is a log density of the residual there.
+Shadows are trained on random parts of the attacker's records. LiRA: Carlini et al. 2022,
+"Membership inference attacks from first principles", Algorithm 1 and Section VI. RMIA: Zarifzadeh,
+Liu and Shokri 2024, "Low-cost high-power membership inference attacks", Section 3. Regressors are
+scored by a log density of the residual.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import Curve, clopper_pearson
+from privfed.attacks.roc import RocCurve, clopper_pearson
 from privfed.errors import InputError
 
 #: Trains a model: features and outcomes in, something that predicts out.
@@ -37,19 +36,17 @@ OFFLINE = 0.3
 RATE = 0.01
 
 
-def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How well a model knows each record: its score, near normal over models.
+def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """How well a model knows each record: its score, near normal over models, shape (records,).
 
     Classifiers: the log odds of the record's own class (logit scaling, Carlini et al. 2022, Section
-    VI-B). Regressors: minus the residual's size, in deviations of the outcomes: a Laplace density's log.
+    VI-B). Regressors: minus the absolute residual, in standard deviations of the outcomes (a
+    Laplace log density).
 
     Args:
         model: has ``predict_proba`` and ``classes_``, or ``predict``.
         x: features, shape (records, features).
         y: outcomes, shape (records,).
-
-    Returns:
-        shape (records,).
 
     Raises:
         InputError: outcomes that the model has no class for, or predictions that are not finite.
@@ -72,12 +69,7 @@ def told(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """What shadow models say of records.
-
-    Args:
-        scores: see :func:`told`; shape (shadows, records).
-        inside: whether each shadow learnt from each record, bool, of the same shape.
-    """
+    """Shadow models' scores, and which learnt from which record; shape (shadows, records)."""
 
     scores: np.ndarray
     inside: np.ndarray
@@ -100,16 +92,16 @@ def shadows(
 ) -> Shadows:
     """Train shadow models, each on all but one of a few random parts of the records.
 
-    Halves say most. More parts come nearer to a target that learnt from most of what is known.
+    Halves tell most; more parts come nearer to a target that learnt from most of what is known.
 
     Args:
-        train: trains one; anything with scikit-learn's manners: ``lambda x, y: clone(m).fit(x, y)``.
+        train: trains one, such as ``lambda x, y: clone(model).fit(x, y)``.
         x: features, shape (records, features).
         y: outcomes, shape (records,).
         number: how many, a multiple of the parts.
         seed: draws the parts.
-        seconds: after which no further division is begun; what there is is given back.
-        parts: into how many parts the records are divided, each left out by one shadow in turn.
+        seconds: after which no further division is begun.
+        parts: number of parts, each left out by one shadow in turn.
 
     Raises:
         InputError: too few records or shadows, or arrays that are text or not finite.
@@ -126,7 +118,7 @@ def shadows(
         place = rng.permutation(len(x)) * parts // len(x)
         for left_out in reversed(range(parts)):
             mine = place != left_out
-            scores.append(told(train(x[mine], y[mine]), x=x, y=y))
+            scores.append(model_scores(train(x[mine], y[mine]), x=x, y=y))
             inside.append(mine)
     if len(scores) < 2 * parts:
         raise InputError(
@@ -145,12 +137,12 @@ def _check(x: np.ndarray, y: np.ndarray) -> None:
         raise InputError("outcomes must be finite")
 
 
-def accused(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
-    """How likely it is that the target learnt from each record, by its scores; larger is likelier.
+def membership_scores(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndarray:
+    """Membership scores of records, larger for likelier members.
 
     Args:
-        target: what it says of the records, shape (records,).
-        known: what the shadows say of the same.
+        target: the target's scores of the records, shape (records,).
+        known: the shadows' scores of the same.
         way: ``lira`` and ``rmia`` use shadows with the record and without, ``-offline`` without.
 
     Raises:
@@ -169,10 +161,9 @@ def accused(target: np.ndarray, known: Shadows, *, way: Way = "lira") -> np.ndar
 
 
 def _lira(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
-    """ln N(target; with) - ln N(target; without), of one deviation; offline -ln P(N(without) > target).
+    """ln N(target; with) - ln N(target; without), of one std; offline -ln P(N(without) > target).
 
-    With and without a record shadows are deviant alike, as far as 64 of them can tell; a deviation for
-    each side would judge by its chance.
+    One std for both sides, which 64 shadows cannot tell apart.
     """
     outside = np.ma.MaskedArray(known.scores, known.inside)
     inside = np.ma.MaskedArray(known.scores, ~known.inside)
@@ -189,7 +180,7 @@ def _lira(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
 
 
 def _rmia(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
-    """Share of the other records z with p(x) / mean p(x) at least p(z) / mean p(z) (Equation 3)."""
+    """Fraction of other records z with p(x) / mean p(x) at least p(z) / mean p(z) (Equation 3)."""
     log_target, log_known = _log_chance(target), _log_chance(known.scores)
     out = np.where(known.inside, -np.inf, log_known)
     mean_out = logsumexp(out, axis=0) - np.log((~known.inside).sum(axis=0))
@@ -204,7 +195,6 @@ def _rmia(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
 
 
 def _log_chance(scores: np.ndarray) -> np.ndarray:
-    """ln of the probability whose log odds a score is."""
     return np.asarray(-np.logaddexp(0.0, -scores))
 
 
@@ -217,18 +207,17 @@ def read_model(
     known: Shadows,
     way: Way = "lira",
 ) -> Finding:
-    """Tell a model's training records from others by what it says of them.
+    """Tell a model's training records from others by its scores of them.
 
     Args:
-        model: the target; see :func:`told`.
-        x: records in question, which the shadows are of as well; shape (records, features).
-        y: their outcomes.
-        member: which ones it learnt from; this only judges the attack. Bool, shape (records,).
+        model: the target; see :func:`model_scores`.
+        x, y: the records in question, which the shadows are of as well.
+        member: which ones it learnt from, for scoring only; bool, shape (records,).
         known: shadow models.
-        way: see :func:`accused`.
+        way: see :func:`membership_scores`.
 
     Raises:
-        InputError: nobody inside or nobody outside, or see :func:`accused`.
+        InputError: no members or no others, or see :func:`membership_scores`.
     """
     _check(x, y)
     truth = np.asarray(member, dtype=bool)
@@ -236,8 +225,8 @@ def read_model(
         raise InputError(
             "reading a model needs records that it learnt from and others: one bool each"
         )
-    score = accused(told(model, x=x, y=y), known, way=way)
-    curve = Curve.of(score[truth], score[~truth])
+    score = membership_scores(model_scores(model, x=x, y=y), known, way=way)
+    curve = RocCurve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
     found = curve.at(RATE)
     low, _ = clopper_pearson(np.floor(found * number), number, 0.025)
@@ -254,11 +243,11 @@ def read_model(
         f"model reader {way}",
         "Can a reader of the model alone tell whom it learnt from?",
         "share of member and other pairs told apart by the model",
-        curve.area,
+        curve.auc,
         of=1.0,
-        low=max(0.0, curve.area - float(half)),
-        high=min(1.0, curve.area + float(half)),
+        low=max(0.0, curve.auc - float(half)),
+        high=min(1.0, curve.auc + float(half)),
         baseline=0.5,
-        severity="some" if curve.area - half > 0.5 and float(low) > 0 else "none",
+        severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
     )

@@ -1,10 +1,9 @@
-"""What a forest's quantile sketches hand over: raw values as they are, and those solved for.
+"""Raw values that a forest's quantile sketches give away: verbatim, and by least squares.
 
-A sketch of a node says the values at the ranks 0, 1/Q, ..., 1. As order statistics they are raw
-values. Interpolated ones are weighted means of two neighbours in order, with weights that follow
-from the number of records alone: with no fewer levels than records they are a system of full rank,
-and least squares gives every value back. The number of records is told next to the sketch: any
-feature's bins add up to it.
+A sketch of a node gives the values at the ranks 0, 1/Q, ..., 1. Order statistics are raw values.
+Interpolated ones are weighted means of two neighbours in order, with weights that follow from the
+number of records alone: with no fewer levels than records the system has full rank, and least
+squares gives every value. The number of records is the sum of any feature's bins.
 """
 
 from __future__ import annotations
@@ -31,19 +30,14 @@ DRAWS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """What one client's sketches say of each feature.
-
-    Args:
-        told: values that stand in the sketches, by feature, ascending.
-        solved: those and the values that least squares gives, by feature, ascending.
-    """
+class ClientSketches:
+    """By feature, ascending: one client's sketched values, and these with the solved ones."""
 
     told: Mapping[int, np.ndarray]
     solved: Mapping[int, np.ndarray]
 
 
-def listen(transcript: Transcript, clock: Clock) -> Heard:
+def read_sketches(transcript: Transcript, clock: Clock) -> ClientSketches:
     """Read one client's transcript, until the time is up."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
@@ -61,13 +55,13 @@ def listen(transcript: Transcript, clock: Clock) -> Heard:
             ):
                 solved.setdefault(feature, []).append(values)
     both = {feature: [*told[feature], *solved.get(feature, [])] for feature in told}
-    return Heard(
+    return ClientSketches(
         *({f: np.unique(np.concatenate(v)) for f, v in each.items()} for each in (told, both))
     )
 
 
 def in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
-    """Each sketch with the bins that were told of the same nodes next, or none."""
+    """Each sketch with the next bins of the same nodes, or None."""
     entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
     for entry, following in zip(entries, [*entries[1:], None], strict=False):
         if entry.kind == SKETCHES and "knots" in entry.release and len(entry.release["knots"]):
@@ -85,7 +79,7 @@ def _same(sketch: Disclosed, bins: Disclosed) -> bool:
 
 
 def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The feature of each pair, its knots, and which of them are shown."""
+    """The feature of each pair, its knots, and which of them are visible."""
     knots = sketch.release["knots"]
     shown: np.ndarray = ~np.ma.getmaskarray(knots)
     features: np.ndarray = sketch.query["level"]["numeric"]["features"]
@@ -93,7 +87,7 @@ def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def counts_of(bins: Disclosed) -> np.ndarray:
-    """Records of each pair's node, -1 where some bin is withheld."""
+    """Records of each pair's node, -1 if some bin is withheld."""
     told = bins.release["bins"]
     hidden = np.ma.getmaskarray(told).any(axis=(1, 2))
     return np.where(hidden, -1, np.asarray(told.data).sum(axis=(1, 2)))
@@ -122,10 +116,10 @@ def unmixing(records: int, levels: int) -> np.ndarray:
 
 
 class SketchedValues(Attack):
-    """Looks for every raw cell of the sketched columns among what a client's sketches hand over.
+    """Looks for every raw cell of the sketched columns in a client's sketches.
 
-    The baseline is what matches by chance: as many cells of the other clients' columns (or, where
-    there are none, drawn over the column's range), held against the same sketches.
+    The baseline is chance: as many cells of the other clients' columns (or, if there are none,
+    drawn over the column's range), held against the same sketches.
     """
 
     name: ClassVar[str] = "sketches"
@@ -135,10 +129,7 @@ class SketchedValues(Attack):
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """See :class:`Attack`: cells that stand in the sketches, and cells solved for beside them.
-
-        Without the truth there are none.
-        """
+        """See :class:`Attack`: cells in the sketches, and cells solved for; none without truth."""
         transcript = well_formed(transcript, schema, truth)
         if truth is None or not self.attackable(transcript):
             return []
@@ -146,10 +137,12 @@ class SketchedValues(Attack):
         clock, read, heard = Clock(self.seconds), 0, {}
         for place in clock.timely(len(clients)):
             client = clients[place]
-            heard[client] = listen(transcript.of(client=client), clock)
+            heard[client] = read_sketches(transcript.of(client=client), clock)
             read += not clock.over
         partial = clock.partial(read, len(clients), "clients")
-        ways: tuple[tuple[str, Callable[[Heard], Mapping[int, np.ndarray]], float], ...] = (
+        ways: tuple[
+            tuple[str, Callable[[ClientSketches], Mapping[int, np.ndarray]], float], ...
+        ] = (
             ("cells that stand in the sketches", lambda h: h.told, 0.0),
             ("cells recovered with least squares", lambda h: h.solved, NEAR),
         )
@@ -162,8 +155,8 @@ class SketchedValues(Attack):
         self,
         metric: str,
         truth: Truth,
-        heard: Mapping[str, Heard],
-        values: Callable[[Heard], Mapping[int, np.ndarray]],
+        heard: Mapping[str, ClientSketches],
+        values: Callable[[ClientSketches], Mapping[int, np.ndarray]],
         near: float,
         partial: str,
     ) -> Finding:
@@ -186,7 +179,7 @@ class SketchedValues(Attack):
 
 
 def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
-    """How many cells, as 32-bit floats, lie within reach of some known value."""
+    """Number of cells, as 32-bit floats, within reach of some known value."""
     single = cells.astype(np.float32).astype(float)
     first = np.searchsorted(known, single - reach, side="left")
     last = np.searchsorted(known, single + reach, side="right")

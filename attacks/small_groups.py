@@ -1,9 +1,9 @@
-"""Groups too small, and groups that are all alike: what supports and leaves say of somebody.
+"""Groups too small, and groups that are all alike, from counts of rules, leaves and cells.
 
-Who knows that a person is in a group of few can single it out; who knows that a person is in a group of
-one class knows the class, however many there are (class disclosure; its counterpart for tables is the
-lack of l-diversity, Machanavajjhala et al. 2007). Both are read off counts alone: of released parts, or
-of a fitted tree, forest or rule model. The two say different things, so they are told apart.
+Who knows that a person is in a group of few can single it out; who knows that a person is in a
+group of one class knows the class, however many there are (class disclosure, the lack of
+l-diversity, Machanavajjhala et al. 2007). Both are read off released counts, or off a fitted tree,
+forest or rule model, and reported apart.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ CLASS = "class"
 
 @dataclass(frozen=True)
 class Groups:
-    """How many groups there are, and how many say too much.
-
-    Args:
-        groups: with anybody in them.
-        small: of fewer records than the threshold.
-        alike: all of one class; none where classes were not told.
-    """
+    """Numbers of non-empty groups, of small ones, and of those of one class (None if unknown)."""
 
     groups: int
     small: int
@@ -54,7 +48,7 @@ def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
 
     Args:
         counts: records by group, shape (groups,), or by group and class, shape (groups, classes);
-            NaN where withheld: such a group's size is not known, and it is not counted.
+            NaN if withheld: such a group is not counted.
         smallest: the least size that is not small.
 
     Raises:
@@ -72,11 +66,10 @@ def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
 
 
 def model_groups(model: Any) -> np.ndarray:
-    """The leaves of a fitted scikit-learn tree, or of all trees of a forest, by class where it has any.
+    """Training records of each leaf of a fitted scikit-learn tree or forest, by class if any.
 
     Returns:
-        records that reached each leaf in training, shape (leaves, classes), or (leaves,) for a
-        regressor.
+        shape (leaves, classes), or (leaves,) for a regressor.
 
     Raises:
         InputError: something that has no trees.
@@ -97,7 +90,7 @@ def _leaves(tree: Any, classes: bool) -> np.ndarray:
 
 
 def read_leaves(model: Any, *, smallest: int = SMALLEST) -> list[Finding]:
-    """Look for leaves of few records, and of one class, in a fitted tree or forest.
+    """Find leaves of few records, and of one class, in a fitted tree or forest.
 
     Raises:
         InputError: something that has no trees.
@@ -107,13 +100,13 @@ def read_leaves(model: Any, *, smallest: int = SMALLEST) -> list[Finding]:
 
 
 class SmallGroups(Attack):
-    """Reads exact counts of rules, leaves and cells: which groups are small, and which all of one class.
+    """Reads exact counts of rules, leaves and cells: small groups, and groups of one class.
 
-    A noisy count hides both and is not read. A group counts once for each release that tells of it.
+    A noisy count hides both and is not read. A group counts once for each release about it.
 
     Args:
         seconds: after which no further release is read.
-        smallest: the least number of records that is no small group.
+        smallest: the least size that is not small.
     """
 
     name: ClassVar[str] = "small_groups"
@@ -153,7 +146,7 @@ class SmallGroups(Attack):
     def told(
         self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any], partial: str = ""
     ) -> list[Finding]:
-        """Findings of what was counted."""
+        """Findings of the counts."""
         metrics = [(f"groups of fewer than {self.smallest} records", found.small)]
         if found.alike is not None:
             metrics.append(("groups whose records are all of one class", found.alike))
@@ -181,7 +174,6 @@ def _counts(entry: Disclosed) -> Iterator[ReleasedPart]:
 
 
 def _table(values: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
-    """Counts by group, and by class where there is such an axis."""
     if CLASS not in axes or len(axes) != values.ndim or axes == (CLASS,):
         return np.asarray(values.ravel())
     last = np.moveaxis(values, axes.index(CLASS), -1)

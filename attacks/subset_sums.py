@@ -1,8 +1,8 @@
-"""Secret bits out of many noisy subset sums, by linear programming.
+"""Secret bits from many noisy subset sums, by linear programming.
 
-Dinur and Nissim (2003, "Revealing information while preserving privacy", Theorem 5; as a linear
-program with least absolute errors: Dwork, McSherry and Talwar 2007): with noise well below the square
-root of the number of records, more answers than records give nearly all bits back.
+Dinur and Nissim (2003, "Revealing information while preserving privacy", Theorem 5; least absolute
+errors: Dwork, McSherry and Talwar 2007): with noise well below the square root of the number of
+records, more answers than records give nearly all bits.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def rebuilt_bits(
     Args:
         weights: A, what each bit adds to each sum, shape (sums, bits).
         answers: y, shape (sums,).
-        deviations: s, by how much each answer is off, about; all alike unless given.
+        deviations: s, the scale of each answer's error; all alike unless given.
         seconds: for the solver.
 
     Returns:
-        bool, shape (bits,); none where the solver found nothing in time.
+        bool, shape (bits,); None if the solver found nothing in time.
 
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.

@@ -1,8 +1,8 @@
-"""Subtraction against nullification: withheld sums of a fuzzy tree, worked out from released ones.
+"""Subtraction against nullification: withheld sums of a fuzzy tree, derived from released ones.
 
-Nullification hides the sums of cells that would give a record away. They come back as their node's
-total minus their siblings, as totals of the next level's nodes, through any feature's sum at the
-same node, and through the leaves' first moments.
+Nullification hides the sums of cells that would give a record away. They follow from a node's total
+less their siblings, from totals of the next level's nodes, from any feature's sum at the same node,
+and from the leaves' first moments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privfed.attacks.fuzzy import (
     centred_target,
     weight,
 )
-from privfed.attacks.identities import Equation, System, groups_of
+from privfed.attacks.identities import Equation, SumIdentities, groups_of
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
@@ -40,15 +40,8 @@ TARGET = 1e-4
 
 
 @dataclass(eq=False)
-class Heard:
-    """What one client said about its sums, and what it withheld.
-
-    Args:
-        geometry: the tree's public geometry, of the last question.
-        known: for each kind of sum, the released cells.
-        hidden: the cells that were withheld from some release.
-        moments: for each kind of sum, identities about leaves.
-    """
+class KnownSums:
+    """One client's released and withheld cells, and the identities about its leaves."""
 
     geometry: Geometry
     known: dict[str, dict[Cell, float]] = field(default_factory=lambda: {s: {} for s in SUMS})
@@ -68,15 +61,9 @@ class Heard:
 
 @dataclass(frozen=True, eq=False)
 class Worked:
-    """What the attack worked out at one client.
+    """By kind of sum the withheld cells that were recovered, or that another release gave."""
 
-    Args:
-        heard: what it started from.
-        found: for each kind of sum, the withheld cells that came back (also those that another
-            release had given all along).
-    """
-
-    heard: Heard
+    heard: KnownSums
     found: Mapping[str, Mapping[Cell, float]]
 
     def targets(self) -> dict[Cell, float]:
@@ -91,7 +78,7 @@ class Worked:
 
 
 class Subtraction(Attack):
-    """Works withheld sums out of released ones, over the whole transcript of each client."""
+    """Derives withheld sums from released ones, over the whole transcript of each client."""
 
     name: ClassVar[str] = "subtraction"
     question: ClassVar[str] = "Which withheld sums can be worked out from what was released?"
@@ -112,7 +99,7 @@ class Subtraction(Attack):
         found: dict[str, Worked] = {}
         for place in clock.timely(len(clients)):
             with formed(self.name, schema is not None or truth):
-                worked = work_out(transcript.of(client=clients[place]), clock)
+                worked = derive_sums(transcript.of(client=clients[place]), clock)
             if worked is not None:
                 found[clients[place]] = worked
             read += not clock.over
@@ -127,15 +114,9 @@ class Subtraction(Attack):
 
     def _unscored(self, found: Mapping[str, Worked], partial: str) -> Finding:
         filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())
-        return self.finding(
-            "withheld cells worked out that are not empty",
-            filled,
-            releases=self.kinds,
-            severity="breach" if filled else "none",
-            detail={"withheld": sum(len(one.heard.hidden) for one in found.values())},
-            simulation=False,
-            partial=partial,
-        )
+        withheld = sum(len(one.heard.hidden) for one in found.values())
+        metric, detail = "withheld cells worked out that are not empty", {"withheld": withheld}
+        return self._counted(metric, filled, None, None, detail, partial, simulation=False)
 
     def _cells(
         self, found: Mapping[str, Worked], tables: Mapping[str, Table], partial: str
@@ -144,16 +125,9 @@ class Subtraction(Attack):
         for client, table in tables.items():
             for name, count in _score_cells(found[client], table).items():
                 tally[name] += count
-        return self.finding(
-            "withheld cells with records in them, recovered exactly",
-            tally["right"],
-            of=tally["filled"],
-            baseline=tally["shuffled"],
-            releases=self.kinds,
-            severity="breach" if tally["right"] > tally["shuffled"] else "none",
-            detail={**tally, "precision": PRECISION},
-            partial=partial,
-        )
+        metric = "withheld cells with records in them, recovered exactly"
+        right, of, chance = tally["right"], tally["filled"], tally["shuffled"]
+        return self._counted(metric, right, of, chance, {**tally, "precision": PRECISION}, partial)
 
     def _targets(
         self,
@@ -168,33 +142,41 @@ class Subtraction(Attack):
             if centred is not None:
                 scored = _score_targets(found[client], table, centred)
                 right, alone, chance = right + scored[0], alone + scored[1], chance + scored[2]
-        return self.finding(
-            "targets of single records read off withheld cells",
-            right,
-            of=alone,
-            baseline=chance,
-            releases=self.kinds,
-            severity="breach" if right > chance else "none",
-            detail={"precision": TARGET},
-            partial=partial,
-        )
+        metric = "targets of single records read off withheld cells"
+        return self._counted(metric, right, alone, chance, {"precision": TARGET}, partial)
+
+    def _counted(
+        self,
+        metric: str,
+        right: int,
+        of: int | None,
+        chance: int | None,
+        detail: Mapping[str, Any],
+        partial: str,
+        *,
+        simulation: bool = True,
+    ) -> Finding:
+        figures: dict[str, Any] = {"of": of, "baseline": chance, "detail": dict(detail)}
+        severity = "breach" if right > (chance or 0) else "none"
+        figures |= {"releases": self.kinds, "severity": severity, "simulation": simulation}
+        return self.finding(metric, right, partial=partial, **figures)
 
 
-def listen(transcript: Transcript) -> Heard | None:
-    """Collect one client's sums; none where it released no exact ones."""
-    heard: Heard | None = None
+def known_sums(transcript: Transcript) -> KnownSums | None:
+    """Collect one client's sums; None if it released no exact ones."""
+    heard: KnownSums | None = None
     readers = {LEVEL: _read_level, ACTIVATION: _read_activation, LEAVES: _read_leaves}
     for entry in transcript:
         if entry.kind in readers and exact_parts(entry):
-            heard = heard or Heard(Geometry.of(entry.query))
+            heard = heard or KnownSums(Geometry.of(entry.query))
             heard.geometry = Geometry.of(entry.query)
             readers[entry.kind](heard, entry, entry.query)
     return heard
 
 
-def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
-    """Run the attack on one client's releases; once the time is up, only what was told outright is found."""
-    heard = listen(transcript)
+def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
+    """Attack one client's releases; out of time, only what was released outright is found."""
+    heard = known_sums(transcript)
     if heard is None:
         return None
     zero = {cell for cell, value in heard.known["weights"].items() if value == 0}
@@ -203,7 +185,7 @@ def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | Non
     for name in SUMS:
         late = clock is not None and clock.over
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
-        system = System(heard.geometry.sets, name == "linear", known, heard.moments[name])
+        system = SumIdentities(heard.geometry.sets, name == "linear", known, heard.moments[name])
         empty = zero if name == "weights" else set(zero)
         solved = {} if late else system.solve(heard.hidden, empty, groups, clock=clock)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
@@ -211,7 +193,7 @@ def work_out(transcript: Transcript, clock: Clock | None = None) -> Worked | Non
     return Worked(heard, found)
 
 
-def _read_level(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_level(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
     sets = heard.geometry.sets
     for name in SUMS:
@@ -228,19 +210,18 @@ def _read_level(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> Non
 
 
 def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
-    """The cells of a part at an index of its leading axes."""
     mask = None if part.mask is None else part.mask[index]
     axes = part.axes[len(index) :]
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
 
 
-def _read_activation(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_activation(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     parts = exact_parts(entry)
     if "weights" in parts:
         heard.learn("weights", cells(query["nodes"]), parts["weights"])
 
 
-def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_leaves(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     """Leaf equations hold sums of w and y w, and of both times each feature."""
     parts = exact_parts(entry)
     for name, part in (("weights", "gram"), ("linear", "moment")):
@@ -252,7 +233,7 @@ def _read_leaves(heard: Heard, entry: Disclosed, query: Mapping[str, Any]) -> No
 
 
 def _read_moments(
-    heard: Heard, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
+    heard: KnownSums, name: str, leaf: Cell, row: np.ma.MaskedArray, features: Sequence[int]
 ) -> None:
     if np.ma.getmaskarray(row).any():
         return
@@ -266,7 +247,6 @@ def _read_moments(
 
 
 def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
-    """Compare recovered weights with the true ones."""
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     true = {cell: float(weight(degrees, cell).sum()) for cell in worked.heard.hidden}
@@ -285,12 +265,12 @@ def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
 
 
 def _shuffled(values: np.ndarray | list[float]) -> np.ndarray:
-    """The baseline: what was found, handed out anew."""
+    """The baseline: the results, permuted."""
     return np.random.default_rng(0).permutation(np.asarray(values, dtype=float))
 
 
 def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> tuple[int, int, int]:
-    """Records whose target was read, records alone in a withheld cell, and hits by chance."""
+    """Numbers of targets read, of records alone in a withheld cell, and of hits by chance."""
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     read = worked.targets()

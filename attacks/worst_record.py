@@ -1,11 +1,11 @@
-"""The record that noise hides worst: how far it moves what left, beside what was paid for it.
+"""The record that noise hides worst: how far it moves what left, beside what was charged.
 
-For Gaussian noise a record's distance is ``mu``, the square root of the sum over all released cells of
-(what it adds / the noise's deviation)^2: the best test of its membership has an area of Phi(mu / sqrt 2)
-and finds it with probability Phi(Phi^-1(alpha) + mu) while accusing alpha of the others (Dong, Roth and
-Su 2022). For Laplace noise it is an epsilon, the sum of |what it adds| / scale, and such rates are
-bounds. Either is exact, and needs no draw of noise: the schema's worst record is searched over the
-public box, and the charge is what the questions' declared sensitivities come to.
+For Gaussian noise a record's distance is ``mu``, the square root of the sum over all released cells
+of (what it adds / noise std)^2: the best test of its membership has AUC Phi(mu / sqrt 2) and TPR
+Phi(Phi^-1(alpha) + mu) at FPR alpha (Dong, Roth and Su 2022). For Laplace noise it is an epsilon,
+the sum of |what it adds| / scale, and such rates are bounds. Either is exact, and needs no draw of
+noise: the schema's worst record is searched over the public box, and the charge follows from the
+queries' declared sensitivities.
 """
 
 from __future__ import annotations
@@ -105,15 +105,8 @@ LAWS = (Law("gaussian", "mu", 2), Law("laplace", "epsilon", 1))
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """What one client released with noise of one law.
-
-    Args:
-        law: of the noise.
-        entries: its releases.
-        schema: the public data dictionary.
-        relation: what one step between neighbours is.
-    """
+class NoisyReleases:
+    """What one client released with noise of one law, and what one step between neighbours is."""
 
     law: Law
     entries: tuple[Disclosed, ...]
@@ -192,16 +185,10 @@ def _mask(part: ReleasedPart) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
-    """How far records move what one client released.
+class RecordInfluence:
+    """How far records move one client's releases: the schema's worst, and its own if known."""
 
-    Args:
-        heard: what it released.
-        worst: the distance of the schema's worst record.
-        real: the distances of its own records, where they are known.
-    """
-
-    heard: Heard
+    heard: NoisyReleases
     worst: float
     real: np.ndarray
 
@@ -224,23 +211,19 @@ class Moved:
 
 
 class WorstRecord(Attack):
-    """Searches the schema for the record that noise hides worst, and holds it to what was charged.
+    """Searches the schema for the record that noise hides worst, and compares it with the charge.
 
-    A record beyond the charge shows a sensitivity that is declared too small: a claim is broken.
-    Where none comes to half of it, the noise is larger than it need be. The records themselves,
-    where they are known, only say how far the median and the largest of them come.
+    A record beyond the charge shows a sensitivity declared too small: a claim is broken. If none
+    comes to half of it, the noise is larger than needed. The records themselves, if known, only say
+    how far the median and the largest of them come.
     """
 
     name: ClassVar[str] = "worst_record"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
     def reads(self, entry: Disclosed) -> bool:
-        """Whether a part of it adds up over records and has noise of a known law."""
+        """Whether a part of it adds up over records and has known noise."""
         return bool(readable(entry, exact=False))
-
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether anything in it has noise of a known law."""
-        return any(self.reads(entry) for entry in transcript)
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
@@ -261,13 +244,13 @@ class WorstRecord(Attack):
         worst: dict[tuple[Any, ...], float] = {}
         heard, read = [], 0
         for client in transcript.clients:
-            own = Heard(law, transcript.of(client=client).entries, schema, self.relation)
+            own = NoisyReleases(law, transcript.of(client=client).entries, schema, self.relation)
             if not own.key or not own.charge or clock.over:
                 continue
             if own.key not in worst:
                 worst[own.key] = search(own.distances, schema, clock, own.compared)
             real = own.real(truth[client]) if client in truth else np.empty(0)
-            heard.append(Moved(own, worst[own.key], real))
+            heard.append(RecordInfluence(own, worst[own.key], real))
             read += not clock.over
         if not heard:
             return []
@@ -295,7 +278,9 @@ class WorstRecord(Attack):
         )
         return [expected]
 
-    def _told(self, law: Law, own: Moved, heard: Sequence[Moved], partial: str) -> Finding:
+    def _told(
+        self, law: Law, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+    ) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most
         figures = {"the schema's worst": own.worst, f"the {law.unit} charged": charge}
@@ -331,16 +316,10 @@ class WorstRecord(Attack):
 
 
 def search(distances: Distance, schema: PublicSchema, clock: Clock, compared: int = 1) -> float:
-    """The largest distance of any record of the schema that is found, or of any two from each other.
+    """The largest distance found of any record of the schema, or of any two from each other.
 
     Corners and random records first; then rounds of mutations of the best; then each column of the
-    best record in turn.
-
-    Args:
-        distances: of records, each given by its features and target.
-        schema: the public data dictionary.
-        clock: after which no further round is begun.
-        compared: how many records a distance is about; two are searched together.
+    best record in turn. ``compared`` records are searched together.
     """
     single = [*schema.features, *([] if schema.target is None else [schema.target])]
     columns = single * compared

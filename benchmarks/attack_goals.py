@@ -25,7 +25,7 @@ from paper_rows import RESULTS, commit, machine
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from privfed.attacks.candidate_inference import Pool
+from privfed.attacks.candidate_inference import CandidateInference
 from privfed.attacks.contingency import ranges
 from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
@@ -104,7 +104,7 @@ def lists() -> Iterator[Figure]:
     ):
         tree = FuzzyTreeRegressor()
         told = released(tree, tree.published(strict=strict), *diabetes())
-        (one,) = Pool(seconds=600, unknown=[""], candidates=size).run(*told)
+        (one,) = CandidateInference(seconds=600, unknown=[""], candidates=size).run(*told)
         yield Figure(
             "lists",
             "pool",
@@ -140,7 +140,7 @@ def lists() -> Iterator[Figure]:
     ):
         transcript, truth, schema = released(learner, policy, *data)
         kept = transcript.of("forest.bins") if "bins" in on else transcript
-        both = Pool(seconds=600, unknowns=1200).run(kept, truth, schema)
+        both = CandidateInference(seconds=600, unknowns=1200).run(kept, truth, schema)
         for one, measure, goal in zip(both, (found, outcomes), goals, strict=True):
             yield Figure("lists", "pool", on, measure, goal, one.value)
 

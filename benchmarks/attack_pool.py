@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import Truth
-from privfed.attacks.candidate_inference import TARGET, Pool
+from privfed.attacks.candidate_inference import TARGET, CandidateInference
 from privfed.exchange.transcript import Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
@@ -30,7 +30,7 @@ def report(name: str, transcript: Transcript, truth: Truth, schema: Schema, size
     """Attack with nothing unknown, then with the target unknown."""
     for unknown in ("", TARGET):
         started = time.perf_counter()
-        attack = Pool(seconds=600, unknown=[unknown], candidates=size, unknowns=2000)
+        attack = CandidateInference(seconds=600, unknown=[unknown], candidates=size, unknowns=2000)
         for found in attack.run(transcript, truth, schema):
             told = {name: found.detail.get(name) for name in SHOWN if name in found.detail}
             print(

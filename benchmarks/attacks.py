@@ -19,7 +19,7 @@ from privfed import plugins
 from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.base import Attack, Truth
-from privfed.attacks.membership import Membership, ratios
+from privfed.attacks.membership import LikelihoodRatios, Membership
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
@@ -114,7 +114,9 @@ def rates(runs: list[LocalDisclosure], truth: Truth, schema: Schema, exact: bool
     """
     members, outsiders = [], []
     for run in runs:
-        scores = {c: ratios(run.transcript(), c, truth, schema, exact) for c in truth}
+        known = LikelihoodRatios(truth, schema, exact)
+        known.read(run.transcript())
+        scores = {client: known.of(client) for client in truth}
         members.append(np.concatenate([own.pop(client) for client, own in scores.items()]))
         outsiders += [each for others in scores.values() for each in others.values()]
     bar = np.quantile(np.concatenate(outsiders), 0.99)

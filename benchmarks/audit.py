@@ -27,8 +27,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.roc import clopper_pearson, discrete, gaussian_area, gaussian_found
 from privfed.audits.bounds import (
     epsilon_from_event,
-    gaussian_epsilon,
-    gdp_epsilon,
+    mu_from_event,
     right_guesses,
     right_guesses_mu,
 )
@@ -178,18 +177,14 @@ def coverage(games: int = 2000, size: int = 2000) -> None:
     for mu in (0.25, 0.5, 1.0, 2.0):
         guessed = rng.binomial(size, ndtr(mu / 2), games)
         alarms, misses = (rng.binomial(size // 2, ndtr(-mu / 2), games) for _ in range(2))
-        true = gaussian_epsilon(mu, DELTA)
         half = size // 2
-        pairs = zip(alarms[:300], misses[:300], strict=True)
-        event = [
-            gdp_epsilon(a, m, trials_without=half, trials_with=half, delta=DELTA, alpha=ALPHA)[0]
-            > true
-            for a, m in pairs
-        ]
+        event = mu_from_event(
+            alarms[:300], misses[:300], trials_without=half, trials_with=half, alpha=ALPHA
+        )
         single = right_guesses_mu(guessed, np.full(games, size), ALPHA)
         run = [one_run_mu(size, size, right=int(v), alpha=ALPHA) > mu for v in guessed[:100]]
         print(
-            f"wrong at mu {mu}: event {np.mean(event):.3f}, guesses {np.mean(single > mu):.3f}, "
+            f"wrong at mu {mu}: event {np.mean(event > mu):.3f}, guesses {np.mean(single > mu):.3f}, "
             f"one run of any mechanism {np.mean(run):.3f}"
         )
 
@@ -379,7 +374,7 @@ def expected() -> None:
         found = discrete("gaussian", sigma, sigma)
         print(
             f"mu 1 at sigma {sigma}: TPR at 1 % {found.at(0.01):.4f} (continuous "
-            f"{gaussian_found(1, 0.01):.4f}), AUC {found.area:.4f} ({gaussian_area(1):.4f})"
+            f"{gaussian_found(1, 0.01):.4f}), AUC {found.auc:.4f} ({gaussian_area(1):.4f})"
         )
 
 

@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 from genetic_tables import Prepared, federation, prepared
 from paper_rows import commit
+from score_membership import Detected, detect, gaussian_rates
 
 from privfed import LocalDisclosure
-from privfed.attacks.score_membership import Detected, detect, gaussian_rates
 from privfed.exchange.messages import Release, ReleasedPart, Reply
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import GeneticTreeClassifier

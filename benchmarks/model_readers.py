@@ -18,8 +18,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.attacks.roc import Curve
-from privfed.attacks.shadow_models import WAYS, Shadows, Train, Way, accused, shadows
+from privfed.attacks.roc import RocCurve
+from privfed.attacks.shadow_models import WAYS, Shadows, Train, Way, membership_scores, shadows
 from privfed.attacks.small_groups import read_leaves
 from privfed.federation.local import LocalDisclosure
 from privfed.learners.baselines import CentralRuleFitRegressor
@@ -32,9 +32,9 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
     """Mean area and rate at 1 % false positives over all targets."""
     rates = []
     for target, (scores, inside) in enumerate(zip(known.scores, known.inside, strict=True)):
-        found = accused(scores, known.without(target), way=way)
-        curve = Curve.of(found[inside], found[~inside])
-        rates.append((curve.area, curve.at(0.01)))
+        found = membership_scores(scores, known.without(target), way=way)
+        curve = RocCurve.of(found[inside], found[~inside])
+        rates.append((curve.auc, curve.at(0.01)))
     area, rate = np.mean(rates, axis=0)
     return float(area), float(rate)
 

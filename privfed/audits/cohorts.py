@@ -1,7 +1,7 @@
-"""What a cohort's gate lets out about its individuals, as an auditor plays it.
+"""Audits of what a cohort's gate releases about its individuals.
 
-Half of the individuals, drawn by the auditor, hold a match to every question and the others to none:
-all that one individual could hold against all that another could. Each one's answers are one trial.
+Half of the individuals, drawn by the auditor, hold a match to every query and the others to none:
+the most that two individuals can differ by. Each one's answers are one trial.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import audit_outputs
-from privfed.audits.threshold_tests import Claim
+from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.exact import Number
 from privfed.federation.cohort import CohortDisclosure
 from privfed.learners.rule_search.queries import Asked, TemplateBits
@@ -27,13 +27,7 @@ HOLDERS = 0xC0175
 
 
 def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
-    """A cohort in which some hold all of these structures and the others none.
-
-    Args:
-        grammar: the structures' grammar.
-        holds: who holds them, shape (people,).
-        held: the structures.
-    """
+    """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])
         for structure in sorted(held)
@@ -62,15 +56,15 @@ def audit_session(
     alpha: float = 0.05,
     seed: int | None = None,
 ) -> Finding:
-    """Ask a cohort question after question through its gate, and audit one individual's answers.
+    """Ask a cohort query after query through its gate, and audit one individual's answers.
 
     The auditor's score is the number of yes-answers, which is the likelihood ratio's own order: all
     answers are flipped alike.
 
     Args:
-        questions: structures to ask for, one question each.
+        questions: structures to ask for, one query each.
         grammar: their grammar.
-        spend: epsilon of each question.
+        spend: epsilon of each query.
         people: size of the cohort; trials of the audit.
         mechanism: what the policy protects bits with.
         alpha: how often an innocent mechanism may be convicted.
@@ -92,7 +86,7 @@ def audit_session(
     return audit_outputs(
         yes[holds],
         yes[~holds],
-        claim=Claim(float(federation.budget().iloc[0]["spent"])),
+        claim=PrivacyClaim(float(federation.budget().iloc[0]["spent"])),
         alpha=alpha,
         name=f"{len(questions)} questions",
     )

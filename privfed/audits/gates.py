@@ -1,10 +1,9 @@
-"""An audit of a whole gate in one run: canary units under coins of their own, asked for once.
+"""An audit of a whole gate in one run, by canary units under coins of their own.
 
 A mechanism may be right and the gate wrong: it may hold too many records of one person, answer a
-retry anew, or charge each client for a person who is at several. So the gate itself is asked, by
-bytes, over records that hold canaries; each canary is in or out by a fair coin of the auditor's own,
-and the answers are held against what the ledger says was spent. The unit that the policy's guarantee
-names is the unit that is in or out.
+retry anew, or charge each client for a person who is at several. The gate itself is asked, by
+bytes, and its answers are held against what its ledger says was spent. Canaries are of the unit
+that the policy's guarantee names.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def plain_gate(owner: str, records: Records, policy: Policy, noise: Noise) -> Ga
 
 
 def canary_policy(policy: Policy, kind: str) -> Policy:
-    """A policy's own terms and its guards of one kind, put to the question that canaries answer."""
+    """A policy's terms, with its guards of one kind put to the canaries' query."""
     if kind not in policy.guards:
         raise InputError(
             f"the policy guards no {kind!r}; choose one of {', '.join(policy.guards) or 'none'}"
@@ -66,19 +65,19 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
 ) -> Finding:
     """Ask a gate about canaries, and hold its answers against its ledger.
 
-    Every canary has a cell of its own in one histogram, so that nobody's answer is disturbed by
-    another's. Under ``replace-one`` it has two, and the coin says in which one it is.
+    Every canary has a cell of its own in one histogram; under ``replace-one`` two, and the coin
+    says in which one it is.
 
     Args:
         policy: the owner's policy; its unit must be a record or an individual.
-        kind: the kind of question whose first guard protects the canaries' counts.
+        kind: the kind of query whose first guard protects the canaries' counts.
         canaries: number of canaries, each with its own coin.
         records: records of a canary; unless given one where the unit is a record, and one more than
-            the cap where it is an individual. With more of them than the unit stands for, it is the
-            claim for a whole person that is audited.
+            the cap where it is an individual. More than the unit stands for audit the claim for a
+            whole person.
         clients: number of clients at which each canary has its records.
-        gate: makes a gate; a test of this audit plants its fault here.
-        noise: gives a client's source of noise; never what the coins come from.
+        gate: makes a gate.
+        noise: gives a client's source of noise; never the coins' source.
         alpha: how often an innocent gate may be convicted.
         seed: of the coins.
 
@@ -93,9 +92,10 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
     coins = np.random.default_rng([seed, canaries]).random(canaries) < 0.5
     paired = policy.relation == "replace-one"
     bins = canaries * (2 if paired else 1)
-    table, question = _canaries(coins, each, paired), _question(bins)
+    table = _canaries(coins, each, paired)
+    question = Histogram(0, tuple(float(edge) for edge in range(bins + 1)))
     gates = [gate(f"client {i}", table, asked, noise(i)) for i in range(clients)]
-    answers = [answer for asked_gate in gates for answer in _answers(asked_gate, question)]
+    answers = [answer for each_gate in gates for answer in _answers(each_gate, question)]
     counts = np.sum([answer.units for answer in answers], axis=0).astype(float)
     claimed, gaussian = _claim(gates, answers, asked)
     found = audit_one_run(
@@ -113,7 +113,7 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
 
 
 def _canaries(coins: np.ndarray, each: int, paired: bool) -> Records:
-    """The records of those who are in, each in its canary's own place."""
+    """The records of those who are in, each in its canary's own cell."""
     who = np.arange(len(coins))
     places = 2 * who + ~coins if paired else who[coins]
     people = who if paired else who[coins]
@@ -123,12 +123,8 @@ def _canaries(coins: np.ndarray, each: int, paired: bool) -> Records:
     return Records(schema, x, individual=np.repeat(people, each))
 
 
-def _question(bins: int) -> Histogram:
-    return Histogram(0, tuple(float(edge) for edge in range(bins + 1)))
-
-
 def _answers(gate: Gate, question: Histogram) -> list[ReleasedPart]:
-    """What a gate answers to one request that is sent again and again."""
+    """A gate's answers to one request that is sent again and again."""
     request = Request.of("canaries", question, principal="audit")
     found = []
     for _ in range(SENDINGS):
@@ -140,7 +136,7 @@ def _answers(gate: Gate, question: Histogram) -> list[ReleasedPart]:
 
 
 def _claim(gates: list[Gate], answers: list[ReleasedPart], policy: Policy) -> tuple[float, bool]:
-    """What the ledgers say was spent, nats, and whether all noise is Gaussian."""
+    """The epsilon spent by the ledgers, nats, and whether all noise is Gaussian."""
     spent = [gate.ledger.spent(gate.accountant).total for gate in gates]
     gaussian = all(part.noise is not None and part.noise.law == "gaussian" for part in answers)
     if gaussian and gates[0].accountant.components[0] == "rho":

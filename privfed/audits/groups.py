@@ -1,8 +1,8 @@
-"""A guard audited on its real group: all parts and cells that it protects, as a gate builds them.
+"""Audits of a guard on its real group: all parts and cells that it protects, as a gate builds them.
 
 A record moves the group in several ways that its bounds allow: one part alone, all parts at once,
-with opposite signs, spread over cells, and in the second of two questions. The cells that move are
-those of the least noise, and those whose noise goes with theirs are watched beside them.
+with opposite signs, spread over cells, and in the second of two queries. The cells that move are
+those of the least noise, and those whose noise correlates with theirs are watched beside them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ DRAWN = 2**25
 PILOT = (32, 512)
 #: Most cells that are watched beside those that move.
 WATCHED = 16
-#: Share of alpha for the audit on one cell: faults of scale are small, those of a group are not.
+#: Fraction of alpha for the audit on one cell: faults of scale are small, those of a group are not.
 ALONE_ALPHA = 0.75
 #: Parts that are moved alone, at most.
 ALONE = 4
@@ -50,40 +51,22 @@ def audit_guarded(
 ) -> Finding:
     """Audit a mechanism twice: on one cell with the owner's own noise, and on its real group.
 
-    One cell that moves as far as all parts together tells most about the scale of the noise and
-    about its source; the group tells whether every part and cell gets noise of its own.
+    One cell that moves as far as all parts together tells most about the noise's scale and source;
+    the group tells whether every part and cell gets noise of its own. Arguments as in
+    :func:`audit_group`, but
 
     Args:
-        build: gives a mechanism as the policy names it, anew.
-        group: the parts that it protects together, with their bounds.
-        spend: what one release spends, in the mechanism's currency.
-        delta: where a claim in rho is stated.
         trials: outputs on one cell, which is fast, and on the group.
-        alpha: how often an innocent mechanism may be convicted, by either of the two.
         noise: the owner's source of noise; secure unless given.
 
     Returns:
         the finding that proves more.
     """
-    mechanism = build()
-    alone = audit(
-        mechanism,
-        spend,
-        delta=delta,
-        steps=steps_of(mechanism, group),
-        trials=trials[0],
-        alpha=ALONE_ALPHA * alpha,
-        noise=noise,
-    )
-    whole = audit_group(
-        build,
-        group,
-        spend,
-        delta=delta,
-        trials=trials[1],
-        alpha=(1 - ALONE_ALPHA) * alpha,
-        noise=noise,
-    )
+    mechanism, levels = build(), (ALONE_ALPHA * alpha, (1 - ALONE_ALPHA) * alpha)
+    asked: dict[str, Any] = {"delta": delta, "noise": noise}
+    steps = steps_of(mechanism, group)
+    alone = audit(mechanism, spend, steps=steps, trials=trials[0], alpha=levels[0], **asked)
+    whole = audit_group(build, group, spend, trials=trials[1], alpha=levels[1], **asked)
     worse = max(alone, whole, key=lambda finding: finding.value)
     worse.detail.update(confidence=1 - alpha, trials=sum(trials))
     worse.detail["proven"] = {"one cell": alone.value, "the group": whole.value}
@@ -91,10 +74,7 @@ def audit_guarded(
 
 
 def steps_of(mechanism: Mechanism, group: Group) -> int:
-    """How far a record moves one cell that stands for a whole group, in grid units.
-
-    Of bits: how many of them one unit can change.
-    """
+    """Grid units (of bits: bits) that a record moves in one cell that stands for a whole group."""
     bound = joint(group)
     numbers = all(bounded.part.type != PartType.BITS for bounded in group.values())
     euclidean = mechanism.currency == "rho" and numbers
@@ -120,8 +100,8 @@ def audit_group(
         delta: where a claim in rho is stated.
         trials: outputs in all; fewer for wide groups.
         alpha: how often an innocent mechanism may be convicted.
-        noise: where noise comes from; unless given, a fast source of the same laws, for here it is
-            the mechanism that is on trial.
+        noise: where noise comes from; unless given, a fast source of the same distributions, for
+            here the mechanism is on trial.
 
     Returns:
         a finding whose detail names the move, the event and how many cells were run.
@@ -132,18 +112,19 @@ def audit_group(
         priced = build().price(group, spend)
     claim = claim_of(priced, delta)
     narrow = {name: narrowed(bounded) for name, bounded in group.items()}
-    bench = Bench(build, narrow, spend, noise or TestNoise(secrets.randbits(64)))
-    runs = max(100, min(trials, DRAWN // bench.size))
-    found = audit_moves(bench.moves(), claim, trials=runs, alpha=alpha, name=priced.mechanism.name)
+    case = GroupCase(build, narrow, spend, noise or TestNoise(secrets.randbits(64)))
+    runs = max(100, min(trials, DRAWN // case.size))
+    found = audit_moves(case.moves(), claim, trials=runs, alpha=alpha, name=priced.mechanism.name)
     cells = sum(bounded.part.size for bounded in group.values())
-    found.detail.update(parts=list(group), cells=cells, cells_run=bench.size)
+    found.detail.update(parts=list(group), cells=cells, cells_run=case.size)
     return found
 
 
 def widened(group: Group) -> Group:
-    """The group with bounds so wide that its discrete noise is nearly continuous, on every grid."""
+    """The group with bounds so wide that discrete noise is nearly continuous, on every grid."""
     grids = {bounded.part.grid for bounded in group.values()}
-    norms = [joint(_of_grid(group, grid)).l2_squared for grid in grids]
+    alike = [{n: b for n, b in group.items() if b.part.grid == grid} for grid in grids]
+    norms = [joint(each).l2_squared for each in alike]
     steps = -(-WIDE // max(1, math.isqrt(min(filter(None, norms), default=1))))
     return {
         name: replace(bounded, bound=None if bounded.bound is None else bounded.bound.times(steps))
@@ -151,12 +132,8 @@ def widened(group: Group) -> Group:
     }
 
 
-def _of_grid(group: Group, grid: Fraction) -> Group:
-    return {name: bounded for name, bounded in group.items() if bounded.part.grid == grid}
-
-
 def narrowed(bounded: BoundedPart) -> BoundedPart:
-    """The part with at most :data:`CELLS` cells; the bound stays, for fewer cells move no further."""
+    """The part with at most :data:`CELLS` cells, and its bound: fewer cells move no further."""
     shape = list(bounded.part.shape)
     while math.prod(shape) > CELLS:
         longest = int(np.argmax(shape))
@@ -165,15 +142,8 @@ def narrowed(bounded: BoundedPart) -> BoundedPart:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A mechanism on the bench with one group; its answers are laid out as one row of cells.
-
-    Args:
-        build: gives a mechanism anew.
-        group: the parts with their bounds.
-        spend: what one release spends.
-        noise: where noise comes from.
-    """
+class GroupCase:
+    """A mechanism on trial with one group; its answers are laid out as one row of cells."""
 
     build: Callable[[], Mechanism]
     group: Group
@@ -182,7 +152,7 @@ class Bench:
 
     @cached_property
     def priced(self) -> Protection:
-        """The mechanism at work that answers, but where each answer is to come from a new one."""
+        """The mechanism at work that answers, unless each answer comes from a new one."""
         return self.build().price(self.group, self.spend)
 
     @cached_property
@@ -212,10 +182,8 @@ class Bench:
 
     def answers(self, row: np.ndarray, seen: np.ndarray, runs: int) -> np.ndarray:
         """Independent answers about one row, shape (runs, cells seen)."""
-        exact, found = self.exact(row), np.empty((runs, len(seen)))
-        for run in range(runs):
-            found[run] = self.answer(self.priced, exact)[seen]
-        return found
+        exact = self.exact(row)
+        return np.array([self.answer(self.priced, exact)[seen] for _ in range(runs)], float)
 
     def twice(self, first: np.ndarray, row: np.ndarray, seen: np.ndarray, runs: int) -> np.ndarray:
         """Answers about two rows, each by a mechanism of its own, shape (runs, 2 * cells seen)."""
@@ -240,7 +208,7 @@ class Bench:
         return np.asarray(place.start + np.argsort(spread, kind="stable"))
 
     def beside(self, moved: np.ndarray) -> np.ndarray:
-        """The cells that move, and those whose noise goes most closely with theirs."""
+        """Indices of the cells that move, and of those whose noise correlates most with theirs."""
         centred = self.noises - self.noises.mean(axis=0)
         scaled = centred / np.maximum(np.sqrt((centred**2).sum(axis=0)), 1e-300)
         shared = np.abs(scaled[:, moved[:WATCHED]].T @ scaled).max(axis=0)
@@ -291,7 +259,7 @@ class Bench:
         )
 
     def _repeated(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
-        """A record that the first question does not see: noise that comes again gives it away."""
+        """A record that the first query does not see: noise that comes again gives it away."""
         present, absent, seen = self._rows(shifts)
         return Move(
             name,

@@ -1,8 +1,4 @@
-"""Audits of the mechanisms that a policy relies on, at the spends it gives them.
-
-They need no data: each mechanism is run on two neighbouring made-up inputs, and its outputs are held
-against what it claims to cost. A passed audit proves nothing; a failed one convicts.
-"""
+"""Audits of the mechanisms that a policy relies on, at its spends; no data are read."""
 
 from __future__ import annotations
 
@@ -24,23 +20,15 @@ from privfed.tables.schema import Schema
 
 #: How often all audits of one policy together may convict an innocent mechanism.
 FAMILY_WISE = 0.01
-#: Outputs of one audit, about half of them under each input: on one cell, which is fast, and on the
-#: real group.
+#: Outputs of one audit, on one cell and on the real group.
 TRIALS, GROUP_TRIALS = 40_000, 6_000
 #: Where a claim in rho is stated, if the policy has no delta of its own.
 DELTA = Fraction(1, 10**5)
 
 
 @dataclass(frozen=True)
-class Use:
-    """A guard at work on one planned question.
-
-    Args:
-        kind: the question's kind.
-        guard: the guard.
-        group: the parts that it protects, with their bounds.
-        spend: what one release spends.
-    """
+class GuardUse:
+    """A guard at work on a planned query of a kind: its parts with their bounds, its spend."""
 
     kind: str
     guard: Guard
@@ -68,20 +56,19 @@ def audit_guards(
         plan: what will be asked at most.
         schema: the public data dictionary.
         policy: the owner's guards.
-        noise: where noise comes from; secure unless a test injects its own.
+        noise: where noise comes from; secure unless given.
 
     Returns:
-        one finding for each mechanism, spend and group of bounds: the epsilon that the outputs prove
-        at least, out of the claimed one; ``"breach"`` where they refute it.
+        one finding for each mechanism, spend and group of bounds: the epsilon that the outputs
+        prove at least, out of the claimed one; ``"breach"`` where they refute it.
     """
-    uses: dict[tuple[object, ...], Use] = {}
+    uses: dict[tuple[object, ...], GuardUse] = {}
     for use in _uses(plan, schema, policy):
-        known = uses.get(use.key)
-        if known is None or use.cells > known.cells:
-            uses[use.key] = use
+        uses[use.key] = max(uses.get(use.key, use), use, key=lambda each: each.cells)
     delta = DELTA if policy.budget is None or not policy.budget.delta else policy.budget.delta
-    found = [
-        audit_guarded(
+    found = []
+    for use in uses.values():
+        finding = audit_guarded(
             partial(mechanism_of, use.guard),
             use.group,
             use.spend,
@@ -90,15 +77,11 @@ def audit_guards(
             alpha=FAMILY_WISE / len(uses),
             noise=noise,
         )
-        for use in uses.values()
-    ]
-    return [
-        replace(finding, releases=(use.kind,))
-        for finding, use in zip(found, uses.values(), strict=True)
-    ]
+        found.append(replace(finding, releases=(use.kind,)))
+    return found
 
 
-def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[Use]:
+def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[GuardUse]:
     """Every use of a guard that adds noise to what a record can change."""
     for planned in plan:
         guards = policy.guards.get(planned.query.kind, ())
@@ -108,4 +91,4 @@ def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[U
             mechanism = mechanism_of(guard)
             noisy = mechanism.currency is not None and mechanism.supports(group)
             if group and noisy and joint(group).l1:
-                yield Use(planned.query.kind, guard, group, guard.amount(planned.spend))
+                yield GuardUse(planned.query.kind, guard, group, guard.amount(planned.spend))

@@ -1,4 +1,4 @@
-"""Audits of mechanism plugins: run one on two neighbouring inputs and look at what comes out."""
+"""Audits of mechanism plugins on one cell, or on the bits of one unit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privfed.attacks.finding import Finding
 from privfed.audits.bounds import gaussian_epsilon
 from privfed.audits.paired_trials import Move, audit_moves
 from privfed.audits.test_statistics import Truths
-from privfed.audits.threshold_tests import Claim
+from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
 from privfed.exact import Number, exact
 from privfed.privacy.conversion import to_epsilon
@@ -21,12 +21,10 @@ from privfed.privacy.noise import Noise, SecureNoise
 from privfed.questions.part import Bound, Part, PartType
 
 #: Least sensitivity, in grid units, at which Gaussian noise is audited. The Gaussian-DP inversion
-#: is for continuous noise: at a deviation s, discrete noise overstates mu by a share of about
-#: 1 / (12 s^2), which would convict honest noise on counts. Sigma is calibrated to any sensitivity
-#: alike, so that a wider one tells as much.
+#: is for continuous noise: at standard deviation s, discrete noise overstates mu by about
+#: 1 / (12 s^2) of it, which would convict honest noise on counts.
 WIDE = 256
-#: Most bits of one unit that are audited, and most of those that are looked at one by one. Turning
-#: fewer bits than the bound allows is no more than a neighbour may do, so that the claim must hold.
+#: Most bits of one unit that are audited (the claim holds for fewer, too), and most tried one by one.
 MOST_BITS, SEEN_BITS = 256, 31
 
 #: Parts that one guard protects, with their bounds.
@@ -41,7 +39,7 @@ def bounded(
 
 
 def of_bits(bits: int, columns: int = 1) -> dict[str, BoundedPart]:
-    """A group of one part of bits, a column a unit, of which a unit can change so many at most."""
+    """A group of one part of bits, a column a unit, of which a unit can change ``bits``."""
     shape = (min(bits, MOST_BITS), columns)
     return {"part": BoundedPart(Part(PartType.BITS, ("bit", "unit"), shape), Bound(bits, bits))}
 
@@ -61,46 +59,29 @@ def outputs(
 ) -> np.ndarray:
     """Outputs of ``runs`` independent runs on a unit that holds ``value``.
 
-    The runs are the cells of one call: the mechanism is told the bound of one cell, and noise is
-    independent from cell to cell, so that this is a fast equal of calling it again and again. Of
-    bits, ``steps`` is how many one unit can change: all of them are set, or none.
+    The runs are the cells of one call, told the bound of one cell: noise is independent from cell
+    to cell. Of bits, ``steps`` is how many one unit can change: all of them are set, or none.
 
     Returns:
-        shape (runs,), a number or a bit each; of several bits (runs, columns): how many of the
-        answers are yes, which is the likelihood ratio's own order if all are flipped alike, and then
-        the first few of them.
+        shape (runs,), a number or a bit each; of several bits (runs, columns): the number of
+        yes-answers, which is the likelihood ratio's own order if all are flipped alike, then
+        the first few answers.
     """
-    if not is_for_bits(mechanism, steps):
-        group = bounded(PartType.COUNTS, steps, runs)
-        return _protected(mechanism, np.full(runs, value), group, spend, noise)
-    group = of_bits(steps, runs)
+    bits = is_for_bits(mechanism, steps)
+    group = of_bits(steps, runs) if bits else bounded(PartType.COUNTS, steps, runs)
     if not mechanism.supports(group):
         raise InputError(f"mechanism {mechanism.name!r} supports neither counts nor bits")
-    exact_bits = np.full(group["part"].part.shape, bool(value))
-    answers = _protected(mechanism, exact_bits, group, spend, noise)
+    row = np.full(group["part"].part.shape, bool(value) if bits else value)
+    answers = np.asarray(mechanism.price(group, spend).protect({"part": row}, noise)["part"].data)
+    if not bits:
+        return answers
     if steps == 1:
         return np.asarray(answers[0])
     return np.vstack([answers.sum(axis=0), answers[:SEEN_BITS]]).T
 
 
-def _protected(
-    mechanism: Mechanism,
-    exact: np.ndarray,
-    group: dict[str, BoundedPart],
-    spend: Fraction,
-    noise: Noise,
-) -> np.ndarray:
-    return np.asarray(mechanism.price(group, spend).protect({"part": exact}, noise)["part"].data)
-
-
-def claim_of(priced: Protection, delta: float) -> Claim:
-    """What a mechanism's own price claims of a group: pure epsilon, or epsilon at a delta.
-
-    Gaussian noise is recognised by the law that the mechanism publishes.
-
-    Args:
-        priced: the mechanism at work on the group.
-        delta: where a claim in rho is stated.
+def claim_of(priced: Protection, delta: float) -> PrivacyClaim:
+    """What a mechanism's price claims of a group: pure epsilon, or epsilon at a delta.
 
     Raises:
         InputError: it gives no guarantee, or a claim in rho is stated at no delta.
@@ -109,13 +90,13 @@ def claim_of(priced: Protection, delta: float) -> Claim:
     if not loss.finite:
         raise InputError(f"mechanism {name!r} claims no guarantee to be audited")
     if loss.epsilon is not None:
-        return Claim(float(loss.epsilon), float(loss.delta))
+        return PrivacyClaim(float(loss.epsilon), float(loss.delta))
     if not 0 < delta < 1:
         raise InputError(f"mechanism {name!r} claims rho; give a delta above 0")
     rho = float(loss.rho or 0)
     if is_gaussian(priced):
-        return Claim(gaussian_epsilon(math.sqrt(2 * rho), delta), delta, gaussian=True)
-    return Claim(to_epsilon(rho, delta), delta)
+        return PrivacyClaim(gaussian_epsilon(math.sqrt(2 * rho), delta), delta, gaussian=True)
+    return PrivacyClaim(to_epsilon(rho, delta), delta)
 
 
 def is_gaussian(priced: Protection) -> bool:
@@ -141,14 +122,14 @@ def audit(
     that forgets to share its spend among them is convicted.
 
     Args:
-        mechanism: the mechanism; Gaussian noise is recognised by its currency ``rho``.
+        mechanism: the mechanism.
         spend: what one release spends, in the mechanism's currency.
         delta: where a claim in rho is stated; above 0 for such mechanisms.
-        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for claims in rho
-            on counts. Of bits: how many one unit can change; at most ``MOST_BITS`` are turned.
+        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for Gaussian noise.
+            Of bits: how many one unit can change; at most ``MOST_BITS`` are turned.
         trials: outputs in all.
         alpha: how often an innocent mechanism may be convicted.
-        noise: where noise comes from; secure unless a test injects its own.
+        noise: where noise comes from; secure unless given.
         sample: gives the outputs; the default runs the mechanism on one cell.
     """
     amount, source = exact(spend, "spend"), noise or SecureNoise()

@@ -1,9 +1,9 @@
 """Audits of one single release that holds many canaries, each in or out by a coin of its own.
 
-The auditor guesses some of the coins. What many right guesses prove depends on what is claimed: pure
-epsilon or (epsilon, delta) (Steinke, Nasr and Jagielski 2023), or a Gaussian trade-off curve
-(Mahloujifar, Melis and Chaudhuri 2025), which says far more of Gaussian noise. Coins must never come
-from the stream that the noise uses, or they do not say what an attacker could not know.
+The auditor guesses some of the coins. What right guesses prove depends on the claim: pure epsilon
+or (epsilon, delta) (Steinke, Nasr and Jagielski 2023), or a Gaussian trade-off curve (Mahloujifar,
+Melis and Chaudhuri 2025), which is far tighter for Gaussian noise. Coins must never come from the
+stream that the noise uses.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu
-from privfed.audits.verdict import verdict
+from privfed.attacks.roc import check_fraction
+from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu, verdict
 from privfed.errors import InputError
 
-#: Shares of the canaries, the surest first, that one run guesses about under a claim of a Gaussian
-#: trade-off curve, which says most of its tails; alpha is split among them.
+#: Fractions of the canaries, the surest first, guessed about under a claim of a Gaussian trade-off
+#: curve, which is tightest in its tails; alpha is split among them.
 GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
-#: Under other claims: how many of those are guessed about who would be surest under Laplace noise of
-#: the claimed scale, and the share of alpha for that; the rest is for guessing about everybody.
+#: Under other claims: the fraction guessed about of those surest under Laplace noise of the claimed
+#: scale, and the fraction of alpha for it; the rest is for guessing about all canaries.
 SURE, SURE_ALPHA = 0.98, 0.9
-#: What is claimed of the noise.
-Law = Literal["any", "gaussian", "independent gaussian"]
+#: What is claimed of a canary's trade-off curve.
+TradeOff = Literal["any", "gaussian", "independent gaussian"]
 #: Epsilon beyond which a proven bound is no longer told apart.
 FARTHEST = 700.0
 
@@ -37,17 +37,15 @@ FARTHEST = 700.0
 def one_run_p_value(
     canaries: int, guesses: int, *, right: int, epsilon: float, delta: float = 0.0
 ) -> float:
-    """How likely so many right guesses are under (epsilon, delta)-DP, at most.
+    """Upper bound on the probability of so many right guesses under (epsilon, delta)-DP.
 
-    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 and Algorithm 2. Each canary is in or out
-    by its own fair coin; the auditor guesses some of the coins from one run.
+    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 and Algorithm 2.
 
     Args:
-        canaries: number m of coins.
-        guesses: number r of coins that were guessed (the others abstained).
+        canaries: number m of fair coins, one a canary.
+        guesses: number r of coins guessed from one run; the auditor abstains from the others.
         right: number v of right guesses.
-        epsilon: the claimed epsilon, nats.
-        delta: the claimed delta.
+        epsilon, delta: the claim, epsilon in nats.
     """
     _check_counts(canaries, guesses, right)
     chance = 1 / (1 + np.exp(-epsilon))
@@ -62,34 +60,32 @@ def one_run_p_value(
 def one_run_epsilon(
     canaries: int, guesses: int, *, right: int, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
-    """The largest epsilon that one run rejects at level ``alpha``: a lower bound, nats.
+    """Lower bound, nats: the largest epsilon that one run rejects at level ``alpha``.
 
     Arguments as in :func:`one_run_p_value`; 0 where not even epsilon 0 is rejected.
     """
-    _check_level(alpha)
 
     def excess(epsilon: float) -> float:
         return one_run_p_value(canaries, guesses, right=right, epsilon=epsilon, delta=delta) - alpha
 
-    return _largest(excess)
+    return _largest(excess, alpha)
 
 
 def one_run_mu(canaries: int, guesses: int, *, right: int, alpha: float = 0.05) -> float:
     """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``.
 
-    It holds however the canaries' answers hang together, and is no tighter than that allows: a
-    mechanism may keep its mu for each canary and give many of them away at once, now and then.
-    Where their noise is independent, :func:`.right_guesses_mu` says far more.
+    Valid however the canaries' answers depend on each other, and so no tighter than that allows: a
+    mechanism may keep its mu for each canary and give many away at once, now and then. Where noise
+    is independent, :func:`.right_guesses_mu` is far tighter.
 
     Arguments as in :func:`one_run_p_value`; 0 where not even mu = 0 is rejected.
     """
-    _check_level(alpha)
     _check_counts(canaries, guesses, right)
 
     def excess(mu: float) -> float:
         return -1.0 if _impossible(canaries, guesses, right, mu, alpha) else 1.0
 
-    return _largest(excess)
+    return _largest(excess, alpha)
 
 
 def _impossible(canaries: int, guesses: int, right: int, mu: float, alpha: float) -> bool:
@@ -113,8 +109,9 @@ def _impossible(canaries: int, guesses: int, right: int, mu: float, alpha: float
     return False
 
 
-def _largest(excess: Callable[[float], float]) -> float:
+def _largest(excess: Callable[[float], float], alpha: float) -> float:
     """Where a function that rises from below 0 crosses it; 0 where it starts above."""
+    check_fraction("alpha", alpha)
     if excess(0.0) >= 0:
         return 0.0
     top = 1.0
@@ -132,23 +129,21 @@ def audit_one_run(
     *,
     delta: float = 0.0,
     alpha: float = 0.05,
-    noise: Law = "any",
+    noise: TradeOff = "any",
     centre: float | None = None,
     name: str = "mechanism",
 ) -> Finding:
     """Audit one single release that holds many canaries.
 
     Args:
-        included: each canary's own fair coin: was it in? Shape (canaries,).
-        scores: the auditor's score of each canary; larger says that it was in. Same shape.
-        claimed: the epsilon that the mechanism claims, nats.
-        delta: the claimed delta.
-        alpha: how often an innocent mechanism may be convicted; shared among the numbers of guesses
-            that are tried.
+        included: each canary's own fair coin, true if it was in, shape (canaries,).
+        scores: the auditor's score of each canary, larger for "in"; same shape.
+        claimed, delta: the claim, epsilon in nats.
+        alpha: how often an innocent mechanism may be convicted, over all numbers of guesses tried.
         noise: ``"gaussian"`` where a Gaussian trade-off curve is claimed (needs delta above 0, at
-            which epsilon is stated); ``"independent gaussian"`` where moreover each canary is answered
-            with noise of its own, so that the claim is held far more tightly.
-        centre: the score that speaks for neither side; the median unless given.
+            which epsilon is stated); ``"independent gaussian"`` where moreover each canary is
+            answered with noise of its own, so that the claim is tested far more tightly.
+        centre: the score that favours neither side; the median unless given.
         name: what the finding calls the mechanism.
     """
     coins, values = np.asarray(included, bool), np.asarray(scores, float)
@@ -180,8 +175,8 @@ def audit_one_run(
     )
 
 
-def _shares(noise: Law, claimed: float, levels: int) -> dict[float, float]:
-    """Which shares of the canaries are guessed about, and the share of alpha for each.
+def _shares(noise: TradeOff, claimed: float, levels: int) -> dict[float, float]:
+    """The fractions of the canaries guessed about, and the fraction of alpha for each.
 
     Laplace noise of the claimed scale leaves (1 + e^-epsilon) / 2 of the canaries outside the two
     inputs' centres, where it tells most. That scores have but two levels is seen without the coins.
@@ -207,7 +202,7 @@ def _guess(
 
 
 def _proven(
-    noise: Law, canaries: int, guesses: int, right: int, delta: float, alpha: float
+    noise: TradeOff, canaries: int, guesses: int, right: int, delta: float, alpha: float
 ) -> float:
     if noise == "any":
         return one_run_epsilon(canaries, guesses, right=right, delta=delta, alpha=alpha)
@@ -221,8 +216,3 @@ def _proven(
 def _check_counts(canaries: int, guesses: int, right: int) -> None:
     if not 0 <= right <= guesses <= canaries:
         raise InputError("one run needs 0 <= right <= guesses <= canaries")
-
-
-def _check_level(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise InputError("alpha must lie between 0 and 1; write for example 0.05")

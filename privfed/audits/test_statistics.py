@@ -1,7 +1,7 @@
-"""Scores of a mechanism's outputs: numbers in which two neighbouring inputs may show.
+"""Test statistics: numbers of a mechanism's outputs in which two neighbouring inputs may show.
 
-A rule that guesses the input from an output is a threshold on one score (see
-:mod:`privfed.audits.threshold_tests`). What a score learns, it learns from outputs that judge nothing.
+A decision rule is a threshold on one of them (:mod:`privfed.audits.threshold_tests`). What a
+statistic learns, it learns from outputs that judge nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ DECIMALS = 12
 
 
 @dataclass(frozen=True)
-class Score:
-    """One number of each output.
+class Statistic:
+    """One number of each output: maps shape (runs, cells) to (runs,).
 
-    Args:
-        name: names it, ``"value 3"`` for the value of cell 3.
-        family: scores of one family find faults of one kind.
-        of: gives the score of outputs of shape (runs, cells), shape (runs,).
+    Statistics of one family find faults of one kind.
     """
 
     name: str
@@ -50,52 +47,47 @@ class Truths:
         return np.flatnonzero(self.present != self.absent)
 
 
-def scores(present: np.ndarray, absent: np.ndarray, truths: Truths | None = None) -> list[Score]:
-    """All scores that are worth a look.
+def statistics(
+    present: np.ndarray, absent: np.ndarray, truths: Truths | None = None
+) -> list[Statistic]:
+    """All statistics worth trying.
 
     Args:
-        present: outputs with the record, shape (runs, cells).
-        absent: outputs without it.
-        truths: what the inputs hold; without them only values, their direction and bits are looked at.
+        present, absent: outputs with and without the record, shape (runs, cells).
+        truths: what the inputs hold; without them only values, direction and bits are tried.
     """
-    arms = Arms.of(present, absent, truths)
-    cells = arms.telling(truths)
-    found = [*_values(cells), *_bits(arms, cells)]
+    samples = TwoSamples.of(present, absent, truths)
+    cells = samples.telling(truths)
+    found = [*_values(cells), *_bits(samples, cells)]
     if present.shape[1] > 1:
-        found.append(_direction(arms))
+        found.append(_direction(samples))
     if truths is not None:
-        found += [*_exact(truths), *_together(arms, truths)]
+        found += [*_exact(truths), *_together(samples, truths)]
         if len(truths.moved) > 1:
-            found.append(_clipped(arms, truths))
+            found.append(_clipped(samples, truths))
     return found
 
 
 @dataclass(frozen=True)
-class Arms:
-    """Outputs of both inputs, and what they have in common.
-
-    Args:
-        present, absent: outputs with and without the record, shape (runs, cells).
-        shift: by how much each cell's mean differs.
-        spread: each cell's standard deviation; 1 where there is none.
-    """
+class TwoSamples:
+    """Outputs of both inputs, shape (runs, cells), each cell's shift, and its std, 1 if 0."""
 
     present: np.ndarray
     absent: np.ndarray
     shift: np.ndarray
-    spread: np.ndarray
+    std: np.ndarray
 
     @classmethod
-    def of(cls, present: np.ndarray, absent: np.ndarray, truths: Truths | None) -> Arms:
-        """Measure them; the shift is that of the truths where these are known."""
-        spread = np.sqrt((present.var(axis=0) + absent.var(axis=0)) / 2)
+    def of(cls, present: np.ndarray, absent: np.ndarray, truths: Truths | None) -> TwoSamples:
+        """Measure them."""
+        std = np.sqrt((present.var(axis=0) + absent.var(axis=0)) / 2)
         measured = present.mean(axis=0) - absent.mean(axis=0)
         shift = measured if truths is None else truths.present - truths.absent
-        return cls(present, absent, shift, np.where(spread > 0, spread, 1.0))
+        return cls(present, absent, shift, np.where(std > 0, std, 1.0))
 
     def telling(self, truths: Truths | None) -> np.ndarray:
-        """Cells to look at one by one: those that move, and those whose means differ most."""
-        measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.spread
+        """Indices of cells to try: those that move, and those whose means differ most."""
+        measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.std
         order = np.argsort(-measured, kind="stable")
         if truths is None:
             return np.sort(order[:CELLS])
@@ -103,68 +95,62 @@ class Arms:
 
     @property
     def residues(self) -> np.ndarray:
-        """Noise in units of its spread, both arms together, shape (runs, cells)."""
-        arms = (self.present, self.absent)
-        return np.concatenate([(arm - arm.mean(axis=0)) / self.spread for arm in arms])
+        """Noise in units of its std, both samples together, shape (runs, cells)."""
+        samples = (self.present, self.absent)
+        return np.concatenate([(arm - arm.mean(axis=0)) / self.std for arm in samples])
 
 
-def _values(cells: np.ndarray) -> Iterator[Score]:
+def _values(cells: np.ndarray) -> Iterator[Statistic]:
     for cell in cells:
-        yield Score(f"value {cell}", "value", partial(_value, int(cell)))
+        yield Statistic(f"value {cell}", "value", partial(_read, np.asarray, int(cell)))
 
 
-def _bits(arms: Arms, cells: np.ndarray) -> Iterator[Score]:
-    """Lowest bits and decimals of fractions: naive floating-point noise shows there and nowhere else.
-
-    Source: Mironov 2012.
-    """
+def _bits(samples: TwoSamples, cells: np.ndarray) -> Iterator[Statistic]:
+    """Lowest bits and decimals of fractions, where naive float noise shows (Mironov 2012)."""
     for cell in cells:
         if any(
-            (arm[:, cell] != np.rint(arm[:, cell])).any() for arm in (arms.present, arms.absent)
+            (arm[:, cell] != np.rint(arm[:, cell])).any()
+            for arm in (samples.present, samples.absent)
         ):
             for name, read in (("lowest bit", lowest_bit), ("decimals", decimals)):
-                yield Score(f"{name} {cell}", "bits", partial(_read, read, int(cell)))
-
-
-def _value(cell: int, outputs: np.ndarray) -> np.ndarray:
-    return np.asarray(outputs[:, cell])
+                yield Statistic(f"{name} {cell}", "bits", partial(_read, read, int(cell)))
 
 
 def _read(read: Callable[[np.ndarray], np.ndarray], cell: int, outputs: np.ndarray) -> np.ndarray:
     return read(outputs[:, cell])
 
 
-def _direction(arms: Arms) -> Score:
-    """The linear score that tells two shifted Gaussians apart best (Fisher 1936).
+def _direction(samples: TwoSamples) -> Statistic:
+    """Fisher's linear discriminant (1936): the best for two shifted Gaussians.
 
     The shift is whitened by the noise's covariance: noise that two cells share cancels. With few
-    outputs for so many cells the covariance is drawn towards independence (Ledoit and Wolf 2004).
+    outputs for so many cells the covariance is shrunk towards independence (Ledoit and Wolf 2004).
     """
-    noise = arms.residues
+    noise = samples.residues
     runs, cells = noise.shape
     shrunk = 0.0 if runs >= 16 * cells else cells / (cells + runs)
     shared = (1 - shrunk) * (noise.T @ noise) / runs + (shrunk + RIDGE) * np.eye(cells)
-    weights = np.linalg.solve(shared, arms.shift / arms.spread) / arms.spread
+    weights = np.linalg.solve(shared, samples.shift / samples.std) / samples.std
     weights /= np.abs(weights).max() or 1.0
-    return Score("direction", "direction", lambda outputs: np.asarray(outputs @ weights))
+    return Statistic("direction", "direction", lambda outputs: np.asarray(outputs @ weights))
 
 
-def _clipped(arms: Arms, truths: Truths) -> Score:
+def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
     """The sum of clipped values: the likelihood ratio's own order where noise is Laplace."""
     moved = truths.moved
     low, high = (
         each(truths.present[moved], truths.absent[moved]) for each in (np.minimum, np.maximum)
     )
-    weights = np.sign(truths.present - truths.absent)[moved] / arms.spread[moved]
-    return Score("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
+    weights = np.sign(truths.present - truths.absent)[moved] / samples.std[moved]
+    return Statistic("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
 
 
-def _exact(truths: Truths) -> Iterator[Score]:
-    """Whether moved cells hold the very truth of one input: noise that is missing now and then."""
+def _exact(truths: Truths) -> Iterator[Statistic]:
+    """Whether moved cells hold one input's very truth: noise that is missing now and then."""
     for cell in truths.moved[:PAIRS]:
-        yield Score(f"exact {cell}", "exact", partial(_hit, truths, np.array([cell])))
+        yield Statistic(f"exact {cell}", "exact", partial(_hit, truths, np.array([cell])))
     if len(truths.moved) > 1:
-        yield Score("exact", "exact", partial(_hit, truths, truths.moved))
+        yield Statistic("exact", "exact", partial(_hit, truths, truths.moved))
 
 
 def _hit(truths: Truths, cells: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -174,14 +160,14 @@ def _hit(truths: Truths, cells: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     return np.asarray(present.astype(float) - absent.astype(float))
 
 
-def _together(arms: Arms, truths: Truths) -> Iterator[Score]:
+def _together(samples: TwoSamples, truths: Truths) -> Iterator[Statistic]:
     """Whether two cells differ as their truths do: noise that is used twice."""
     shift = truths.present - truths.absent
-    for one, other in _pairs(arms, truths):
+    for one, other in _pairs(samples, truths):
         if shift[one] != shift[other]:
             apart = Truths(*(_apart(t, one, other) for t in (truths.present, truths.absent)))
             score = partial(_difference, apart, one, other)
-            yield Score(f"difference {one} and {other}", "together", score)
+            yield Statistic(f"difference {one} and {other}", "together", score)
 
 
 def _apart(row: np.ndarray, one: int, other: int) -> np.ndarray:
@@ -192,9 +178,9 @@ def _difference(truths: Truths, one: int, other: int, outputs: np.ndarray) -> np
     return _hit(truths, np.array([0]), _apart(outputs, one, other))
 
 
-def _pairs(arms: Arms, truths: Truths) -> list[tuple[int, int]]:
-    """Moved cells with those whose noise goes most closely with theirs."""
-    noise, moved = arms.residues, truths.moved[:CELLS]
+def _pairs(samples: TwoSamples, truths: Truths) -> list[tuple[int, int]]:
+    """Moved cells with those whose noise correlates most with theirs."""
+    noise, moved = samples.residues, truths.moved[:CELLS]
     shared = np.abs(noise[:, moved].T @ noise) / len(noise)
     shared[np.arange(len(moved)), moved] = 0.0
     top = np.argsort(-shared, axis=None, kind="stable")[: 2 * PAIRS]
@@ -221,8 +207,8 @@ def lowest_bit(values: np.ndarray) -> np.ndarray:
 def decimals(values: np.ndarray) -> np.ndarray:
     """The fewest decimals to which each number can be rounded and stays the same float.
 
-    Noise that was rounded to decimals before it was added leaves another float behind than one that
-    was rounded to them at last; beyond :data:`DECIMALS` one more is given.
+    Noise rounded to decimals before it is added leaves another float than noise rounded at last;
+    beyond :data:`DECIMALS` one more is given.
     """
     found = np.full(len(values), DECIMALS + 1.0)
     for places in range(DECIMALS, -1, -1):

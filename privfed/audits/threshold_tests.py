@@ -1,4 +1,4 @@
-"""Rules that guess from an output which of two inputs it came from, and what their hits prove.
+"""Decision rules that guess an output's input, and what their guesses prove.
 
 A rule is chosen on some outputs and judged on others.
 """
@@ -9,76 +9,71 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
-from privfed.attacks.roc import clopper_pearson
 from privfed.audits.bounds import (
     epsilon_from_event,
     gaussian_epsilon,
+    mu_from_event,
     right_guesses,
     right_guesses_mu,
 )
-from privfed.audits.test_statistics import Score
+from privfed.audits.test_statistics import Statistic
 from privfed.errors import InputError
 
 #: Thresholds tried for each score: quantiles of the pooled outputs, and some more in either tail.
 THRESHOLDS, TAIL = 200, 30
-#: Level at which a family's most promising rule is chosen: luck is not held against it.
+#: Level at which a family's most promising rule is chosen.
 LENIENT = 0.1
-#: Shares of alpha for the rule that was surest where it was chosen, and for all others. The rest is
-#: kept back: noise on a grid is only nearly the continuous one that a claim may speak of.
+#: Fractions of alpha for the first rule, and for all others. The rest is kept back: noise on a grid
+#: is only nearly the continuous one that a claim may speak of.
 SUREST, OTHERS = 0.7, 0.1
 
 
 @dataclass(frozen=True)
-class Hits:
-    """What a rule's guesses came to; each count may be an array, for many rules at once.
+class ConfusionCounts:
+    """A rule's guesses about outputs of both inputs; counts may be arrays, one entry a rule.
 
-    Args:
-        found: outputs with the record of which it says so.
-        accused: outputs without it of which it says that it was there.
-        missed: outputs with the record of which it says that it was not there.
-        cleared: outputs without it of which it says so.
-        present, absent: outputs there are of either kind.
+    The record's presence is the positive class; ``present`` and ``absent`` are numbers of outputs
+    of either input, of which a rule may leave some aside.
     """
 
-    found: np.ndarray
-    accused: np.ndarray
-    missed: np.ndarray
-    cleared: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+    fn: np.ndarray
+    tn: np.ndarray
     present: int
     absent: int
 
     @property
     def right(self) -> np.ndarray:
         """Right guesses."""
-        return np.asarray(self.found + self.cleared)
+        return np.asarray(self.tp + self.tn)
 
     @property
     def made(self) -> np.ndarray:
         """All guesses."""
-        return np.asarray(self.right + self.accused + self.missed)
+        return np.asarray(self.right + self.fp + self.fn)
 
     @property
-    def mirrored(self) -> Hits:
-        """The same hits with the parts of the two inputs exchanged."""
-        told = (self.cleared, self.missed, self.accused, self.found)
-        return Hits(*told, self.absent, self.present)
+    def mirrored(self) -> ConfusionCounts:
+        """The same counts with the two inputs exchanged."""
+        swapped = (self.tn, self.fn, self.fp, self.tp)
+        return ConfusionCounts(*swapped, self.absent, self.present)
 
-    def one_sided(self) -> Hits:
-        """Hits of a rule that only ever names one of the inputs, and names the record's presence."""
-        return self if np.any(self.found + self.accused) else self.mirrored
+    def one_sided(self) -> ConfusionCounts:
+        """Those of a rule that names one of the inputs only, as the record's presence."""
+        return self if np.any(self.tp + self.fp) else self.mirrored
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What a mechanism says of itself, and how guesses are held against it.
+class PrivacyClaim:
+    """What a mechanism claims, and how guesses are held against it.
 
     Args:
         epsilon: nats.
         delta: pure epsilon is claimed where it is 0.
-        gaussian: whether a Gaussian trade-off curve is claimed, whose epsilon at ``delta`` is given:
-            true of Gaussian noise alone, and far tighter (Dong et al. 2022).
+        gaussian: whether a Gaussian trade-off curve is claimed, whose epsilon at ``delta`` is
+            given: true of Gaussian noise alone, and far tighter (Dong et al. 2022).
 
     Raises:
         InputError: no such claim can be made.
@@ -96,21 +91,27 @@ class Claim:
 
     @property
     def two_sided(self) -> bool:
-        """Whether rules that name either input, and pass over some outputs, can be judged."""
+        """Whether rules that name either input, and leave some outputs aside, can be judged."""
         return not self.delta
 
-    def strength(self, hits: Hits, alpha: float) -> np.ndarray:
-        """What hits prove: epsilon, or mu where Gaussian noise is claimed."""
+    def strength(self, counts: ConfusionCounts, alpha: float) -> np.ndarray:
+        """Epsilon that guesses prove at level ``alpha``, or mu where Gaussian noise is claimed."""
         if not self.delta:
-            return right_guesses(hits.right, hits.made, alpha)
-        if self.gaussian and np.all(hits.made == hits.present + hits.absent):
-            return right_guesses_mu(hits.right, hits.made, alpha)
-        event = hits.one_sided()
+            return right_guesses(counts.right, counts.made, alpha)
+        if self.gaussian and np.all(counts.made == counts.present + counts.absent):
+            return right_guesses_mu(counts.right, counts.made, alpha)
+        event = counts.one_sided()
         if self.gaussian:
-            return _mu_of_event(event, alpha)
+            return mu_from_event(
+                event.fp,
+                event.present - event.tp,
+                trials_without=event.absent,
+                trials_with=event.present,
+                alpha=alpha,
+            )
         return epsilon_from_event(
-            event.found,
-            event.accused,
+            event.tp,
+            event.fp,
             trials=event.present,
             trials_outside=event.absent,
             delta=self.delta,
@@ -118,84 +119,68 @@ class Claim:
         )
 
     def proven(self, strength: float) -> float:
-        """The epsilon that a strength stands for."""
+        """The epsilon that a strength stands for, nats."""
         if not self.gaussian or strength <= 0:
             return strength
         return gaussian_epsilon(strength, self.delta)
 
 
-def _mu_of_event(event: Hits, alpha: float) -> np.ndarray:
-    """mu >= Phi^-1(1 - a) - Phi^-1(b), each error rate at its upper bound (Dong et al. 2022)."""
-    _, accused = clopper_pearson(event.accused, event.absent, alpha / 2)
-    _, missed = clopper_pearson(event.present - event.found, event.present, alpha / 2)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.nan_to_num(np.maximum(norm.isf(accused) - norm.ppf(missed), 0.0)))
-
-
 @dataclass(frozen=True)
-class Rule:
-    """Guesses one input at or above a threshold of a score, the other at or below one.
+class DecisionRule:
+    """Names one input where a statistic is ``above`` a threshold, the other where ``below`` one.
 
-    Args:
-        score: the score.
-        above: from where it names the first input, or none.
-        below: up to where it names the second, or none.
-        swapped: whether the first is that without the record.
+    The first is that with the record unless ``swapped``; None for no threshold.
     """
 
-    score: Score
+    statistic: Statistic
     above: float | None
     below: float | None
     swapped: bool = False
 
     @property
     def threshold(self) -> float:
-        """A threshold of it, for reports."""
+        """One of its thresholds, for reports."""
         return float(self.above if self.above is not None else self.below or 0.0)
 
-    def hits(self, present: np.ndarray, absent: np.ndarray) -> Hits:
-        """Guess about outputs, shape (runs, cells) each, and count."""
-        values = [self.score.of(outputs) for outputs in (present, absent)]
+    def counts(self, present: np.ndarray, absent: np.ndarray) -> ConfusionCounts:
+        """Count its guesses about outputs, shape (runs, cells) each."""
+        values = [self.statistic.of(outputs) for outputs in (present, absent)]
         upper, lower = (
             [np.asarray(0 if edge is None else np.sum(side(v, edge))) for v in values]
             for side, edge in ((np.greater_equal, self.above), (np.less_equal, self.below))
         )
-        return _hits(upper, lower, (len(present), len(absent)), self.swapped)
+        return _counts(upper, lower, (len(present), len(absent)), self.swapped)
 
 
-def _hits(
+def _counts(
     upper: Sequence[np.ndarray], lower: Sequence[np.ndarray], sizes: tuple[int, int], swapped: bool
-) -> Hits:
-    """Hits from the outputs on either side, of both inputs each."""
+) -> ConfusionCounts:
     named, other = (lower, upper) if swapped else (upper, lower)
-    return Hits(named[0], named[1], other[0], other[1], *sizes)
+    return ConfusionCounts(named[0], named[1], other[0], other[1], *sizes)
 
 
-class Scored:
-    """Outputs of both inputs by one score, counted on either side of many thresholds.
+class ScoredOutputs:
+    """Outputs of both inputs by one statistic, counted on either side of many thresholds."""
 
-    Args:
-        score: the score.
-        present, absent: outputs with and without the record, shape (runs, cells).
-    """
-
-    def __init__(self, score: Score, present: np.ndarray, absent: np.ndarray) -> None:
-        self.score, self.sizes = score, (len(present), len(absent))
-        values = [np.sort(score.of(outputs)) for outputs in (present, absent)]
+    def __init__(self, statistic: Statistic, present: np.ndarray, absent: np.ndarray) -> None:
+        self.statistic, self.sizes = statistic, (len(present), len(absent))
+        values = [np.sort(statistic.of(outputs)) for outputs in (present, absent)]
         self.tried = _thresholds(*values)
         self.upper = [np.asarray(len(v) - np.searchsorted(v, self.tried, "left")) for v in values]
         self.lower = [np.asarray(np.searchsorted(v, self.tried, "right")) for v in values]
 
-    def best(self, claim: Claim, alpha: float) -> tuple[Rule, float]:
-        """The rule that proves most of a claim at level ``alpha``, and what it proves."""
+    def best(self, claim: PrivacyClaim, alpha: float) -> tuple[DecisionRule, float]:
+        """The rule that proves most of a claim at level ``alpha``, and its strength."""
         options = [o for swapped in (False, True) for o in self._options(claim, alpha, swapped)]
         return max(options, key=lambda option: option[1])
 
-    def _options(self, claim: Claim, alpha: float, swapped: bool) -> list[tuple[Rule, float]]:
+    def _options(
+        self, claim: PrivacyClaim, alpha: float, swapped: bool
+    ) -> list[tuple[DecisionRule, float]]:
         """The best rule that names the upper side, the lower side, and both."""
 
         def strongest(upper: list[np.ndarray], lower: list[np.ndarray]) -> tuple[int, float]:
-            strengths = claim.strength(_hits(upper, lower, self.sizes, swapped), alpha)
+            strengths = claim.strength(_counts(upper, lower, self.sizes, swapped), alpha)
             top = int(np.argmax(strengths))
             return top, float(np.ravel(strengths)[top])
 
@@ -203,17 +188,17 @@ class Scored:
         high, from_high = strongest(self.upper, none)
         low, from_low = strongest(none, self.lower)
         found = [
-            (Rule(self.score, float(tried[high]), None, swapped), from_high),
-            (Rule(self.score, None, float(tried[low]), swapped), from_low),
+            (DecisionRule(self.statistic, float(tried[high]), None, swapped), from_high),
+            (DecisionRule(self.statistic, None, float(tried[low]), swapped), from_low),
         ]
         if claim.gaussian:
             rest = [size - upper for size, upper in zip(self.sizes, self.upper, strict=True)]
             cut, strength = strongest(self.upper, rest)
             edge = float(np.nextafter(tried[cut], -np.inf))
-            found.append((Rule(self.score, float(tried[cut]), edge, swapped), strength))
+            found.append((DecisionRule(self.statistic, float(tried[cut]), edge, swapped), strength))
         elif claim.two_sided and tried[low] < tried[high]:
             ends = [u[[high]] for u in self.upper], [v[[low]] for v in self.lower]
-            both = Rule(self.score, float(tried[high]), float(tried[low]), swapped)
+            both = DecisionRule(self.statistic, float(tried[high]), float(tried[low]), swapped)
             found.append((both, strongest(*ends)[1]))
         return found
 
@@ -228,28 +213,28 @@ def _thresholds(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 
 def choose(
-    scores: Sequence[Score],
+    statistics: Sequence[Statistic],
     present: np.ndarray,
     absent: np.ndarray,
-    claim: Claim,
+    claim: PrivacyClaim,
     alpha: float,
-) -> tuple[list[Rule], float]:
-    """The surest rule of all, then the most promising one of each family of scores.
+) -> tuple[list[DecisionRule], float]:
+    """Choose the rule that proves most, and the most promising one of each family of statistics.
 
-    Luck is held against the surest: each of the thresholds tried must pass at a level of its own.
-    The most promising of a family is judged without that, so that rare events are not passed over.
+    The first is judged with alpha divided among the thresholds tried; the others leniently, so that
+    rare events are not passed over.
 
     Returns:
-        the rules, and what the surest proves on these outputs.
+        the rules, and the strength of the first on these outputs.
     """
-    scored = [Scored(score, present, absent) for score in scores]
+    scored = [ScoredOutputs(each, present, absent) for each in statistics]
     luck = alpha / (4 * (THRESHOLDS + 2 * TAIL))
     surest, strength = max(
         (each.best(claim, luck) for each in scored), key=lambda option: option[1]
     )
     chosen = [surest]
-    for family in dict.fromkeys(score.family for score in scores):
-        hopes = [each.best(claim, LENIENT) for each in scored if each.score.family == family]
+    for family in dict.fromkeys(each.family for each in statistics):
+        hopes = [each.best(claim, LENIENT) for each in scored if each.statistic.family == family]
         rule, hope = max(hopes, key=lambda option: option[1])
         if hope > 0 and rule not in chosen:
             chosen.append(rule)
@@ -257,11 +242,13 @@ def choose(
 
 
 def judge(
-    rules: Sequence[Rule], present: np.ndarray, absent: np.ndarray, claim: Claim, alpha: float
-) -> tuple[Rule, float]:
-    """What rules prove on outputs that did not choose them, alpha split among them.
-
-    The first rule gets most of alpha, the others equal shares of a tenth.
+    rules: Sequence[DecisionRule],
+    present: np.ndarray,
+    absent: np.ndarray,
+    claim: PrivacyClaim,
+    alpha: float,
+) -> tuple[DecisionRule, float]:
+    """Judge rules on outputs that did not choose them, alpha split among them.
 
     Returns:
         the rule that proves most, and the epsilon that it proves, nats.
@@ -269,7 +256,7 @@ def judge(
     first = (SUREST if len(rules) > 1 else SUREST + OTHERS) * alpha
     rest = OTHERS * alpha / max(len(rules) - 1, 1)
     strengths = [
-        float(claim.strength(rule.hits(present, absent), level))
+        float(claim.strength(rule.counts(present, absent), level))
         for rule, level in zip(rules, [first] + [rest] * (len(rules) - 1), strict=True)
     ]
     best = int(np.argmax(strengths))

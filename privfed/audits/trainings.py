@@ -1,23 +1,23 @@
-"""An audit of a whole learner in a few runs: canary records, found in all that a client released.
+"""An audit of a whole training in a few runs, by canary records.
 
-Every canary is in by a fair coin of the auditor's own. The auditor knows all other records and what
-each question would release about each canary alone, and scores the canaries by what left: each
-answer along directions of their own, and all answers together. Guesses by these scores are held
-against what the ledger says was spent, on the whole and on each answer.
+Every canary is in by a fair coin of its own. The auditor knows all other records and what each
+query would release about each canary alone, and scores the canaries by each answer along directions
+of their own, and by all answers together. Guesses by these scores are held against the ledger's
+charges, of each answer and of the whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import gaussian_epsilon
+from privfed.audits.bounds import gaussian_epsilon, verdict
 from privfed.audits.one_run import audit_one_run
-from privfed.audits.verdict import verdict
 from privfed.errors import InputError
 from privfed.exchange.transcript import Disclosed
 from privfed.federation.local import LocalDisclosure
@@ -35,19 +35,13 @@ from privfed.tables.schema import Column, Schema
 
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
-#: Share of alpha for all answers together; the rest is divided among the answers.
+#: Fraction of alpha for all answers together; the rest is divided among the answers.
 TOGETHER = 0.5
 
 
 @dataclass(frozen=True)
 class Planted:
-    """The records of an audit.
-
-    Args:
-        canaries: all canaries, in or not.
-        coins: which of them are in, shape (canaries,).
-        others: records that are there for sure.
-    """
+    """All canaries, which are in, shape (canaries,), and records that are certainly there."""
 
     canaries: Records
     coins: np.ndarray
@@ -71,35 +65,35 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     alpha: float = 0.05,
     seed: int = 0,
 ) -> Finding:
-    """Let a learner learn from records that hold canaries, and guess who is in from its releases.
+    """Let a learner learn from records that hold canaries, and guess from its releases who is in.
 
-    What convicts is a question that moves by more than it was charged for, an answer that tells more
-    than its own charge, or all of them together telling more than the ledger's total. Canaries hide
-    each other where they share cells: :func:`roomy_schema` has a cell for each.
+    It convicts a query that moves by more than it was charged for, an answer that tells more than
+    its own charge, or all of them telling more than the ledger's total. Canaries hide each other
+    where they share cells: :func:`roomy_schema` has a cell for each.
 
     Args:
         learner: any federated learner; it is fitted.
         policy: the owner's policy; its unit must be a record, added or removed.
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
-        others: number of records that are there for sure.
+        others: number of records that are certainly there.
         runs: how often the learner learns anew, from other canaries under other coins.
         noise: the client's source of noise; secure unless given.
         alpha: how often an innocent learner may be convicted.
-        seed: of coins and records; never what the noise comes from.
+        seed: of coins and records; never the noise's source.
 
     Returns:
-        a finding whose value is the epsilon that the releases prove at least, out of the ledger's: of
-        all answers together, or of the first answer that breaks its own charge.
+        a finding whose value is the epsilon that the releases prove at least, out of the ledger's:
+        of all answers together, or of the first answer that breaks its own charge.
     """
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
-    source, kinds = noise or SecureNoise(), kinds_of(policy, learner.queries)
-    games = []
-    for run in range(runs):
-        planted = plant(schema, canaries, others, seed + run)
-        games.append(_play(learner, policy, planted, source, kinds))
-    name, delta = type(learner).__name__, _delta(policy)
+    source, name = noise or SecureNoise(), type(learner).__name__
+    games = [
+        _play(learner, policy, plant(schema, canaries, others, seed + run), source)
+        for run in range(runs)
+    ]
+    delta = float(policy.budget.delta) if policy.budget is not None else 0.0
     whole = _judged(name, [game.whole for game in games], games, delta, alpha * TOGETHER)
     told = _by_answer(games)
     level = alpha * (1 - TOGETHER) / max(len(told), 1)
@@ -114,15 +108,12 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
 
 
 @dataclass(frozen=True)
-class Scored:
-    """How an answer, or several together, speak for each canary.
+class CanaryScores:
+    """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all
+    together.
 
-    Args:
-        kind: of the question.
-        scores: log-likelihood ratios under the published noise, shape (canaries,); above 0 for "in".
-        charged: what the ledger says it cost.
-        gaussian: whether all its noise is Gaussian.
-        farthest: the most that a canary moves it, in deviations of the published noise.
+    Beside them the ledger's charge, whether all noise is Gaussian, and the farthest that a canary
+    moves the answer, in standard deviations of the published noise.
     """
 
     kind: str
@@ -133,7 +124,7 @@ class Scored:
 
     @property
     def reach(self) -> float:
-        """The share of the charge that the worst canary uses; under Gaussian noise alone, else 0."""
+        """The fraction of the charge that the worst canary uses; Gaussian noise only, else 0."""
         rho = float(self.charged.rho or 0)
         return self.farthest**2 / (2 * rho) if self.gaussian and rho else 0.0
 
@@ -146,44 +137,43 @@ class Scored:
 
 @dataclass(frozen=True)
 class Game:
-    """One run of a learner over canaries: their coins, what each answer tells, what was spent."""
+    """One run of a learner over canaries: coins, scores by answer, epsilon spent."""
 
     coins: np.ndarray
-    answers: Sequence[Scored]
+    answers: Sequence[CanaryScores]
     spent: float
 
     @property
-    def whole(self) -> Scored:
+    def whole(self) -> CanaryScores:
         """All answers together."""
         charged = Loss.free()
         for answer in self.answers:
             charged += answer.charged
         scores = np.sum([answer.scores for answer in self.answers], axis=0)
         gaussian = all(answer.gaussian for answer in self.answers)
-        return Scored("", scores, charged, gaussian, 0.0)
+        return CanaryScores("", scores, charged, gaussian, 0.0)
 
 
-def _by_answer(games: Sequence[Game]) -> dict[str, list[Scored]]:
-    """Answers that every run has, by kind and how many of that kind came before."""
-    found: list[dict[str, Scored]] = []
+def _by_answer(games: Sequence[Game]) -> dict[str, list[CanaryScores]]:
+    """Answers that every run has, named by kind and number within the kind."""
+    found: list[dict[str, CanaryScores]] = []
     for game in games:
-        before: Counter[str] = Counter()
-        named = {}
+        number: Counter[str] = Counter()
+        found.append({})
         for answer in game.answers:
-            before[answer.kind] += 1
-            named[f"{answer.kind} {before[answer.kind]}"] = answer
-        found.append(named)
+            number[answer.kind] += 1
+            found[-1][f"{answer.kind} {number[answer.kind]}"] = answer
     return {at: [own[at] for own in found] for at in found[0] if all(at in own for own in found)}
 
 
 def _judged(
-    name: str, told: Sequence[Scored], games: Sequence[Game], delta: float, alpha: float
+    name: str, told: Sequence[CanaryScores], games: Sequence[Game], delta: float, alpha: float
 ) -> Finding:
     """Guess every coin by its score, and hold the right guesses against the greatest charge.
 
-    Under Gaussian noise scores have noise of their own (:func:`scores_of`), and then so many right
-    guesses are a binomial's at most: within one answer, and over adaptive rounds where canaries share
-    no cell. Where they do, that the rounds keep them independent is assumed.
+    Gaussian scores have independent noise (:func:`scores_of`), and then the right guesses are at
+    most binomial: within one answer, and over adaptive rounds where canaries share no cell. Where
+    they do, that the rounds keep them independent is assumed.
     """
     gaussian = delta > 0 and all(own.gaussian for own in told)
     whole = not told[0].kind
@@ -202,11 +192,11 @@ def _judged(
     )
 
 
-def _moved(name: str, told: Sequence[Scored], delta: float) -> Finding:
+def _moved(name: str, told: Sequence[CanaryScores], delta: float) -> Finding:
     """Hold how far a canary moves an answer, in its published noise, against the charge.
 
-    There is no chance in this: a question whose sensitivity is too small is convicted by a canary
-    that moves it further, provided that the noise is as it says.
+    Deterministic: a query whose sensitivity is too small is convicted by a canary that moves it
+    further, provided that the noise is as stated.
     """
     farthest = max(told, key=lambda own: own.reach)
     proven = gaussian_epsilon(farthest.farthest, delta) if farthest.reach else 0.0
@@ -214,25 +204,11 @@ def _moved(name: str, told: Sequence[Scored], delta: float) -> Finding:
     return verdict(f"{name}, sensitivity", proven, farthest.claimed(delta), about)
 
 
-def _delta(policy: Policy) -> float:
-    return float(policy.budget.delta) if policy.budget is not None else 0.0
-
-
-def _play(
-    learner: FederatedLearner,
-    policy: Policy,
-    planted: Planted,
-    noise: Noise,
-    kinds: Mapping[str, type[Query]],
-) -> Game:
+def _play(learner: FederatedLearner, policy: Policy, planted: Planted, noise: Noise) -> Game:
     """Let the learner learn, and score every canary by what left."""
-    ledger = Ledger(None, "client")
-    gate = Gate(
-        *("client", planted.held, policy, ledger),
-        noise=noise,
-        queries=learner.queries,
-        secret=SECRET,
-    )
+    ledger, kinds = Ledger(None, "client"), kinds_of(policy, learner.queries)
+    named: dict[str, Any] = {"noise": noise, "queries": learner.queries, "secret": SECRET}
+    gate = Gate("client", planted.held, policy, ledger, **named)
     federation = LocalDisclosure({"client": gate})
     learner.fit(federation)
     losses = {
@@ -264,9 +240,8 @@ def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -
 def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
     """Canaries under coins of their own, and others, all from the schema's box.
 
-    The canaries' features are spread evenly over every column, in an order of each column's own (a
-    Latin hypercube), so that each has cells to itself where a question has enough of them; their
-    targets lie at the ends of the range, where records weigh most.
+    The canaries' features form a Latin hypercube, so that each has cells to itself where a query
+    has enough of them; their targets lie at the ends of the range, where records weigh most.
     """
     rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
     places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
@@ -279,7 +254,7 @@ def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
 
 
 def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
-    """Values at some shares of the columns' ranges; each whole number of a range has an even share."""
+    """Values at fractions of the columns' ranges; each integer of a range has an equal fraction."""
     low, high = np.array([column.bounds for column in schema.columns], dtype=float).T
     inside = low + (high - low) * shares
     whole = [not column.numeric or column.kind == "integer" for column in schema.columns]
@@ -288,15 +263,8 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(whole, counted, inside))
 
 
-def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> Scored:
-    """What one answer tells of every canary.
-
-    Args:
-        entry: what left.
-        kind: the question's class.
-        planted: the records.
-        charged: what the ledger says it cost.
-    """
+def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> CanaryScores:
+    """Score every canary by one answer to a query of some kind, charged so by the ledger."""
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
     )
@@ -312,7 +280,7 @@ def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.deviation)
     moves = np.concatenate(rows, axis=1)
     laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
-    return Scored(
+    return CanaryScores(
         entry.kind,
         scores_of(moves, np.concatenate(excess), planted.coins),
         charged,
@@ -325,13 +293,13 @@ def scores_of(moves: np.ndarray, excess: np.ndarray, coins: np.ndarray) -> np.nd
     """Score canaries by an answer, each along a direction of its own.
 
     With moves' = QR the rotated answer Q' excess is R coins plus noise, which a rotation leaves
-    independent where it is Gaussian. R has nothing below its diagonal, so that canary i is scored by
-    the i-th number less what the canaries after it, whose coins are known by then, put in. By
+    independent where it is Gaussian. R has nothing below its diagonal, so that canary i is scored
+    by the i-th number less what the canaries after it, whose coins are known by then, put in. By
     Cauchy and Schwarz the diagonal is no longer than the canary's own move.
 
     Args:
-        moves: what each canary adds, in deviations of the noise, shape (canaries, cells).
-        excess: the answer without the others' part, in the same, shape (cells,).
+        moves: what each canary adds, in standard deviations of the noise, shape (canaries, cells).
+        excess: the answer less the others' part, in the same unit, shape (cells,).
         coins: who is in, shape (canaries,).
 
     Returns:

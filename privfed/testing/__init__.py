@@ -19,11 +19,7 @@ Kits, each a list of checks that must hold for every newcomer:
 - ``check_sharing``: any function that shares something of a table: nothing raw, nothing of few.
 - ``conformance``: runs a kit, check by check, the skipped ones with a reason.
 
-Audits of privfed's own:
-
-- ``audit_gate``: audits a whole gate in one run, by canaries under coins of their own.
-- ``audit_learner``: audits a whole learner by canary records.
-- ``rule_audit``: audits what a cohort's gate lets out about one individual.
+Audits of mechanisms, gates and trainings: :mod:`privfed.audits`.
 
 Small things to test with:
 

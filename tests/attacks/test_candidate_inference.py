@@ -11,9 +11,14 @@ import pandas as pd
 import pytest
 
 from privfed import plugins
-from privfed.attacks.candidate_inference import TARGET, Candidates, Pool, System, interval
+from privfed.attacks.candidate_inference import (
+    TARGET,
+    CandidateInference,
+    CandidateRecords,
+    CandidateSystem,
+)
 from privfed.attacks.clock import Clock
-from privfed.attacks.linear import told_of
+from privfed.attacks.linear import linear_equations
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
@@ -69,7 +74,9 @@ OWNERS = {f"c{i}": table(20, i) for i in range(4)}
 
 def test_exact_sums_tell_the_members() -> None:
     """Two histograms of 400 bins pick twenty members out of eighty, and the finding says how."""
-    (found,) = Pool(unknown=[""]).run(released([WIDE], OWNERS, "open", None), OWNERS, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(
+        released([WIDE], OWNERS, "open", None), OWNERS, SCHEMA
+    )
     assert found.value > 0.9 and found.severity == "breach" and found.limit == ""
     assert found.low is not None and found.baseline == pytest.approx(0.01)
     assert found.detail["members"] == 80 and found.detail["outsiders"] == 240
@@ -79,7 +86,9 @@ def test_exact_sums_tell_the_members() -> None:
 
 def test_wide_noise_tells_nobody() -> None:
     """The power twin: at rho 0.001 the same equations say nothing."""
-    (found,) = Pool(unknown=[""]).run(released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(
+        released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA
+    )
     assert found.severity == "none" and found.detail["of these exact"] == 0
     assert found.detail["rank of the equations"] == [0] * 4
 
@@ -88,9 +97,9 @@ def test_exact_and_noisy_numbers_are_weighed_together() -> None:
     """A loud histogram beside an exact tree tells more than either alone."""
     exact = released([Scaling(6)], OWNERS, "open", None)
     noisy = released([TREE], OWNERS, "gaussian", "3")
-    alone = [Pool(unknown=[""]).run(t, OWNERS, SCHEMA)[0] for t in (exact, noisy)]
+    alone = [CandidateInference(unknown=[""]).run(t, OWNERS, SCHEMA)[0] for t in (exact, noisy)]
     both = Transcript(exact.entries + noisy.entries)
-    (found,) = Pool(unknown=[""]).run(both, OWNERS, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(both, OWNERS, SCHEMA)
     area = "area under the curve"
     assert found.detail[area] > max(one.detail[area] for one in alone)
     assert found.releases == ("fuzzy_tree.level", "fuzzy_tree.scaling")
@@ -100,12 +109,14 @@ def test_an_unknown_target_is_told() -> None:
     """The level's sums of a target bring it out, and a feature alike; a guess gets a tenth."""
     small = {name: own.take(np.arange(6)) for name, own in OWNERS.items()}
     transcript = released([TREE, WIDE], small, "open", None)
-    target, feature = Pool(unknown=[TARGET, "b"], unknowns=200).run(transcript, small, SCHEMA)
+    target, feature = CandidateInference(unknown=[TARGET, "b"], unknowns=200).run(
+        transcript, small, SCHEMA
+    )
     assert target.detail["median error as a share of the range"] < 0.05
     assert TARGET in target.metric
     assert feature.metric.endswith("whose b came out")
     with pytest.raises(InputError, match="no column 'c'"):
-        Pool(unknown=["c"]).run(transcript, small, SCHEMA)
+        CandidateInference(unknown=["c"]).run(transcript, small, SCHEMA)
 
 
 def test_equations_hold_for_the_members() -> None:
@@ -113,7 +124,7 @@ def test_equations_hold_for_the_members() -> None:
     for query in (WIDE, TREE):
         for entry in released([query], OWNERS, "open", None):
             view = View(OWNERS[entry.client], SCHEMA)
-            for told in told_of(entry, view):
+            for told in linear_equations(entry, view):
                 assert told.exact and np.allclose(told.added.sum(axis=0), told.told)
 
 
@@ -135,7 +146,7 @@ def test_rulefit_increments_are_linear_in_records() -> None:
     supports = federation.transcript().of("rulefit.supports")
     increments = federation.transcript().of("rulefit.increment")
     heard = Transcript(supports.entries + increments.entries)
-    known, unknown = Pool().run(heard, truth, data.schema)
+    known, unknown = CandidateInference().run(heard, truth, data.schema)
     assert known.value > 0.99 and unknown.value > 0.98
     assert known.releases == ("rulefit.increment", "rulefit.supports")
 
@@ -197,7 +208,9 @@ def test_a_plugins_question_is_attacked(monkeypatch: pytest.MonkeyPatch) -> None
     known = plugins.available
     points = {**known("queries"), Mean.kind: Installed()}
     monkeypatch.setattr(plugins, "available", lambda g: points if g == "queries" else known(g))
-    (found,) = Pool(unknown=[""]).run(released([Mean()], OWNERS, "open", None), OWNERS, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(
+        released([Mean()], OWNERS, "open", None), OWNERS, SCHEMA
+    )
     assert found.value > 0.6 and found.releases == (Mean.kind,)
 
 
@@ -205,42 +218,46 @@ def test_lists_without_members_or_others_are_left_out() -> None:
     """Nobody to find, or nobody to take for a member: there is no finding and no error."""
     transcript = released([WIDE], OWNERS, "open", None)
     nobody = {**OWNERS, "c0": OWNERS["c0"].take(np.arange(0))}
-    (found,) = Pool(unknown=[""]).run(transcript, nobody, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(transcript, nobody, SCHEMA)
     assert found.detail["lists"] == 3
-    assert Pool().run(transcript, {"c0": OWNERS["c0"]}, SCHEMA) == []
-    assert Pool().run(transcript, {}, SCHEMA) == Pool().run(Transcript(), OWNERS, SCHEMA) == []
+    assert CandidateInference().run(transcript, {"c0": OWNERS["c0"]}, SCHEMA) == []
+    assert (
+        CandidateInference().run(transcript, {}, SCHEMA)
+        == CandidateInference().run(Transcript(), OWNERS, SCHEMA)
+        == []
+    )
 
 
 def test_equal_records_are_one_candidate() -> None:
     """Whoever is alike a member is no outsider, and counts as often as the list names him."""
     twins = {"c0": OWNERS["c0"], "c1": OWNERS["c0"], "c2": OWNERS["c2"]}
-    listed = Candidates.of(twins, "c0", 100, np.random.default_rng(0))
+    listed = CandidateRecords.of(twins, "c0", 100, np.random.default_rng(0))
     assert len(listed) == 40 and listed.member.sum() == 20 and listed.often.sum() == 60
     doubled = released([WIDE], twins, "open", None)
-    (found,) = Pool(unknown=[""]).run(doubled, twins, SCHEMA)
+    (found,) = CandidateInference(unknown=[""]).run(doubled, twins, SCHEMA)
     assert found.value > 0.9
 
 
 def test_time_that_is_up_keeps_what_was_found() -> None:
     """A partial finding says so; no time at all is bad input."""
     transcript = released([WIDE], OWNERS, "open", None)
-    assert Pool(seconds=1e-9).run(transcript, OWNERS, SCHEMA) == []
+    assert CandidateInference(seconds=1e-9).run(transcript, OWNERS, SCHEMA) == []
     assert Clock(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
     assert Clock(60).partial(5, 5, "clients") == ""
     with pytest.raises(InputError, match="seconds must be above 0"):
-        Pool(seconds=0)
+        CandidateInference(seconds=0)
     with pytest.raises(InputError, match="2 or more"):
-        Pool(candidates=1)
+        CandidateInference(candidates=1)
 
 
 def test_clients_of_too_many_records_are_told() -> None:
     """Whoever holds more records than a list takes is left out, and the finding says so."""
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
     transcript = released([WIDE], owners, "open", None)
-    (found,) = Pool(unknown=[""], candidates=50).run(transcript, owners, SCHEMA)
+    (found,) = CandidateInference(unknown=[""], candidates=50).run(transcript, owners, SCHEMA)
     assert found.partial == "1 of 3 clients have more records than a list takes"
     assert found.detail["lists"] == 2
-    (nobody,) = Pool(unknown=[""], candidates=10).run(transcript, owners, SCHEMA)
+    (nobody,) = CandidateInference(unknown=[""], candidates=10).run(transcript, owners, SCHEMA)
     assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")
 
 
@@ -268,15 +285,9 @@ def test_foreign_transcripts_may_hold_anything(bad: str) -> None:
 def test_the_solver_stays_within_its_bounds() -> None:
     """Nobody was there less than never, or more often than the list names him."""
     rng = np.random.default_rng(0)
-    system = System(np.array([1.0, 1.0, 2.0]))
+    system = CandidateSystem(np.array([1.0, 1.0, 2.0]))
     rows = rng.normal(size=(30, 3)) * 100
     system.gram, system.right = rows.T @ rows, rows.T @ rows @ np.array([1.5, -0.5, 2.0])
     found = system.solve(Clock(60))
     assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
     assert found[0] == 1.0
-
-
-def test_intervals_are_those_of_clopper_and_pearson() -> None:
-    """By their closed form at the ends."""
-    assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
-    assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from privfed.attacks import leave_one_out
+from privfed.attacks.base import question_of
 from privfed.attacks.finding import Finding
 from privfed.attacks.leave_one_out import LeaveOneOut
-from privfed.attacks.reading import known_question
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.questions.part import Part, PartType
@@ -110,7 +110,7 @@ def attack(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 
     def run(query: Query, clients: int = 4, records: int = 9) -> Finding:
         transcript, truth = asked(query, clients, records)
-        monkeypatch.setattr(leave_one_out, "known_question", lambda entry: query)
+        monkeypatch.setattr(leave_one_out, "question_of", lambda entry: query)
         (found,) = LeaveOneOut().run(transcript, truth, SCHEMA)
         return found
 
@@ -149,11 +149,11 @@ def test_it_keeps_to_what_an_attack_must(monkeypatch: pytest.MonkeyPatch) -> Non
     query = Median()
     monkeypatch.setattr(
         leave_one_out,
-        "known_question",
+        "question_of",
         lambda entry: (
             query
             if entry.kind == query.kind and entry.fields == query.fields
-            else known_question(entry)
+            else question_of(entry)
         ),
     )
     assert len(check_attack(LeaveOneOut(), transcript, truth=truth, schema=SCHEMA)) > 5

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 
 from privfed.attacks import linkage
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import Answers, HashedAnswers, SingleBits, standardised
+from privfed.attacks.individuals import BitResponses, HashedResponses, SingleBits, standardised
 from privfed.attacks.linkage import BITS, LINKED, Linkage
-from privfed.attacks.roc import Curve
+from privfed.attacks.roc import RocCurve
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.federation.cohort import CohortDisclosure
@@ -97,7 +97,7 @@ def test_the_ratio_is_the_likelihood_s() -> None:
     def chance(truth: np.ndarray, said: np.ndarray) -> float:
         return float(np.prod(np.where(truth == said, 1 - flip, flip)))
 
-    got = Answers(np.arange(2), bits, flip, drawn=True).ratios(held)
+    got = BitResponses(np.arange(2), bits, flip, drawn=True).ratios(held)
     nothing, marks = np.zeros(3, bool), np.eye(3, dtype=bool)
     for person in range(2):
         said = bits[:, person]
@@ -106,7 +106,7 @@ def test_the_ratio_is_the_likelihood_s() -> None:
             mixed += (1 - marked.sum()) * chance(nothing, said)
             assert got[person, book] == pytest.approx(np.log(mixed / chance(nothing, said)), 1e-5)
     whole = csr_array(np.array([[1.0, 1.0, 0.0]]))
-    got = Answers(np.arange(2), bits, flip).ratios(whole)
+    got = BitResponses(np.arange(2), bits, flip).ratios(whole)
     expected = [
         np.log(chance(np.array([1, 1, 0], bool), said) / chance(nothing, said)) for said in bits.T
     ]
@@ -118,7 +118,7 @@ def test_one_s_own_book_is_one_of_all() -> None:
     rng = np.random.default_rng(0)
     held = csr_array((rng.random((6, 9)) < 0.3) / 9.0)
     for drawn in (False, True):
-        answers = Answers(np.arange(6), rng.random((9, 6)) < 0.5, 0.2, drawn)
+        answers = BitResponses(np.arange(6), rng.random((9, 6)) < 0.5, 0.2, drawn)
         assert answers.own_ratios(held) == pytest.approx(np.diag(answers.ratios(held)), rel=1e-4)
 
 
@@ -136,9 +136,9 @@ def test_single_bits_of_one_template_meet_the_mechanism_s_own_curve() -> None:
     rng = np.random.default_rng(0)
     held = rng.random((1, 200_000)) < 0.5
     bits = held ^ (rng.random(held.shape) < 0.25)
-    curve = SingleBits.of(Answers(np.arange(held.size), bits, 0.25), held).curve()
+    curve = SingleBits.of(BitResponses(np.arange(held.size), bits, 0.25), held).curve()
     assert curve.at(0.01) == pytest.approx(0.03, rel=0.03)
-    assert curve.area == pytest.approx(0.75, abs=0.01)
+    assert curve.auc == pytest.approx(0.75, abs=0.01)
 
 
 def test_standing_leaves_a_person_s_own_book_out() -> None:
@@ -147,7 +147,7 @@ def test_standing_leaves_a_person_s_own_book_out() -> None:
         np.array([3.0, 1.0]), np.array([[np.nan, 0.0, 2.0], [1.0, np.nan, 1.0]])
     )
     assert own.tolist() == [2.0, 0.0] and sorted(others) == [-1.0, 0.0, 0.0, 1.0]
-    assert 0 <= Curve.of(own, others).at(0.01) <= 1
+    assert 0 <= RocCurve.of(own, others).at(0.01) <= 1
 
 
 def changed(part: ReleasedPart) -> Transcript:
@@ -192,7 +192,7 @@ def test_the_ratio_of_a_hashed_bit_is_the_likelihood_s() -> None:
     """Against brute force: a template is drawn by chance, its hash flipped now and then."""
     flip, held = 0.3, csr_array(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 1.0]]))
     mask, bits = np.array([[1, 0], [0, 0], [1, 1]], bool), np.array([[1, 0]], bool)
-    answers = HashedAnswers(np.arange(2), bits, flip, drawn=True, mask=mask)
+    answers = HashedResponses(np.arange(2), bits, flip, drawn=True, mask=mask)
     got, own = answers.ratios(held), answers.own_ratios(held)
     for person in range(2):
         for book, drawn in enumerate(held.toarray()):

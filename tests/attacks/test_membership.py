@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from privfed.attacks.membership import (
+    LikelihoodRatios,
     Membership,
     auc,
     auc_deviation,
@@ -21,7 +22,6 @@ from privfed.attacks.membership import (
     elsewhere,
     hits,
     judged,
-    ratios,
 )
 from privfed.attacks.roc import discrete
 from privfed.exchange.messages import Request
@@ -136,7 +136,9 @@ def test_ratios_of_laplace_are_bounded_by_epsilon() -> None:
     owners = {"one": table(40, 1), "two": table(40, 2)}
     transcript = released(QUERIES[0], owners, "laplace", "0.7")
     for name in owners:
-        for scores in ratios(transcript, name, owners, SCHEMA).values():
+        known = LikelihoodRatios(owners, SCHEMA)
+        known.read(transcript.of(client=name))
+        for scores in known.of(name).values():
             assert np.abs(scores).max() <= 0.7 + 1e-9
             assert np.abs(scores).max() > 0.1
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.attacks import base, reading
+from privfed.attacks import base, ledger_rows
 from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
-from privfed.attacks.ledger_rows import Rows, rows_of, several_studies
+from privfed.attacks.ledger_rows import LinearSystem, rows_of, several_studies
 from privfed.attacks.reconstruction import (
     EQUATIONS,
     GROUPS,
@@ -144,7 +144,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
         own = OWN.get(entry.kind)
         return known(entry) if own is None else own.from_fields(entry.fields)
 
-    monkeypatch.setattr(reading, "question_of", asked)
+    monkeypatch.setattr(ledger_rows, "question_of", asked)
 
 
 def released(
@@ -199,11 +199,11 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     design = np.array([[1, 1, 1], [1, 1, 0], [2, 3, 5], [2, 4, 0.0]])
     names = ((0, "n", 0), (0, "n", 1), (0, "sum", 0), (0, "sum", 1))
     counts = np.array([True, True, False, False])
-    rows = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
+    rows = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
     groups, single = differences(rows, slice(0, 3), clock=Clock(9))
     assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
     design[3] = [2, 3, 0]
-    alike = Rows(design, design.sum(axis=1), np.zeros(4), counts, names)
+    alike = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
     assert differences(alike, slice(0, 3), clock=Clock(9))[1].found == 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from privfed.attacks.roc import Curve, discrete, distance, gaussian_area, gaussian_found
+from privfed.attacks.roc import RocCurve, discrete, gaussian_area, gaussian_found, interval
 from privfed.errors import InputError
 from privfed.privacy.noise import TestNoise
 
@@ -16,8 +16,8 @@ from privfed.privacy.noise import TestNoise
 def test_gaussian_rates_are_those_of_draws(mu: float) -> None:
     """200,000 members and others each."""
     rng = np.random.default_rng(1)
-    curve = Curve.of(rng.normal(mu, 1, 200_000), rng.normal(0, 1, 200_000))
-    assert curve.area == pytest.approx(gaussian_area(mu), abs=0.004)
+    curve = RocCurve.of(rng.normal(mu, 1, 200_000), rng.normal(0, 1, 200_000))
+    assert curve.auc == pytest.approx(gaussian_area(mu), abs=0.004)
     for rate in (0.01, 0.1):
         assert curve.at(rate) == pytest.approx(gaussian_found(mu, rate), abs=0.006)
 
@@ -27,8 +27,8 @@ def test_whole_numbers_are_accused_by_a_coin_where_they_tie(law: str, size: floa
     """What is computed is what an attacker gets, at a rate between two whole numbers too."""
     shift = int(size)
     noise = getattr(TestNoise(3), law)(400_000, size)
-    curve, exact = Curve.of(noise[:200_000] + shift, noise[200_000:]), discrete(law, size, shift)
-    assert exact.area == pytest.approx(curve.area, abs=0.004)
+    curve, exact = RocCurve.of(noise[:200_000] + shift, noise[200_000:]), discrete(law, size, shift)
+    assert exact.auc == pytest.approx(curve.auc, abs=0.004)
     for rate in (0.01, 0.1):
         assert exact.at(rate) == pytest.approx(curve.at(rate), abs=0.006)
 
@@ -50,30 +50,29 @@ def test_laplace_noise_attains_its_epsilon() -> None:
 def test_wide_noise_is_continuous() -> None:
     """On a fine grid the discrete law's rates are the closed form's."""
     found = discrete("gaussian", 200.0, 300)
-    assert found.area == pytest.approx(gaussian_area(1.5), abs=1e-4)
+    assert found.auc == pytest.approx(gaussian_area(1.5), abs=1e-4)
     assert found.at(0.01) == pytest.approx(gaussian_found(1.5, 0.01), abs=1e-3)
 
 
-def test_distance_adds_squares_over_parts_and_cells() -> None:
-    """Parts without noise are no part of it."""
-    added = {"sums": np.array([[[3.0, 4.0]], [[0.0, 0.0]]]), "counts": np.array([[1], [1]])}
-    assert distance(added, {"sums": 5.0}).tolist() == [1, 0]
-    assert distance(added, {"sums": 5.0, "counts": 0.5}) == pytest.approx([np.sqrt(5), 2])
+def test_intervals_are_those_of_clopper_and_pearson() -> None:
+    """By their closed form at the ends."""
+    assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)
 
 
 def test_ties_and_ends() -> None:
     """Equal scores find as many as they accuse; sure ones find all of them at once."""
-    same = Curve.of(np.zeros(5), np.zeros(7))
-    assert same.area == 0.5 and same.at(0.3) == pytest.approx(0.3)
-    sure = Curve.of(np.ones(5), np.zeros(7))
-    assert sure.area == 1.0 and sure.at(0.0) == 1.0
+    same = RocCurve.of(np.zeros(5), np.zeros(7))
+    assert same.auc == 0.5 and same.at(0.3) == pytest.approx(0.3)
+    sure = RocCurve.of(np.ones(5), np.zeros(7))
+    assert sure.auc == 1.0 and sure.at(0.0) == 1.0
 
 
 def test_nonsense_is_refused() -> None:
     """No scores, NaN, unknown laws and noise of no size."""
     calls: list[Callable[[], object]] = [
-        lambda: Curve.of(np.empty(0), np.ones(3)),
-        lambda: Curve.of(np.ones(3), np.array([np.nan])),
+        lambda: RocCurve.of(np.empty(0), np.ones(3)),
+        lambda: RocCurve.of(np.ones(3), np.array([np.nan])),
         lambda: discrete("flip", 0.3, 1),
         lambda: discrete("laplace", 0.0, 1),
     ]

@@ -12,7 +12,15 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from privfed.attacks.shadow_models import WAYS, Shadows, Way, accused, read_model, shadows, told
+from privfed.attacks.shadow_models import (
+    WAYS,
+    Shadows,
+    Way,
+    membership_scores,
+    model_scores,
+    read_model,
+    shadows,
+)
 from privfed.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -90,11 +98,13 @@ def test_classifiers_are_read_by_the_odds_of_their_own_class() -> None:
 def test_scores_are_the_papers() -> None:
     """Log odds of the own class, kept from infinity; minus the residual in the outcomes' deviations."""
     model = DummyClassifier(strategy="prior").fit([[0.0]] * 4, ["a", "b", "b", "b"])
-    assert told(model, x=np.zeros((2, 1)), y=np.array(["a", "b"])) == pytest.approx(
+    assert model_scores(model, x=np.zeros((2, 1)), y=np.array(["a", "b"])) == pytest.approx(
         [-np.log(3), np.log(3)]
     )
     y = np.array([-2.0, 2.0])
-    assert told(flat(np.zeros((2, 1)), y), x=np.zeros((2, 1)), y=y) == pytest.approx([-1.0, -1.0])
+    assert model_scores(flat(np.zeros((2, 1)), y), x=np.zeros((2, 1)), y=y) == pytest.approx(
+        [-1.0, -1.0]
+    )
 
 
 def test_lira_is_the_gaussians_ratio() -> None:
@@ -108,9 +118,9 @@ def test_lira_is_the_gaussians_ratio() -> None:
     ratio = norm.logpdf(target, with_.mean(axis=0), both) - norm.logpdf(
         target, without.mean(axis=0), both
     )
-    assert accused(target, known, way="lira") == pytest.approx(ratio)
+    assert membership_scores(target, known, way="lira") == pytest.approx(ratio)
     tail = -norm.logsf(target, without.mean(axis=0), without.std(axis=0))
-    assert accused(target, known, way="lira-offline") == pytest.approx(tail)
+    assert membership_scores(target, known, way="lira-offline") == pytest.approx(tail)
 
 
 def test_rmia_counts_the_others_that_a_record_outdoes() -> None:
@@ -122,7 +132,7 @@ def test_rmia_counts_the_others_that_a_record_outdoes() -> None:
     sides = [chance[inside[:, 0] == side].mean(axis=0) for side in (True, False)]
     ratio = 1 / (1 + np.exp(-target)) / np.mean(sides, axis=0)
     expected = [(ratio[record] >= ratio).mean() for record in range(5)]
-    assert accused(target, known, way="rmia") == pytest.approx(expected)
+    assert membership_scores(target, known, way="rmia") == pytest.approx(expected)
 
 
 def test_time_ends_the_training() -> None:
@@ -155,10 +165,10 @@ def test_questions_that_make_no_sense() -> None:
     with pytest.raises(InputError, match="learnt from and others"):
         read_model(model, x=X, y=Y, member=np.ones(240, bool), known=known)
     with pytest.raises(InputError, match="no way to read"):
-        accused(told(model, x=X, y=Y), known, way="guess")  # type: ignore[arg-type]
+        membership_scores(model_scores(model, x=X, y=Y), known, way="guess")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="other records"):
-        accused(np.zeros(3), known)
+        membership_scores(np.zeros(3), known)
     with pytest.raises(InputError, match="multiple of 2"):
         shadows(deep, x=X, y=Y, number=5)
     with pytest.raises(InputError, match="two shadows"):
-        accused(np.zeros(2), Shadows(np.zeros((4, 2)), np.ones((4, 2), bool)))
+        membership_scores(np.zeros(2), Shadows(np.zeros((4, 2)), np.ones((4, 2), bool)))

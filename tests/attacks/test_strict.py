@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from privfed.attacks.fuzzy import ACTIVATION, LEAVES, LEVEL, Cell, Geometry, cells, weight
-from privfed.attacks.subtraction import Subtraction, work_out
+from privfed.attacks.subtraction import Subtraction, derive_sums
 from privfed.exchange.transcript import Disclosed, Transcript
 from privfed.federation.local import LocalDisclosure
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
@@ -203,7 +203,7 @@ def test_the_attack_finds_nothing_beyond_the_span() -> None:
     """What the attack works out, the span contains; and its values are right."""
     transcript, records = grown(0, strict=False)
     span = span_of(transcript)
-    worked = work_out(transcript)
+    worked = derive_sums(transcript)
     assert worked is not None
     degrees = Geometry(SETS, np.zeros(FEATURES), np.ones(FEATURES)).degrees(records.x)
     filled = [c for c in worked.found["weights"] if weight(degrees, c).sum() > 0]
@@ -216,7 +216,7 @@ def test_the_attack_finds_nothing_beyond_the_span() -> None:
 def test_the_attack_misses_little_of_the_span() -> None:
     """Of the revealing cells in the span of published releases, the attack gets most."""
     transcript, records = grown(1, strict=False)
-    span, worked = span_of(transcript), work_out(transcript)
+    span, worked = span_of(transcript), derive_sums(transcript)
     assert worked is not None
     wanted = [c for c in revealing(span, records) if span.exposed(c, "weights")]
     assert sum(c in worked.found["weights"] for c in wanted) >= 0.9 * len(wanted)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privfed.attacks.fuzzy import Cell
-from privfed.attacks.identities import Equation, System
-from privfed.attacks.subtraction import Subtraction, listen, work_out
+from privfed.attacks.identities import Equation, SumIdentities
+from privfed.attacks.subtraction import Subtraction, derive_sums, known_sums
 from privfed.exchange.transcript import Transcript
 
 
@@ -19,9 +19,9 @@ def cell(*steps: tuple[int, int]) -> Cell:
 ROOT = cell()
 
 
-def system(known: dict[Cell, float], sets: int = 3, signed: bool = False) -> System:
+def system(known: dict[Cell, float], sets: int = 3, signed: bool = False) -> SumIdentities:
     """A system without moments."""
-    return System(sets, signed, dict(known))
+    return SumIdentities(sets, signed, dict(known))
 
 
 def test_parent_minus_siblings() -> None:
@@ -107,7 +107,7 @@ def test_private_has_nothing_to_subtract(diabetes) -> None:  # type: ignore[no-u
     assert not Subtraction().attackable(trained.transcript)
     assert Subtraction().run(trained.transcript, trained.truth, trained.schema) == []
     client = trained.transcript.clients[0]
-    assert listen(trained.transcript.of(client=client)) is None
+    assert known_sums(trained.transcript.of(client=client)) is None
 
 
 def test_without_truth(diabetes) -> None:  # type: ignore[no-untyped-def]
@@ -123,7 +123,7 @@ def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # 
     """Where one set of a feature is withheld alone, parent minus siblings always gives it back."""
     trained = diabetes("published")
     for client in trained.transcript.clients[:2]:
-        worked = work_out(trained.transcript.of(client=client))
+        worked = derive_sums(trained.transcript.of(client=client))
         assert worked is not None
         nulled = alone = 0
         for entry in trained.transcript.of("fuzzy_tree.level", client):

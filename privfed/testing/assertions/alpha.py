@@ -21,13 +21,8 @@ SUITE = 0.05
 
 
 @dataclass
-class Purse:
-    """What one test may spend.
-
-    Args:
-        alpha: in all.
-        spent: how many assertions have taken their share.
-    """
+class AlphaBudget:
+    """The alpha that one test may spend, and how many assertions have taken their part."""
 
     alpha: float
     spent: int = 0
@@ -38,34 +33,30 @@ class Purse:
         return self.alpha / (self.spent * (self.spent + 1))
 
 
-_purse: ContextVar[Purse | None] = ContextVar("alpha of the running test", default=None)
+_budget: ContextVar[AlphaBudget | None] = ContextVar("alpha of the running test", default=None)
 
 
 @contextmanager
-def spending(alpha: float) -> Iterator[Purse]:
+def spending(alpha: float) -> Iterator[AlphaBudget]:
     """Within it, assertions share this false-alarm rate."""
-    purse = Purse(checked(alpha))
-    token = _purse.set(purse)
+    budget = AlphaBudget(checked(alpha))
+    token = _budget.set(budget)
     try:
-        yield purse
+        yield budget
     finally:
-        _purse.reset(token)
+        _budget.reset(token)
 
 
 def share(alpha: float | None) -> float:
-    """The rate for one assertion: what was passed, the running test's next share, or ``ALONE``."""
+    """The alpha of one assertion: what was passed, the running test's next part, or ``ALONE``."""
     if alpha is not None:
         return checked(alpha)
-    purse = _purse.get()
-    return ALONE if purse is None else purse.take()
+    budget = _budget.get()
+    return ALONE if budget is None else budget.take()
 
 
 def checked(alpha: float) -> float:
-    """The rate, if it is one.
-
-    Raises:
-        InputError: it does not lie between 0 and 1.
-    """
+    """The rate, if in (0, 1), else an InputError."""
     if not 0 < alpha < 1:
         raise InputError(
             f"alpha must lie between 0 and 1, and is {alpha!r}; write for example 1e-3"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import SELECTION, audit_outputs
-from privfed.audits.threshold_tests import Claim
+from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
 from privfed.testing.assertions.alpha import share
 from privfed.testing.left.walk import flatten
@@ -45,13 +45,13 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
     batched: bool = False,
     alpha: float | None = None,
 ) -> None:
-    """Assert that what ``run`` lets out does not contradict (epsilon, delta)-differential privacy.
+    """Assert that the outputs of ``run`` do not contradict (epsilon, delta)-differential privacy.
 
     ``run`` is called again and again on two neighbouring data sets, with fresh noise each time; an
-    event is chosen on a fifth of the outputs and judged on the rest (:mod:`privfed.audits.paired_trials`).
-    Values, their lowest bits, the direction in which outputs differ, how many there are, texts, and
-    whether an exception is raised are all looked at. A passed audit proves nothing; a failed one
-    convicts, wrongly at most with probability alpha.
+    event is chosen on a fifth of the outputs and judged on the rest
+    (:mod:`privfed.audits.paired_trials`). Values, their lowest bits, the direction in which outputs
+    differ, how many there are, texts, and whether an exception is raised are all looked at. A
+    passed audit proves nothing; a failed one convicts, wrongly at most with probability alpha.
 
     A planted fault, Laplace noise of twice the claimed epsilon, must be convicted with as many
     trials; otherwise the assertion fails, for it could not have noticed one.
@@ -60,8 +60,7 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         run: what is tested: takes data and gives what leaves; it must draw fresh noise each time.
         neighbours: a pair of data sets that differ in one unit; a list of such pairs; or one table,
             of which the unit that lies farthest from the others, and the first, are left out.
-        epsilon: what is claimed, in nats.
-        delta: what is claimed.
+        epsilon, delta: what is claimed; epsilon in nats.
         unit: of the claim: ``"record"``, or the column that names individuals or clients.
         trials: how often it is run for each pair, half of it on each data set.
         gaussian: whether the noise is Gaussian, so that a far sharper test may be used; it means
@@ -79,15 +78,16 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         raise InputError("write epsilon >= 0, 0 <= delta < 1, and at least 100 trials")
     pairs = list(_pairs(neighbours, unit))
     rate = share(alpha) / len(pairs)
+    claim = PrivacyClaim(epsilon, delta, gaussian)
     _check_power(epsilon, delta, trials, rate)
-    looked = 0
+    looked = False
     for place, (one, other) in enumerate(pairs):
-        arms = _arms(run, one, other, trials, batched)
-        if arms is not None:
-            looked += 1
-            found = _audited(arms, epsilon, delta, rate, gaussian)
+        samples = _samples(run, one, other, trials, batched)
+        if samples is not None:
+            looked = True
+            found = audit_outputs(*samples, claim=claim, alpha=rate)
             if found.value > epsilon:
-                raise ClaimRefuted(_message(found, epsilon, delta, unit, place, rate))
+                raise ClaimRefuted(_message(found, claim, unit, place, rate))
     if not looked:
         raise AssertionError(
             "run gives one and the same constant on all neighbours, so that there is nothing to "
@@ -95,22 +95,10 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         )
 
 
-def _audited(
-    arms: tuple[np.ndarray, np.ndarray],
-    epsilon: float,
-    delta: float,
-    alpha: float,
-    gaussian: bool = False,
-) -> Finding:
-    return audit_outputs(*arms, claim=Claim(epsilon, delta, gaussian), alpha=alpha)
-
-
-def _message(
-    found: Finding, epsilon: float, delta: float, unit: str, place: int, rate: float
-) -> str:
+def _message(found: Finding, claim: PrivacyClaim, unit: str, place: int, rate: float) -> str:
     detail = found.detail
     return (
-        f"epsilon {epsilon:g} at delta {delta:g} a {unit} is claimed, and {detail['trials']} outputs "
+        f"epsilon {claim.epsilon:g} at delta {claim.delta:g} a {unit} is claimed, and {detail['trials']} outputs "
         f"on pair {place} of neighbours prove at least {found.value:.3g} (wrongly with probability "
         f"{rate:.0e}); the event is a {detail.get('event')} beyond {detail.get('threshold'):.6g}. "
         "Check the sensitivity, what is shared between releases, and where the noise comes from"
@@ -145,21 +133,20 @@ def _left_out(table: Any, unit: str) -> Iterator[Pair]:
         yield table, table[~gone]
 
 
-def _arms(
+def _samples(
     run: Callable[..., object], one: Any, other: Any, trials: int, batched: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Outputs on both data sets as numbers, shape (runs, columns); none if all are one constant."""
+    """Outputs on both data sets as numbers, shape (runs, columns); None if all are one constant."""
     runs = trials // 2
     shapes: dict[object, int] = {}
     rows = [_outputs(run, data, runs, batched, shapes) for data in (one, other)]
-    width = max(len(row) for arm in rows for row in arm)
-    arms = [np.array([np.pad(row, (0, width - len(row))) for row in arm]) for arm in rows]
-    both = np.concatenate(arms)
+    width = max(len(row) for sample in rows for row in sample)
+    samples = [np.array([np.pad(row, (0, width - len(row))) for row in sample]) for sample in rows]
+    both = np.concatenate(samples)
     varied = np.flatnonzero((both != both[0]).any(axis=0))
     if not len(varied):
         return None
-    chosen = _chosen(arms[0][:, varied], arms[1][:, varied])
-    return chosen[0], chosen[1]
+    return _chosen(samples[0][:, varied], samples[1][:, varied])
 
 
 def _outputs(
@@ -208,18 +195,18 @@ def _chosen(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     spread = np.sqrt(mine.var(axis=0) + theirs.var(axis=0))
     gap = np.abs(mine.mean(axis=0) - theirs.mean(axis=0)) / np.maximum(spread, 1e-12)
     columns = np.argsort(-gap, kind="stable")[:COLUMNS]
-    parts = [[arm[:, columns]] for arm in (one, other)]
+    parts = [[sample[:, columns]] for sample in (one, other)]
     for column in columns[:COLUMNS]:
         levels = np.unique(np.concatenate([mine[:, column], theirs[:, column]]))
         if 2 < len(levels) <= LEVELS:
-            for part, arm in zip(parts, (one, other), strict=True):
-                part.append((arm[:, [column]] == levels).astype(float))
+            for part, sample in zip(parts, (one, other), strict=True):
+                part.append((sample[:, [column]] == levels).astype(float))
     merged = [np.column_stack(part) for part in parts]
     if merged[0].shape[1] > COLUMNS:
         ahead = np.abs(merged[0][:cut].mean(axis=0) - merged[1][:cut].mean(axis=0))
         scale = np.maximum(merged[0][:cut].std(axis=0) + merged[1][:cut].std(axis=0), 1e-12)
         kept = np.argsort(-ahead / scale, kind="stable")[:COLUMNS]
-        merged = [arm[:, kept] for arm in merged]
+        merged = [sample[:, kept] for sample in merged]
     return merged[0], merged[1]
 
 
@@ -229,7 +216,7 @@ def _check_power(epsilon: float, delta: float, trials: int, alpha: float) -> Non
     true = max(2 * epsilon, LEAST)
     # on a grid, for in floats its low bits would convict it however few the trials
     noise = np.rint(rng.laplace(0, 1 / true, (2, trials // 2, 1)) * _GRID) / _GRID
-    found = _audited((1 + noise[0], noise[1]), epsilon, delta, alpha)
+    found = audit_outputs(1 + noise[0], noise[1], claim=PrivacyClaim(epsilon, delta), alpha=alpha)
     if found.value <= epsilon:
         raise AssertionError(
             f"{trials} trials are too few to tell epsilon {true:g} from the claimed {epsilon:g} at "

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from privfed.attacks.base import question_of
-from privfed.attacks.candidate_inference import Pool
+from privfed.attacks.candidate_inference import CandidateInference
 from privfed.federation.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.queries import Bins
@@ -74,7 +74,7 @@ def test_bins_of_bootstraps_give_their_members_away(learner) -> None:  # type: i
     """Three trees of forty records each: their exact counts tell members from others, and outcomes."""
     transcript, truth, schema = grown(learner)
     bins = type(transcript)(transcript.of(Bins.kind).entries)
-    who, outcomes = Pool().run(bins, truth, schema)
+    who, outcomes = CandidateInference().run(bins, truth, schema)
     assert who.detail["area under the curve"] > 0.9 and who.releases == (Bins.kind,)
     assert outcomes.low is not None and outcomes.baseline is not None
     assert outcomes.low > outcomes.baseline

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from privfed.audits.groups import (
     CELLS,
-    Bench,
+    GroupCase,
     _concentrated,
     _spread,
     audit_group,
@@ -132,8 +132,8 @@ def test_some_faults_show_in_the_group_alone(build: Callable[[], Mechanism]) -> 
 def test_the_cell_of_the_least_noise_is_moved() -> None:
     """It is found wherever it lies, among as many cells as are run."""
     wide = {"sums": BoundedPart(Part(PartType.SUMS, ("cell",), (CELLS,)), SUM.bound)}
-    bench = Bench(ThinCellLaplace, wide, Fraction(1), TestNoise(1))
-    assert bench.thinnest("sums")[0] == CELLS - 1
+    case = GroupCase(ThinCellLaplace, wide, Fraction(1), TestNoise(1))
+    assert case.thinnest("sums")[0] == CELLS - 1
     found = audit_group(
         ThinCellLaplace, wide, Fraction(1), trials=4000, alpha=ALPHA, noise=TestNoise(2)
     )
@@ -159,7 +159,7 @@ def test_joint_moves_attain_the_declared_norms() -> None:
     """All parts at once, and spread over cells: as far as the group's bound in L1."""
     for group, l1 in ((SUMS, 2**31), (COUNTS, 3), (BITS, 5)):
         build = RandomizedResponse if group is BITS else Laplace
-        moves = Bench(build, group, Fraction(1), TestNoise(1)).moves()
+        moves = GroupCase(build, group, Fraction(1), TestNoise(1)).moves()
         far = []
         for move in moves:
             assert move.truths is not None

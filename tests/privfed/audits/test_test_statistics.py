@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from privfed.audits.test_statistics import DECIMALS, Score, Truths, decimals, lowest_bit, scores
+from privfed.audits.test_statistics import (
+    DECIMALS,
+    Statistic,
+    Truths,
+    decimals,
+    lowest_bit,
+    statistics,
+)
 
 
-def named(found: list[Score], name: str) -> Score:
+def named(found: list[Statistic], name: str) -> Statistic:
     """The one score of a name."""
     (only,) = [score for score in found if score.name == name]
     return only
@@ -39,7 +46,7 @@ def test_whole_outputs_have_no_bits_to_look_at() -> None:
     rng = np.random.default_rng(1)
     for whole in (True, False):
         one, other = (rng.normal(0, 9, (50, 2)) for _ in range(2))
-        found = scores(np.rint(one), np.rint(other)) if whole else scores(one, other)
+        found = statistics(np.rint(one), np.rint(other)) if whole else statistics(one, other)
         assert any(score.family == "bits" for score in found) is not whole
 
 
@@ -48,7 +55,7 @@ def test_exact_and_clipped_scores_know_the_truth() -> None:
     truths = Truths(np.array([4.0, 0.0, 2.0]), np.array([0.0, 0.0, 5.0]))
     assert truths.moved.tolist() == [0, 2]
     outputs = np.array([[4.0, 9, 2], [0, 9, 5], [4, 9, 5], [9, 9, -9]])
-    found = scores(outputs, outputs[::-1], truths)
+    found = statistics(outputs, outputs[::-1], truths)
     assert named(found, "exact").of(outputs).tolist() == [1, -1, 0, 0]
     assert named(found, "exact 0").of(outputs).tolist() == [1, -1, 1, 0]
     clipped = named(found, "clipped").of(outputs)
@@ -61,7 +68,7 @@ def test_cells_that_share_noise_are_compared() -> None:
     noise = np.rint(rng.laplace(0, 99, (400, 2)))
     shared = np.hstack([noise, noise[:, :1]])
     truths = Truths(np.array([1.0, 0, 0]), np.zeros(3))
-    found = scores(shared + truths.present, shared[::-1] + truths.absent, truths)
+    found = statistics(shared + truths.present, shared[::-1] + truths.absent, truths)
     together = [score.name for score in found if score.family == "together"]
     assert together == ["difference 0 and 2"]
     assert (named(found, together[0]).of(shared + truths.present) == 1).all()

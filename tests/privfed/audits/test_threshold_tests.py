@@ -10,11 +10,18 @@ from scipy.special import ndtr
 
 from privfed.audits.bounds import gaussian_epsilon, right_guesses, right_guesses_mu
 from privfed.audits.paired_trials import Move, audit_moves, audit_outputs
-from privfed.audits.test_statistics import Score, Truths, scores
-from privfed.audits.threshold_tests import Claim, Hits, Rule, Scored, choose, judge
+from privfed.audits.test_statistics import Statistic, Truths, statistics
+from privfed.audits.threshold_tests import (
+    ConfusionCounts,
+    DecisionRule,
+    PrivacyClaim,
+    ScoredOutputs,
+    choose,
+    judge,
+)
 from privfed.errors import InputError
 
-VALUE = Score("value 0", "value", lambda outputs: np.asarray(outputs[:, 0]))
+VALUE = Statistic("value 0", "value", lambda outputs: np.asarray(outputs[:, 0]))
 
 
 def on_grid(noise: np.ndarray) -> np.ndarray:
@@ -57,8 +64,8 @@ def test_both_sides_are_guessed(mirrored: bool) -> None:
     rng = np.random.default_rng(1)
     outputs = [laplace(0, 40_000, rng), laplace(1, 40_000, rng)]
     present, absent = outputs if mirrored else outputs[::-1]
-    claim = Claim(1.0)
-    rule, strength = Scored(VALUE, present, absent).best(claim, 1e-5)
+    claim = PrivacyClaim(1.0)
+    rule, strength = ScoredOutputs(VALUE, present, absent).best(claim, 1e-5)
     assert rule.swapped is mirrored
     assert rule.above is not None and rule.below is not None
     assert abs(rule.above - 1) < 0.2 and abs(rule.below) < 0.2
@@ -69,25 +76,38 @@ def test_hits_of_a_rule_are_those_counted_over_all_thresholds() -> None:
     """The naive twin: what a rule counts by itself is what its choice was based on."""
     rng = np.random.default_rng(3)
     present, absent = (np.rint(laplace(shift, 500, rng) * 3) for shift in (1, 0))
-    for claim in (Claim(1.0), Claim(1.0, 1e-3), Claim(1.0, 1e-3, gaussian=True)):
-        rule, strength = Scored(VALUE, present, absent).best(claim, 0.05)
-        assert float(claim.strength(rule.hits(present, absent), 0.05)) == pytest.approx(strength)
+    for claim in (
+        PrivacyClaim(1.0),
+        PrivacyClaim(1.0, 1e-3),
+        PrivacyClaim(1.0, 1e-3, gaussian=True),
+    ):
+        rule, strength = ScoredOutputs(VALUE, present, absent).best(claim, 0.05)
+        assert float(claim.strength(rule.counts(present, absent), 0.05)) == pytest.approx(strength)
 
 
 def test_hits_are_mirrored_by_a_rule_that_says_the_opposite() -> None:
     """Right guesses become wrong ones, output by output."""
     rng = np.random.default_rng(3)
     present, absent = laplace(1, 300, rng), laplace(0, 200, rng)
-    one, other = (Rule(VALUE, 1.0, 0.0, swapped).hits(present, absent) for swapped in (False, True))
+    one, other = (
+        DecisionRule(VALUE, 1.0, 0.0, swapped).counts(present, absent) for swapped in (False, True)
+    )
     assert one.right == other.made - other.right
     assert (one.present, one.absent) == (300, 200)
-    assert one.mirrored.mirrored == Hits(*(getattr(one, f) for f in one.__dataclass_fields__))
+    assert one.mirrored.mirrored == ConfusionCounts(
+        *(getattr(one, f) for f in one.__dataclass_fields__)
+    )
 
 
 @pytest.mark.parametrize(
-    "claim", [Claim(1.0), Claim(1.0, 0.01), Claim(gaussian_epsilon(1.0, 1e-5), 1e-5, True)]
+    "claim",
+    [
+        PrivacyClaim(1.0),
+        PrivacyClaim(1.0, 0.01),
+        PrivacyClaim(gaussian_epsilon(1.0, 1e-5), 1e-5, True),
+    ],
 )
-def test_an_honest_mechanism_is_convicted_at_most_as_often_as_stated(claim: Claim) -> None:
+def test_an_honest_mechanism_is_convicted_at_most_as_often_as_stated(claim: PrivacyClaim) -> None:
     """100 audits of all rules together at one in ten; fewer than 21 (one chance in 1,000)."""
     convicted = 0
     for seed in range(100):
@@ -111,12 +131,12 @@ def test_a_rare_fault_is_tried_beside_the_surest_rule() -> None:
         return np.where(forgotten, shift, laplace(shift, runs, rng))
 
     truths = Truths(np.array([1.0]), np.array([0.0]))
-    claim = Claim(1.0)
+    claim = PrivacyClaim(1.0)
     present, absent = drawn(1, 4000), drawn(0, 4000)
-    rules, _ = choose(scores(present, absent, truths), present, absent, claim, 0.05)
-    assert {rule.score.family for rule in rules} >= {"value", "exact"}
+    rules, _ = choose(statistics(present, absent, truths), present, absent, claim, 0.05)
+    assert {rule.statistic.family for rule in rules} >= {"value", "exact"}
     found = judge(rules, drawn(1, 20_000), drawn(0, 20_000), claim, 0.05)
-    assert found[0].score.family == "exact" and found[1] > 2
+    assert found[0].statistic.family == "exact" and found[1] > 2
 
 
 def test_noise_that_cells_share_is_whitened_away() -> None:
@@ -127,7 +147,7 @@ def test_noise_that_cells_share_is_whitened_away() -> None:
         noise = laplace(0, runs, rng)
         return np.hstack([noise + shift, noise])
 
-    found = audit_outputs(drawn(1, 2000), drawn(0, 2000), claim=Claim(1.0))
+    found = audit_outputs(drawn(1, 2000), drawn(0, 2000), claim=PrivacyClaim(1.0))
     assert found.detail["event"] == "direction" and found.value > 5
 
 
@@ -140,8 +160,8 @@ def test_the_first_move_is_audited_unless_another_proves_more() -> None:
             name, lambda runs: laplace(shift, runs, rng), lambda runs: laplace(0, runs, rng)
         )
 
-    honest = audit_moves([move("half", 0.5), move("whole", 1.0)], Claim(1.0), trials=4000)
-    faulty = audit_moves([move("half", 0.5), move("thrice", 3.0)], Claim(1.0), trials=4000)
+    honest = audit_moves([move("half", 0.5), move("whole", 1.0)], PrivacyClaim(1.0), trials=4000)
+    faulty = audit_moves([move("half", 0.5), move("thrice", 3.0)], PrivacyClaim(1.0), trials=4000)
     assert honest.detail["move"] == "half" and honest.severity == "none"
     assert faulty.detail["move"] == "thrice" and faulty.severity == "breach"
 
@@ -149,11 +169,11 @@ def test_the_first_move_is_audited_unless_another_proves_more() -> None:
 def test_nonsense_is_refused() -> None:
     """Claims that nobody can make, audits of nothing."""
     calls: list[Callable[[], object]] = [
-        lambda: Claim(float("nan")),
-        lambda: Claim(1.0, 1.0),
-        lambda: Claim(1.0, 0.0, gaussian=True),
-        lambda: audit_moves([], Claim(1.0), trials=1000),
-        lambda: audit_outputs(np.zeros(3), np.zeros(3), claim=Claim(1.0)),
+        lambda: PrivacyClaim(float("nan")),
+        lambda: PrivacyClaim(1.0, 1.0),
+        lambda: PrivacyClaim(1.0, 0.0, gaussian=True),
+        lambda: audit_moves([], PrivacyClaim(1.0), trials=1000),
+        lambda: audit_outputs(np.zeros(3), np.zeros(3), claim=PrivacyClaim(1.0)),
     ]
     for call in calls:
         with pytest.raises(InputError):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from privfed.attacks.score_membership import (
+from score_membership import (
     Detected,
     detect,
     directions,
