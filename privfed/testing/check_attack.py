@@ -1,4 +1,4 @@
-"""Conformance of an attack: it keeps to what left, survives what strangers wrote, and says how far it got."""
+"""Conformance of an attack: it reads releases only, survives foreign ones, reports progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privfed.federation.local import LocalDisclosure
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 from privfed.testing.queries import Histogram, LevelSums
 
 #: A raw value is told from a public figure where it takes at least so many digits to write.
@@ -31,15 +31,8 @@ Damage = Callable[[ReleasedPart], ReleasedPart]
 
 
 @dataclass(frozen=True)
-class Bench:
-    """An attack on the bench, with what it is put to.
-
-    Args:
-        attack: what is checked.
-        transcript: what left, in which the attack finds something to work on.
-        truth: the raw records by client.
-        schema: the public data dictionary.
-    """
+class AttackCase:
+    """An attack under test, a transcript in which it finds something, the truth, the schema."""
 
     attack: Attack
     transcript: Transcript
@@ -47,7 +40,7 @@ class Bench:
     schema: PublicSchema | None
 
     def run(self, transcript: Transcript | None = None, *, attack: Any = None) -> list[Finding]:
-        """The findings on the bench's transcript or another, scored by the truth."""
+        """The findings under test's transcript or another, scored by the truth."""
         heard = self.transcript if transcript is None else transcript
         found: list[Finding] = (attack or self.attack).run(heard, self.truth, self.schema)
         return found
@@ -65,9 +58,9 @@ def check_attack(
 
     Args:
         attack: what is checked.
-        transcript: what left, in which the attack finds something to work on; counts and sums of
-            three small clients, exact and noisy ones, unless given.
-        truth: the raw records by client, where a transcript is given.
+        transcript: one in which the attack finds something to work on; counts and sums of three
+            small clients, exact and noisy ones, unless given.
+        truth: the raw records by client, with a transcript.
         schema: the public data dictionary, likewise.
         skip: checks that do not apply, each with the reason.
 
@@ -79,11 +72,11 @@ def check_attack(
     """
     if transcript is None:
         transcript, truth, schema = small_transcript()
-    return run_checks(CHECKS, Bench(attack, transcript, truth or {}, schema), skip)
+    return run_checks(CHECKS, AttackCase(attack, transcript, truth or {}, schema), skip)
 
 
 def small_transcript() -> tuple[Transcript, Truth, Schema]:
-    """Counts and sums of three clients, first exact and then with noise; every raw value is distinctive."""
+    """Counts and sums of three clients, exact, then noisy; every raw value is distinctive."""
     import pandas as pd
 
     schema = Schema((Column("x", lower=0, upper=1),), Column("y", lower=0, upper=1))
@@ -113,54 +106,54 @@ def small_transcript() -> tuple[Transcript, Truth, Schema]:
     return Transcript(tuple(heard)), truth, schema
 
 
-def check_says_what_it_asks(bench: Bench) -> None:
+def check_says_what_it_asks(case: AttackCase) -> None:
     """It has a name, a question that ends in a question mark, and a bound on its time."""
-    attack = bench.attack
+    attack = case.attack
     assert isinstance(attack, Attack), "derive it from privfed.extend.Attack"
     assert attack.name and attack.question.endswith("?"), f"name it: {attack.name!r}"
     assert getattr(attack, "seconds", 0) > 0, "its __init__ must call super().__init__()"
 
 
-def check_finds_something(bench: Bench) -> None:
+def check_finds_something(case: AttackCase) -> None:
     """The other checks mean something: there is work for it in the transcript, and it finds some."""
-    assert bench.attack.attackable(bench.transcript), "give a transcript that it can work on"
-    assert bench.run(), "give a transcript in which it finds something"
+    assert case.attack.attackable(case.transcript), "give a transcript that it can work on"
+    assert case.run(), "give a transcript in which it finds something"
 
 
-def check_empty(bench: Bench) -> None:
+def check_empty(case: AttackCase) -> None:
     """Of an empty transcript, and of releases of nothing, it says nothing."""
     nothing = tuple(
-        replace(entry, release=replace(entry.release, parts={})) for entry in bench.transcript
+        replace(entry, release=replace(entry.release, parts={})) for entry in case.transcript
     )
     for heard in (Transcript(), Transcript(nothing)):
-        found = [each for each in bench.run(heard) if each.value]
+        found = [each for each in case.run(heard) if each.value]
         assert not found, f"it tells {found[0].metric!r} of nothing"
-    assert not bench.attack.attackable(Transcript()), "nothing can be worked on in nothing"
+    assert not case.attack.attackable(Transcript()), "nothing can be worked on in nothing"
 
 
-def check_foreign(bench: Bench) -> None:
+def check_foreign(case: AttackCase) -> None:
     """It raises nothing over text, numbers that are not finite, other shapes, kinds and fields."""
-    for what, heard in foreign(bench.transcript):
+    for what, heard in foreign(case.transcript):
         try:
-            bench.attack.attackable(heard)
-            bench.run(heard)
+            case.attack.attackable(heard)
+            case.run(heard)
         except Exception as error:  # whatever it is, a transcript from elsewhere ends the audit
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def check_repeatable(bench: Bench) -> None:
+def check_repeatable(case: AttackCase) -> None:
     """The same transcript gives the same findings."""
-    first, again = ([each.to_dict() for each in bench.run()] for _ in range(2))
+    first, again = ([each.to_dict() for each in case.run()] for _ in range(2))
     assert json.dumps(first) == json.dumps(again), "seed what it draws"
 
 
-def check_findings(bench: Bench) -> None:
+def check_findings(case: AttackCase) -> None:
     """A finding has its attack's name and question, a metric, finite figures and kinds that left."""
-    kinds = {entry.kind for entry in bench.transcript}
-    for found in bench.run():
+    kinds = {entry.kind for entry in case.transcript}
+    for found in case.run():
         where = f"finding {found.metric!r}"
         assert found.metric, "a finding needs a metric"
-        assert (found.attack, found.question) == (bench.attack.name, bench.attack.question), where
+        assert (found.attack, found.question) == (case.attack.name, case.attack.question), where
         assert set(found.releases) <= kinds, f"{where} names kinds that did not leave"
         figures = (found.value, found.of, found.low, found.high, found.baseline)
         assert all(x is None or math.isfinite(x) for x in figures), f"{where} is not finite"
@@ -168,25 +161,25 @@ def check_findings(bench: Bench) -> None:
         assert Finding.from_dict(told).metric == found.metric, f"{where} is no plain data"
 
 
-def check_no_raw_values(bench: Bench) -> None:
+def check_no_raw_values(case: AttackCase) -> None:
     """No raw value stands in a finding."""
-    raw = {value for table in bench.truth.values() for value in _distinctive(table)}
+    raw = {value for table in case.truth.values() for value in _distinctive(table)}
     assert raw, f"no raw value of {DIGITS} digits to look for; skip this, with the reason"
-    for found in bench.run():
+    for found in case.run():
         assert not raw & set(_told(found.to_dict())), f"finding {found.metric!r} tells a raw value"
 
 
-def check_without_truth(bench: Bench) -> None:
+def check_without_truth(case: AttackCase) -> None:
     """Without the raw records it raises nothing, and marks no finding as simulated."""
-    for found in bench.attack.run(bench.transcript, None, bench.schema):
+    for found in case.attack.run(case.transcript, None, case.schema):
         assert not found.simulation, f"finding {found.metric!r} says that it needed the truth"
 
 
-def check_time(bench: Bench) -> None:
+def check_time(case: AttackCase) -> None:
     """Without time it begins nothing, and every finding says that it is partial."""
-    hurried = copy(bench.attack)
+    hurried = copy(case.attack)
     hurried.seconds = NO_TIME
-    for found in bench.run(attack=hurried):
+    for found in case.run(attack=hurried):
         assert found.partial, f"finding {found.metric!r} does not say so; see privfed.extend.Clock"
 
 
@@ -263,15 +256,4 @@ def _told(plain: Any) -> Iterator[float]:
         yield float(plain)
 
 
-#: The whole kit, in the order in which it runs.
-CHECKS: tuple[Check[Bench], ...] = (
-    check_says_what_it_asks,
-    check_finds_something,
-    check_empty,
-    check_foreign,
-    check_repeatable,
-    check_findings,
-    check_no_raw_values,
-    check_without_truth,
-    check_time,
-)
+CHECKS: tuple[Check[AttackCase], ...] = checks_of(__name__)

@@ -1,7 +1,6 @@
-"""Conformance of a learner: scikit-learn's manners, honest policies, and nothing but releases.
+"""Conformance of a learner: scikit-learn's conventions, honest policies, and releases only.
 
-scikit-learn's own ``check_estimator`` does not apply: a learner is fitted to a federation and never
-holds an array of records.
+scikit-learn's own ``check_estimator`` does not apply: a learner is fitted to a federation.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.tables.records import Records
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 
 #: Epsilon of the private policy that a learner is tried under.
 EPSILON = 4
@@ -36,14 +35,8 @@ EXAMPLES = 15
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A learner on the bench.
-
-    Args:
-        learner: an unfitted learner.
-        federate: builds a fresh federation under a policy; the same seed each time.
-        x: inputs to predict.
-    """
+class LearnerCase:
+    """An unfitted learner under test, fresh federations by policy, and inputs to predict."""
 
     learner: FederatedLearner
     federate: Callable[[Policy], LocalDisclosure]
@@ -62,7 +55,7 @@ class Bench:
         return learner
 
     def policies(self) -> list[Policy]:
-        """What the learner proposes: baselines have no private way."""
+        """What the learner proposes; baselines have no private mode."""
         published = self.learner.published()
         if self.learner.baseline:
             return [published]
@@ -96,23 +89,23 @@ def check_learner(
     Raises:
         AssertionError: a check failed; the message names it.
     """
-    return run_checks(CHECKS, Bench(learner, federate, x), skip)
+    return run_checks(CHECKS, LearnerCase(learner, federate, x), skip)
 
 
-def check_parameters(bench: Bench) -> None:
+def check_parameters(case: LearnerCase) -> None:
     """Parameters are stored as they are: a clone has them, and fitting leaves them."""
-    before = parameters(bench.fresh())
-    learner, _ = bench.fitted()
+    before = parameters(case.fresh())
+    learner, _ = case.fitted()
     assert parameters(clone(learner)) == before
     assert parameters(learner) == before
-    assert not [name for name in vars(bench.fresh()) if name.endswith("_")]
+    assert not [name for name in vars(case.fresh()) if name.endswith("_")]
 
 
-def check_parameter_limits(bench: Bench) -> None:
+def check_parameter_limits(case: LearnerCase) -> None:
     """Every parameter says what it may be; anything else is told by its name, in one line."""
-    schema = bench.federate(bench.learner.published()).schema
-    for name in bench.learner.get_params(deep=False):
-        learner = bench.fresh().set_params(**{name: object()})
+    schema = case.federate(case.learner.published()).schema
+    for name in case.learner.get_params(deep=False):
+        learner = case.fresh().set_params(**{name: object()})
         told = refusal(partial(learner.check, schema), f"{name} may be anything")
         assert f" {name} must be " in told, f"of {name} it says: {told}"
 
@@ -129,46 +122,46 @@ def refusal(call: Callable[[], object], accepted: str) -> str:
     raise AssertionError(accepted)
 
 
-def check_unfitted(bench: Bench) -> None:
+def check_unfitted(case: LearnerCase) -> None:
     """An unfitted learner says that it is."""
     try:
-        bench.fresh().predict(bench.x)
+        case.fresh().predict(case.x)
     except NotFittedError:
         return
     raise AssertionError("it predicted")
 
 
-def check_fit_returns_self(bench: Bench) -> None:
+def check_fit_returns_self(case: LearnerCase) -> None:
     """``fit`` gives the learner back."""
-    learner = bench.fresh()
-    assert learner.fit(bench.federate(learner.published())) is learner
+    learner = case.fresh()
+    assert learner.fit(case.federate(learner.published())) is learner
 
 
-def check_predictions(bench: Bench) -> None:
+def check_predictions(case: LearnerCase) -> None:
     """One value for each row, none missing, the same for a table and its copy."""
-    learner, _ = bench.fitted()
-    predicted = np.asarray(learner.predict(bench.x))
-    assert predicted.shape[0] == len(bench.x)
+    learner, _ = case.fitted()
+    predicted = np.asarray(learner.predict(case.x))
+    assert predicted.shape[0] == len(case.x)
     assert not pd.isna(predicted).any()
-    assert np.array_equal(predicted, learner.predict(bench.x.copy()))
+    assert np.array_equal(predicted, learner.predict(case.x.copy()))
 
 
-def check_manners(bench: Bench) -> None:
+def check_manners(case: LearnerCase) -> None:
     """It knows its features, refuses tables and strangers, and is a regressor or a classifier."""
-    learner, federation = bench.fitted()
+    learner, federation = case.fitted()
     assert learner.n_features_in_ == len(federation.schema.features)
     assert list(learner.feature_names_in_) == list(federation.schema.names)
     assert is_regressor(learner) != is_classifier(learner), "neither a regressor nor a classifier"
-    refusal(lambda: bench.fresh().fit(bench.x), "it fits a table")  # type: ignore[arg-type]
-    refusal(lambda: learner.predict(bench.x, client="a stranger"), "it predicts for a stranger")
+    refusal(lambda: case.fresh().fit(case.x), "it fits a table")  # type: ignore[arg-type]
+    refusal(lambda: learner.predict(case.x, client="a stranger"), "it predicts for a stranger")
 
 
-def check_saves(bench: Bench) -> None:
+def check_saves(case: LearnerCase) -> None:
     """A model read back from JSON predicts the same to the bit, and is refused where damaged."""
-    learner, _ = bench.fitted()
+    learner, _ = case.fitted()
     text = plain(learner)
     again = type(learner).from_dict(json.loads(text))
-    assert np.array_equal(np.asarray(again.predict(bench.x)), np.asarray(learner.predict(bench.x)))
+    assert np.array_equal(np.asarray(again.predict(case.x)), np.asarray(learner.predict(case.x)))
     assert plain(again) == text, "what is saved again differs"
     damaged: list[dict[str, object]] = [{"format": "2"}, {"learner": "Another"}, {"schema": {}}]
     for damage in damaged:
@@ -176,21 +169,21 @@ def check_saves(bench: Bench) -> None:
         refusal(partial(type(learner).from_dict, model), f"it reads a model with {damage}")
 
 
-def check_policies(bench: Bench) -> None:
+def check_policies(case: LearnerCase) -> None:
     """Both policies name the learner's own kinds and none else, and repeat."""
-    for policy, again in zip(bench.policies(), bench.policies(), strict=True):
-        assert set(policy.guards) <= bench.kinds, "a guard of a foreign kind"
+    for policy, again in zip(case.policies(), case.policies(), strict=True):
+        assert set(policy.guards) <= case.kinds, "a guard of a foreign kind"
         assert policy.digest == again.digest
 
 
-def check_private_is_finite(bench: Bench) -> None:
+def check_private_is_finite(case: LearnerCase) -> None:
     """Under the private policy every release is protected and the epsilon is kept.
 
     A learner that calls itself a baseline has no private policy.
     """
-    private = bench.policies()[1:]
+    private = case.policies()[1:]
     for policy in private:
-        _, federation = bench.fitted(policy)
+        _, federation = case.fitted(policy)
         assert_kept(federation)
 
 
@@ -206,19 +199,19 @@ def assert_kept(federation: LocalDisclosure) -> None:
         assert gate.accountant.fits(spent.total, gate.accountant.ceiling(budget))
 
 
-def check_asks_its_own_kinds(bench: Bench) -> None:
+def check_asks_its_own_kinds(case: LearnerCase) -> None:
     """Every question asked is of a declared kind."""
-    _, federation = bench.fitted()
-    foreign = {entry.kind for entry in federation.transcript()} - bench.kinds
+    _, federation = case.fitted()
+    foreign = {entry.kind for entry in federation.transcript()} - case.kinds
     assert not foreign, f"asked {', '.join(sorted(foreign))}"
 
 
-def check_plan(bench: Bench) -> None:
+def check_plan(case: LearnerCase) -> None:
     """No kind is asked of a client more often than the longest public schedule says."""
-    for policy in bench.policies():
-        _, federation = bench.fitted(policy)
+    for policy in case.policies():
+        _, federation = case.fitted(policy)
         planned: Counter[str] = Counter()
-        for line in bench.learner.plan(federation.schema, policy):
+        for line in case.learner.plan(federation.schema, policy):
             planned[line.query.kind] += line.times
         for client in federation.clients:
             asked = Counter(entry.kind for entry in federation.transcript().of(client=client))
@@ -227,41 +220,41 @@ def check_plan(bench: Bench) -> None:
             )
 
 
-def check_repeats(bench: Bench) -> None:
+def check_repeats(case: LearnerCase) -> None:
     """The same data and seed give the same model."""
-    (one, _), (other, _) = bench.fitted(), bench.fitted()
+    (one, _), (other, _) = case.fitted(), case.fitted()
     assert plain(one) == plain(other)
 
 
-def check_replay(bench: Bench) -> None:
+def check_replay(case: LearnerCase) -> None:
     """The recorded answers alone give the same model: it learns from releases and nothing else."""
-    learner, federation = bench.fitted()
-    replayed = bench.fresh()
+    learner, federation = case.fitted()
+    replayed = case.fresh()
     recorded = federation.transcript()
     replayed.fit(ReplayDisclosure(federation.schema, recorded, federation.clients))
     assert plain(replayed) == plain(learner)
 
 
-def check_silence(bench: Bench) -> None:
+def check_silence(case: LearnerCase) -> None:
     """Where every client refuses, a typed error that says so, and no model of nothing."""
     try:
-        bench.fresh().fit(bench.federate(Policy({})))
+        case.fresh().fit(case.federate(Policy({})))
     except NobodyAnswered as error:
         assert str(error)
         return
     raise AssertionError("it learned from nothing at all")
 
 
-def check_model_is_plain(bench: Bench) -> None:
+def check_model_is_plain(case: LearnerCase) -> None:
     """The model is plain data that can be read without privfed."""
-    learner, _ = bench.fitted()
+    learner, _ = case.fitted()
     assert isinstance(learner.to_dict(), dict)
     assert plain(learner)
 
 
-def check_holds_no_records(bench: Bench) -> None:
+def check_holds_no_records(case: LearnerCase) -> None:
     """After fitting, no attribute is a federation, a gate or records."""
-    learner, _ = bench.fitted()
+    learner, _ = case.fitted()
     held = [
         name
         for name, value in vars(learner).items()
@@ -270,12 +263,12 @@ def check_holds_no_records(bench: Bench) -> None:
     assert not held, f"it holds {', '.join(held)}"
 
 
-def check_learns(bench: Bench) -> None:
+def check_learns(case: LearnerCase) -> None:
     """On the very records it learnt from it errs less than the best constant, by a twentieth.
 
     Mean squared error, or the share of wrong classes; each client's own model where there is one.
     """
-    learner, federation = bench.fitted()
+    learner, federation = case.fitted()
     wanted, found = [], []
     for client, gate in federation.gates.items():
         records = gate._view.records
@@ -298,18 +291,18 @@ def _errors(
     return 1 - right, 1 - float(np.bincount(wanted.astype(int)).max() / len(wanted))
 
 
-def check_queries(bench: Bench) -> None:
+def check_queries(case: LearnerCase) -> None:
     """Every kind of question that it asks keeps the queries' contract (this needs hypothesis)."""
     from privfed.testing.check_query import check_query  # the other checks do without hypothesis
 
-    kinds = {query.kind: query for query in bench.learner.queries}
+    kinds = {query.kind: query for query in case.learner.queries}
     asked: dict[str, Query] = {}
     try:
-        policies = bench.policies()
+        policies = case.policies()
     except PolicyError:  # it has no private way, as the check of policies is told
-        policies = [bench.learner.published()]
+        policies = [case.learner.published()]
     for policy in policies:
-        _, federation = bench.fitted(policy)
+        _, federation = case.fitted(policy)
         for entry in federation.transcript():
             asked[entry.kind] = kinds[entry.kind].from_fields(entry.fields)
     for query in asked.values():
@@ -331,23 +324,4 @@ def plain(learner: FederatedLearner) -> str:
         raise AssertionError(f"the model is no plain data: {error}") from None
 
 
-CHECKS: tuple[Check[Bench], ...] = (
-    check_parameters,
-    check_parameter_limits,
-    check_unfitted,
-    check_fit_returns_self,
-    check_predictions,
-    check_manners,
-    check_saves,
-    check_policies,
-    check_private_is_finite,
-    check_asks_its_own_kinds,
-    check_plan,
-    check_repeats,
-    check_replay,
-    check_silence,
-    check_model_is_plain,
-    check_holds_no_records,
-    check_learns,
-    check_queries,
-)
+CHECKS: tuple[Check[LearnerCase], ...] = checks_of(__name__)

@@ -1,7 +1,7 @@
-"""Conformance of a query: what it declares of its answers is true of every two neighbouring tables.
+"""Conformance of a query: its declarations hold for every two neighbouring tables.
 
-Neighbours are searched for, not sampled alone: by hypothesis (which shrinks what it finds), between
-corners of the schema, and by climbing from the corners towards whatever moves an answer most.
+Neighbours are searched for by hypothesis (which shrinks what it finds), between corners of the
+schema, and by climbing from the corners towards whatever moves an answer most.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from privfed.questions import wire
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import CohortQuery, Query, View
 from privfed.tables.schema import Schema
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 from privfed.testing.hostile_fields import hostile_fields
 from privfed.testing.rows import Rows, table_rows
 
@@ -42,15 +42,8 @@ Table = Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """A query on the bench.
-
-    Args:
-        query: what is asked.
-        schema: of whom.
-        rows: where tables come from.
-        examples: how many pairs of neighbours hypothesis tries, for each relation.
-    """
+class QueryCase:
+    """A query under test, its schema, a source of tables, and how many neighbours are tried."""
 
     query: Query
     schema: Schema
@@ -115,8 +108,8 @@ def check_query(
     """Run every check on a query, over tables of a schema.
 
     Args:
-        query: the question, with public values that make sense.
-        schema: the public data dictionary of the tables that it is put to.
+        query: the query, with public values that make sense.
+        schema: the public data dictionary of its tables.
         rows: where tables come from, for records that are no table; see :class:`Rows`.
         examples: pairs of neighbours that hypothesis tries, for each relation.
         skip: checks that do not apply, each with the reason.
@@ -127,80 +120,80 @@ def check_query(
     Raises:
         AssertionError: a check failed; the message names it, the part, and by how much.
     """
-    bench = Bench(query, schema, rows or table_rows(schema, query), examples)
-    return run_checks(CHECKS, bench, skip)
+    case = QueryCase(query, schema, rows or table_rows(schema, query), examples)
+    return run_checks(CHECKS, case, skip)
 
 
-def check_fields(bench: Bench) -> None:
+def check_fields(case: QueryCase) -> None:
     """Read from its own bytes the question has the same bytes, and declares the same twice."""
-    again = type(bench.query).from_fields(bench.query.fields)
-    assert wire.encode(again) == bench.query.fields == again.fields
-    declared = {name: (part.type, part.axes, part.shape) for name, part in bench.parts.items()}
-    for query in (bench.query, again):
-        assert dict(query.parts(bench.schema)) == dict(bench.parts), "another declaration"
-    assert declared or not bench.query.evaluate(bench.view([])), "an answer without a declaration"
+    again = type(case.query).from_fields(case.query.fields)
+    assert wire.encode(again) == case.query.fields == again.fields
+    declared = {name: (part.type, part.axes, part.shape) for name, part in case.parts.items()}
+    for query in (case.query, again):
+        assert dict(query.parts(case.schema)) == dict(case.parts), "another declaration"
+    assert declared or not case.query.evaluate(case.view([])), "an answer without a declaration"
 
 
-def check_shapes(bench: Bench) -> None:
+def check_shapes(case: QueryCase) -> None:
     """Every part comes in its declared shape, in whole units, from no records up."""
-    corners = list(bench.rows.corners)
-    for table in ([], *([corner] for corner in corners), corners, *bench.crowds):
-        bench.answer(table)
+    corners = list(case.rows.corners)
+    for table in ([], *([corner] for corner in corners), corners, *case.crowds):
+        case.answer(table)
 
 
-def check_repeats(bench: Bench) -> None:
+def check_repeats(case: QueryCase) -> None:
     """Asked again it gives the same, from the cache and without it."""
-    table = list(bench.rows.corners)
-    view = bench.view(table)
-    first, again = (dict(bench.query.evaluate(view)) for _ in range(2))
-    fresh = bench.query.evaluate(bench.view(table))
-    for name in bench.parts:
+    table = list(case.rows.corners)
+    view = case.view(table)
+    first, again = (dict(case.query.evaluate(view)) for _ in range(2))
+    fresh = case.query.evaluate(case.view(table))
+    for name in case.parts:
         for other in (again, fresh):
             assert np.array_equal(first[name], other[name]), f"{name}: another answer"
 
 
-def check_order(bench: Bench) -> None:
+def check_order(case: QueryCase) -> None:
     """The order of the table does not matter, where a sensitivity is declared."""
 
     def hold(table: list[Any]) -> None:
-        before = bench.answer(table)
+        before = case.answer(table)
         for other in (table[::-1], table[1:] + table[:1]):
-            after = bench.answer(other)
-            for name in bench.bounded:
+            after = case.answer(other)
+            for name in case.bounded:
                 assert np.array_equal(before[name], after[name]), f"{name}: the order shows"
 
-    if bench.bounded:
-        bench.search(bench.tables(), hold)
+    if case.bounded:
+        case.search(case.tables(), hold)
 
 
-def check_add_or_remove(bench: Bench) -> None:
+def check_add_or_remove(case: QueryCase) -> None:
     """One record more or less moves no part beyond its bounds."""
 
     def hold(drawn: tuple[list[Any], Any]) -> None:
         table, row = drawn
-        target(assert_within(bench, table, [row, *table], "add_or_remove"))
+        target(assert_within(case, table, [row, *table], "add_or_remove"))
 
-    if bench.bounded:
-        bench.search(st.tuples(bench.tables(), bench.rows.row), hold)
+    if case.bounded:
+        case.search(st.tuples(case.tables(), case.rows.row), hold)
 
 
-def check_replace_one(bench: Bench) -> None:
+def check_replace_one(case: QueryCase) -> None:
     """One record in another's place moves no part beyond its bounds."""
 
     def hold(drawn: tuple[list[Any], Any, Any]) -> None:
         table, row, other = drawn
-        instead = bench.rows.instead(row, other)
-        target(assert_within(bench, [row, *table], [instead, *table], "replace_one"))
+        instead = case.rows.instead(row, other)
+        target(assert_within(case, [row, *table], [instead, *table], "replace_one"))
 
-    if bench.bounded:
-        bench.search(st.tuples(bench.tables(), bench.rows.row, bench.rows.row), hold)
+    if case.bounded:
+        case.search(st.tuples(case.tables(), case.rows.row, case.rows.row), hold)
 
 
-def check_anything(bench: Bench) -> None:
+def check_anything(case: QueryCase) -> None:
     """All rows of one person replaced by any others move no part beyond its bounds for that."""
-    person = bench.rows.person
+    person = case.rows.person
     local = [
-        part for part in bench.bounded.values() if part.sensitivity and part.sensitivity.anything
+        part for part in case.bounded.values() if part.sensitivity and part.sensitivity.anything
     ]
     if person is None or not local:
         return
@@ -209,74 +202,74 @@ def check_anything(bench: Bench) -> None:
         table, others, whose = drawn
         kept = [row for row in table if person(row) != person(whose)]
         theirs = [row for row in others if person(row) == person(whose)]
-        assert_within(bench, [*table, whose], [*kept, *theirs], "anything")
+        assert_within(case, [*table, whose], [*kept, *theirs], "anything")
 
-    tables = bench.tables()
-    bench.search(st.tuples(tables, tables, bench.rows.row), hold)
+    tables = case.tables()
+    case.search(st.tuples(tables, tables, case.rows.row), hold)
 
 
-def check_extremes(bench: Bench) -> None:
+def check_extremes(case: QueryCase) -> None:
     """Records planted where they move most keep to the bounds, added or put in each other's place."""
-    if not bench.bounded:
+    if not case.bounded:
         return
-    for base in ([], *(bench.crowds[:1] if bench.query.linear else bench.crowds)):
-        seen = Moves(bench, base)
-        for row in bench.rows.corners:
-            for other in bench.rows.corners:
+    for base in ([], *(case.crowds[:1] if case.query.linear else case.crowds)):
+        seen = Moves(case, base)
+        for row in case.rows.corners:
+            for other in case.rows.corners:
                 seen.replaced(row, other)
-        for name in bench.bounded:
+        for name in case.bounded:
             for norm in ("l1", "l2_squared"):
                 most = seen.climb(name, norm)
                 seen.climb(name, norm, instead_of=most)
 
 
-def check_sums(bench: Bench) -> None:
+def check_sums(case: QueryCase) -> None:
     """Counts and sums add up: over parts of a table, and over one too long for any piece."""
-    adding = [name for name, part in bench.parts.items() if part.type.adds_up]
-    if not bench.query.linear or not adding:
+    adding = [name for name, part in case.parts.items() if part.type.adds_up]
+    if not case.query.linear or not adding:
         return
 
     def hold(drawn: tuple[list[Any], list[Any]]) -> None:
         one, other = drawn
-        whole, first, rest = (bench.answer(table) for table in (one + other, one, other))
+        whole, first, rest = (case.answer(table) for table in (one + other, one, other))
         for name in adding:
             assert np.array_equal(whole[name], first[name] + rest[name]), f"{name}: no sum"
 
-    bench.search(st.tuples(bench.tables(), bench.tables()), hold)
-    corners = list(bench.rows.corners)
+    case.search(st.tuples(case.tables(), case.tables()), hold)
+    corners = list(case.rows.corners)
     times = LONG // len(corners) + 1
-    short, long = bench.answer(corners), bench.answer(corners * times)
+    short, long = case.answer(corners), case.answer(corners * times)
     for name in adding:
         assert np.array_equal(long[name], short[name] * times), f"{name}: no sum in a long table"
 
 
-def check_contribution(bench: Bench) -> None:
+def check_contribution(case: QueryCase) -> None:
     """What it says of single records is what it gives of each alone."""
-    adding = {name for name, part in bench.parts.items() if part.type.adds_up}
+    adding = {name for name, part in case.parts.items() if part.type.adds_up}
 
     def hold(table: list[Any]) -> None:
-        view = bench.view(table)
-        said, alone = bench.query.contribution(view), Query.contribution(bench.query, view)
-        expected = adding if bench.query.linear else set()
+        view = case.view(table)
+        said, alone = case.query.contribution(view), Query.contribution(case.query, view)
+        expected = adding if case.query.linear else set()
         assert said.keys() == alone.keys() == expected, "other parts than those that add up"
         for name in said:
-            assert said[name].shape == (len(table), *bench.parts[name].shape), f"{name}: shape"
+            assert said[name].shape == (len(table), *case.parts[name].shape), f"{name}: shape"
             assert np.array_equal(said[name], alone[name]), f"{name}: another contribution"
 
     if adding:
-        bench.search(bench.tables(), hold)
+        case.search(case.tables(), hold)
 
 
-def check_hostile_fields(bench: Bench) -> None:
+def check_hostile_fields(case: QueryCase) -> None:
     """Whatever a stranger sends is refused before a record is read, or answered within its bounds."""
-    for fields in hostile_fields(bench.query):
-        query = opened(type(bench.query), fields, bench)
+    for fields in hostile_fields(case.query):
+        query = opened(type(case.query), fields, case)
         if query is not None:
-            asked = replace(bench, query=query)
+            asked = replace(case, query=query)
             try:
-                for row in bench.rows.corners:
+                for row in case.rows.corners:
                     assert_within(asked, [], [row], "add_or_remove")
-                asked.answer(list(bench.rows.corners))
+                asked.answer(list(case.rows.corners))
             except AssertionError:
                 raise
             except Exception as error:
@@ -285,15 +278,15 @@ def check_hostile_fields(bench: Bench) -> None:
                 ) from error
 
 
-def opened(kind: type[Query], fields: bytes, bench: Bench) -> Query | None:
+def opened(kind: type[Query], fields: bytes, case: QueryCase) -> Query | None:
     """A stranger's question as a gate would open it; none where it is refused."""
     try:
         query = kind.from_fields(fields)
         if wire.encode(query) != fields:
             return None
-        parts = query.parts(bench.schema)
+        parts = query.parts(case.schema)
         if isinstance(query, CohortQuery):
-            records = bench.rows.build([])
+            records = case.rows.build([])
             query.asked(len(records))
             if not query.fits(records):
                 return None
@@ -305,32 +298,27 @@ def opened(kind: type[Query], fields: bytes, bench: Bench) -> Query | None:
 
 
 class Moves:
-    """How far single records move the answer over one table, each worked out once and held to bounds.
+    """How far single records, added to a base table, move the answer, held to the bounds."""
 
-    Args:
-        bench: the query.
-        base: the table that they are added to.
-    """
-
-    def __init__(self, bench: Bench, base: Table) -> None:
-        self.bench, self.base = bench, list(base)
-        self._without = bench.answer(self.base)
+    def __init__(self, case: QueryCase, base: Table) -> None:
+        self.case, self.base = case, list(base)
+        self._without = case.answer(self.base)
         self._with: dict[Any, Answer] = {}
 
     def answer(self, row: Any) -> Answer:
         """The answer with one record more."""
         if repr(row) not in self._with:
-            self._with[repr(row)] = self.bench.answer([row, *self.base])
+            self._with[repr(row)] = self.case.answer([row, *self.base])
         return self._with[repr(row)]
 
     def added(self, row: Any) -> Mapping[str, Bound]:
         """What a record more moves."""
-        return within(self.bench, self._without, self.answer(row), "add_or_remove")
+        return within(self.case, self._without, self.answer(row), "add_or_remove")
 
     def replaced(self, row: Any, other: Any) -> Mapping[str, Bound]:
         """What one record in another's place moves."""
-        instead = self.bench.rows.instead(row, other)
-        return within(self.bench, self.answer(row), self.answer(instead), "replace_one")
+        instead = self.case.rows.instead(row, other)
+        return within(self.case, self.answer(row), self.answer(instead), "replace_one")
 
     def climb(self, part: str, norm: str, instead_of: Any = None) -> Any:
         """The row that moves a part most, added or instead of another one, one column at a time."""
@@ -339,9 +327,9 @@ class Moves:
             moves = self.added(row) if instead_of is None else self.replaced(instead_of, row)
             return int(getattr(moves[part], norm))
 
-        best = max(self.bench.rows.corners, key=height)
+        best = max(self.case.rows.corners, key=height)
         rng = np.random.default_rng(0)
-        choices = self.bench.rows.choices
+        choices = self.case.rows.choices
         for _ in range(ROUNDS if choices else 0):
             for column in rng.permutation(len(choices))[:COLUMNS]:
                 tried = rng.permutation(len(choices[column]))[:VALUES]
@@ -352,22 +340,22 @@ class Moves:
         return best
 
 
-def assert_within(bench: Bench, one: Table, other: Table, relation: str) -> float:
+def assert_within(case: QueryCase, one: Table, other: Table, relation: str) -> float:
     """Two neighbouring tables' answers lie within their bounds; gives the greatest share of an L1."""
-    changes = within(bench, bench.answer(one), bench.answer(other), relation)
-    bounds = {name: declared(part, relation) for name, part in bench.bounded.items()}
+    changes = within(case, case.answer(one), case.answer(other), relation)
+    bounds = {name: declared(part, relation) for name, part in case.bounded.items()}
     shares = [changes[name].l1 / bound.l1 for name, bound in bounds.items() if bound and bound.l1]
     return max(shares, default=0.0)
 
 
-def within(bench: Bench, one: Answer, other: Answer, relation: str) -> Mapping[str, Bound]:
+def within(case: QueryCase, one: Answer, other: Answer, relation: str) -> Mapping[str, Bound]:
     """How far each bounded part moves between two answers, held to its declared bounds.
 
     Bounds of several parts add up, so that parts within theirs are within their joint one as well.
     """
-    changes = {name: moved(one[name], other[name]) for name in bench.bounded}
+    changes = {name: moved(one[name], other[name]) for name in case.bounded}
     for name, change in changes.items():
-        bound = declared(bench.bounded[name], relation)
+        bound = declared(case.bounded[name], relation)
         if bound is None:
             continue
         for norm, (far, most) in {
@@ -376,7 +364,7 @@ def within(bench: Bench, one: Answer, other: Answer, relation: str) -> Mapping[s
         }.items():
             assert far <= most, (
                 f"{name}, {relation.replace('_', ' ')}: {norm} moves by {far} units where {most} "
-                f"are declared, {_told(bench.query)}"
+                f"are declared, {_told(case.query)}"
             )
     return changes
 
@@ -419,16 +407,4 @@ def _told(query: Query) -> str:
     return text if len(text) < 500 else f"{text[:500]}..."
 
 
-CHECKS: tuple[Check[Bench], ...] = (
-    check_fields,
-    check_shapes,
-    check_repeats,
-    check_order,
-    check_add_or_remove,
-    check_replace_one,
-    check_anything,
-    check_extremes,
-    check_sums,
-    check_contribution,
-    check_hostile_fields,
-)
+CHECKS: tuple[Check[QueryCase], ...] = checks_of(__name__)

@@ -1,8 +1,4 @@
-"""Conformance of any function that shares something of a table: nothing raw, nothing of few.
-
-The function may belong to any framework; all that is asked of it is to take a table and to give what
-leaves.
-"""
+"""Conformance of any function that shares something of a table: nothing raw, nothing of few."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ import pandas as pd
 
 from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 from privfed.testing.left.walk import flatten
 
 #: How much of a number the order of records may move: what rounding loses in a sum.
@@ -27,13 +23,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Sharing:
-    """A function on the bench.
-
-    Args:
-        run: takes a table and gives what leaves.
-        table: the records; those of ``sentinels`` are recognised best.
-        k: how many records each number must depend on.
-    """
+    """A function under test, its table, and how many records a number must depend on."""
 
     run: Callable[[pd.DataFrame], object]
     table: pd.DataFrame
@@ -64,33 +54,33 @@ def check_sharing(
     return run_checks(CHECKS, Sharing(run, table, k), skip)
 
 
-def check_nothing_raw(bench: Sharing) -> None:
+def check_nothing_raw(case: Sharing) -> None:
     """No raw value leaves, nor a function of few."""
-    assert_no_raw(bench.run(bench.table), bench.table, k=bench.k)
+    assert_no_raw(case.run(case.table), case.table, k=case.k)
 
 
-def check_one_record(bench: Sharing) -> None:
+def check_one_record(case: Sharing) -> None:
     """A client with one record gives it away no more than others: it refuses, or noise hides it."""
-    one = bench.table.iloc[[0]]
+    one = case.table.iloc[[0]]
     try:
-        left = bench.run(one)
+        left = case.run(one)
     except Exception:  # noqa: BLE001  # any refusal will do; what it says is looked at elsewhere
         return
-    assert_no_raw(left, one, k=bench.k, may_be_empty=True)
+    assert_no_raw(left, one, k=case.k, may_be_empty=True)
 
 
-def check_support(bench: Sharing) -> None:
+def check_support(case: Sharing) -> None:
     """Every number depends on enough records, or is noised."""
-    assert_support(bench.run, bench.table, bench.k)
+    assert_support(case.run, case.table, case.k)
 
 
-def check_errors(bench: Sharing) -> None:
+def check_errors(case: Sharing) -> None:
     """An error over a broken table holds no raw value of it."""
-    for broken in _broken(bench.table):
+    for broken in _broken(case.table):
         try:
-            bench.run(broken)
+            case.run(broken)
         except Exception as error:  # noqa: BLE001  # whatever it raises is looked at
-            assert_no_raw(error, bench.table, k=bench.k, may_be_empty=True)
+            assert_no_raw(error, case.table, k=case.k, may_be_empty=True)
 
 
 def _broken(table: pd.DataFrame) -> list[pd.DataFrame]:
@@ -101,7 +91,7 @@ def _broken(table: pd.DataFrame) -> list[pd.DataFrame]:
     return [table.iloc[:, 1:], spoilt, missing.infer_objects()]
 
 
-def check_logs(bench: Sharing) -> None:
+def check_logs(case: Sharing) -> None:
     """Nothing raw is printed or logged on the way."""
     records: list[logging.LogRecord] = []
 
@@ -115,17 +105,17 @@ def check_logs(bench: Sharing) -> None:
     root.setLevel(logging.DEBUG)
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
-            bench.run(bench.table)
+            case.run(case.table)
     finally:
         root.setLevel(level)
         root.removeHandler(keeper)
-    assert_no_raw([records, printed.getvalue()], bench.table, k=bench.k, may_be_empty=True)
+    assert_no_raw([records, printed.getvalue()], case.table, k=case.k, may_be_empty=True)
 
 
-def check_order(bench: Sharing) -> None:
+def check_order(case: Sharing) -> None:
     """The order of the records does not matter, but for rounding and noise."""
-    first, again = _numbers(bench, bench.table), _numbers(bench, bench.table)
-    turned = _numbers(bench, bench.table.iloc[::-1])
+    first, again = _numbers(case, case.table), _numbers(case, case.table)
+    turned = _numbers(case, case.table.iloc[::-1])
     assert first.shape == turned.shape, "another order gives another number of numbers"
     still = first == again if first.shape == again.shape else np.zeros(first.shape, bool)
     scale = np.maximum(np.abs(first), 1.0) * ROUNDING
@@ -134,17 +124,10 @@ def check_order(bench: Sharing) -> None:
     )
 
 
-def _numbers(bench: Sharing, table: Any) -> np.ndarray:
-    leaves = [leaf.value for leaf in flatten(bench.run(table))]
+def _numbers(case: Sharing, table: Any) -> np.ndarray:
+    leaves = [leaf.value for leaf in flatten(case.run(table))]
     arrays = [one.ravel().astype(float) for one in leaves if isinstance(one, np.ndarray)]
     return np.asarray(np.nan_to_num(np.concatenate([np.empty(0), *arrays])))
 
 
-CHECKS: tuple[Check[Sharing], ...] = (
-    check_nothing_raw,
-    check_one_record,
-    check_support,
-    check_errors,
-    check_logs,
-    check_order,
-)
+CHECKS: tuple[Check[Sharing], ...] = checks_of(__name__)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, TypeVar
 
 Subject = TypeVar("Subject")
 #: Raises AssertionError where its subject breaks the rule in its docstring.
 Check = Callable[[Subject], None]
+
+
+def checks_of(module: str) -> tuple[Check[Any], ...]:
+    """A module's functions of one argument whose names begin with ``check_``, in order."""
+    return tuple(
+        each
+        for name, each in vars(sys.modules[module]).items()
+        if name.startswith("check_") and isinstance(each, FunctionType)
+        if each.__code__.co_argcount == 1 and each.__module__ == module
+    )
 
 
 def run_checks(

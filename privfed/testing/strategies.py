@@ -44,16 +44,7 @@ def _categories() -> st.SearchStrategy[Column]:
 
 
 def tables(schema: Schema, min_records: int = 0, max_records: int = 8) -> st.SearchStrategy[Any]:
-    """Tables of a schema: values within its bounds, the bounds themselves among them.
-
-    Args:
-        schema: the public data dictionary.
-        min_records: fewest records.
-        max_records: most records.
-
-    Returns:
-        a strategy of DataFrames.
-    """
+    """DataFrames of a schema: values within its bounds, the bounds themselves among them."""
     record = st.tuples(*(_value(column) for column in schema.columns))
     names = [column.name for column in schema.columns]
     rows = st.lists(record, min_size=min_records, max_size=max_records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import dp_accounting
@@ -10,8 +11,8 @@ from dp_accounting import rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privfed.audits.bounds import gaussian_delta
 from privfed.privacy.conversion import largest_rho, to_epsilon
-from privfed.testing.check_accountant import gaussian_delta
 
 POINTS = [(0.01, 1e-5), (0.1, 1e-6), (0.5, 1e-5), (2.0, 1e-3), (8.0, 1e-9)]
 
@@ -42,9 +43,9 @@ def test_the_bound_is_true(rho: float, exponent: float) -> None:
     """
     delta = 10**exponent
     epsilon = to_epsilon(rho, delta)
-    assert gaussian_delta(rho, epsilon) <= delta * (1 + 1e-6)
+    assert gaussian_delta(math.sqrt(2 * rho), epsilon) <= delta * (1 + 1e-6)
     if epsilon > 0.1 and delta <= 0.01:
-        assert gaussian_delta(rho, epsilon / 1.5) > delta
+        assert gaussian_delta(math.sqrt(2 * rho), epsilon / 1.5) > delta
 
 
 @settings(max_examples=40)
