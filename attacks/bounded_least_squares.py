@@ -51,9 +51,7 @@ def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -
 
 
 def _one_by_one(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -> np.ndarray:
-    """Non-negative least squares; unknowns above the most are fixed there, and the rest solved
-    again.
-    """
+    """Non-negative least squares; unknowns above the most are fixed there, one round after another."""
     factor = cholesky(gram)
     aim = solve_triangular(factor, right, trans="T")
     full = np.zeros(len(right), bool)

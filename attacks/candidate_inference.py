@@ -47,9 +47,7 @@ TARGET = "target"
 
 @dataclass(frozen=True, eq=False)
 class CandidateRecords:
-    """A candidate list for one client: distinct records, their multiplicities ``often``, and who is
-    a ``member`` (for scoring only), each of length (candidates,).
-    """
+    """A candidate list: distinct records, their multiplicities, and who is a member, for scoring."""
 
     x: np.ndarray
     y: np.ndarray | None
@@ -125,7 +123,7 @@ class CandidateSystems:
     kinds: set[str] = field(default_factory=set)
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
-    def read(self, entry: TranscriptEntry, view: View) -> None:
+    def read(self, entry: Disclosed, view: View) -> None:
         """Add the equations of a release; of samples the first few."""
         for told in linear_equations(entry, view):
             self._add("", told, entry.kind)
@@ -210,7 +208,7 @@ class CandidateInference(Attack):
             raise InputError("attack 'pool': a list needs candidates = 2 or more")
         self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
-    def reads(self, entry: TranscriptEntry) -> bool:
+    def reads(self, entry: Disclosed) -> bool:
         """Whether the query says how an answer depends on who is a member."""
         asked = question_of(entry)
         if asked is None:
@@ -218,10 +216,6 @@ class CandidateInference(Attack):
         summed = asked.linear and any(p.type.adds_up for p in entry.release.parts.values())
         kind = type(asked)
         return summed or kind.equations is not Query.equations or kind.drawn is not Query.drawn
-
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether anything in it is linear in who was there."""
-        return any(self.reads(entry) for entry in transcript)
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
@@ -363,9 +357,7 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Unknown:
-    """The column that a list leaves out: its index (-1 for the target, None for no column), kind
-    and bounds.
-    """
+    """The column that a list leaves out: index (-1: the target, None: none), kind and bounds."""
 
     place: int | None
     kind: str = ""

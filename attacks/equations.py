@@ -63,9 +63,7 @@ class NormalEquations:
 
 @dataclass(frozen=True, eq=False)
 class ReconstructedRecord:
-    """A record that the attacker claims: its row, shape (width,), its target in [-1/2, 1/2], the
-    largest error of a coordinate, and the method that found it.
-    """
+    """A claimed record: row, shape (width,), target in [-1/2, 1/2], largest error, and method."""
 
     row: np.ndarray
     target: float

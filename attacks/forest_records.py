@@ -31,9 +31,7 @@ class ToldNode:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """The distinct values of one feature, ascending; which node has which, shape (values, nodes), 0
-    or 1; and which nodes told of the feature.
-    """
+    """A feature's distinct values, ascending; nodes by value, of 0 and 1; and which nodes told it."""
 
     values: np.ndarray
     inside: csr_array

@@ -29,8 +29,8 @@ def cells(paths: Iterable[Iterable[Iterable[int]]]) -> list[Cell]:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How a query scales features by ``lower`` and ``upper``, shape (features,), and partitions
-    them: into ``partition`` fuzzy sets each, or ``sets`` if that is empty.
+    """How a query scales features, and the number of fuzzy sets of each: ``partition``, or
+    ``sets``.
     """
 
     sets: int
@@ -85,9 +85,7 @@ def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | No
 
 
 def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarray:
-    """Which records, shape (records,), some claim hits within ``tolerance`` in every coordinate,
-    each claim at most one record.
-    """
+    """Which records some claim hits within ``tolerance`` in every coordinate, one record a claim."""
     hit = np.zeros(len(records), dtype=bool)
     for claim in claims:
         near = np.abs(records - claim).max(axis=1) if records.size else np.empty(0)

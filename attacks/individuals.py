@@ -188,9 +188,7 @@ class SingleBits:
 
 @dataclass(frozen=True, eq=False)
 class CohortResponses:
-    """One readable query to a cohort: what was asked (or what the answers are hashes of), the
-    answers, and the most bits that one individual can change.
-    """
+    """A readable query to a cohort, its answers, and the most bits that one individual can change."""
 
     question: CohortQuery
     answers: BitResponses
@@ -203,9 +201,7 @@ class CohortResponses:
         return len(self.answers.mask if hashed else self.answers.bits)  # type: ignore[attr-defined]
 
     def books(self, records: Any, chosen: np.ndarray) -> csr_array:
-        """Probabilities that the chosen holders of a cohort's books set each bit, shape (chosen,
-        templates).
-        """
+        """Probability that each chosen book's holder sets each bit, shape (chosen, templates)."""
         everybody = _to_everybody(self.question, len(records))
         times = IMAGINED if self.answers.drawn else 1
         total = np.zeros((len(chosen), self.templates), np.float32)
@@ -227,7 +223,7 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def read_responses(entry: TranscriptEntry, records: Any) -> CohortResponses | None:
+def read_responses(entry: Disclosed, records: Any) -> CohortResponses | None:
     """Read one entry about a cohort whose records are known; None if it holds no readable bits."""
     question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):

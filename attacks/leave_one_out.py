@@ -64,13 +64,9 @@ class LeaveOneOut(Attack):
     def __init__(self, *, seconds: float = SECONDS) -> None:
         super().__init__(seconds=seconds)
 
-    def reads(self, entry: TranscriptEntry) -> bool:
+    def reads(self, entry: Disclosed) -> bool:
         """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
-
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether it reads any of the releases."""
-        return any(self.reads(entry) for entry in transcript)
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
@@ -143,9 +139,7 @@ def _compared(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
 
 @dataclass(frozen=True, eq=False)
 class ReplayableQuery:
-    """A query and its exact parts that are no sums; those in ``listed`` are lists of any length,
-    the others numbers, cell by cell.
-    """
+    """A query and its exact parts that are no sums; those in ``listed`` are lists of any length."""
 
     query: Query
     parts: Mapping[str, ReleasedPart]
@@ -206,9 +200,7 @@ def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
 
 @dataclass(eq=False)
 class LeaveOneOutTest:
-    """The test at one client: its queries and records, the indices of the members in doubt, and
-    other records in doubt that are not there.
-    """
+    """The test at one client: members in doubt, by index, and other records in doubt."""
 
     client: str
     asked: Sequence[ReplayableQuery]
@@ -373,9 +365,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class RecordArrays:
-    """Records as arrays: features, shape (records, features), and targets, shape (records,), or
-    None.
-    """
+    """Records as arrays: x, shape (records, features), and y, shape (records,), or None."""
 
     x: np.ndarray
     y: np.ndarray | None

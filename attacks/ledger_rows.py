@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Table, question_of
+from privfed.attacks.base import PublicColumn, PublicSchema, Table, question_of
 from privfed.attacks.clock import Clock
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
@@ -94,7 +94,7 @@ def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
     )
 
 
-def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
+def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
@@ -188,37 +188,39 @@ def at_points(example: Table, *, x: np.ndarray, y: np.ndarray | None) -> Table:
     return table
 
 
+def integer_points(columns: Sequence[PublicColumn], most: int) -> np.ndarray | None:
+    """Every point of integer columns, shape (points, columns); None if not so, or above ``most``."""
+    bounds = [column.bounds for column in columns]
+    if any(column.kind == "number" for column in columns):
+        return None
+    if np.prod([np.ceil(high - low + 1) for low, high in bounds]) > most:
+        return None
+    return np.array(list(product(*(np.arange(low, high + 1) for low, high in bounds))), float)
+
+
 def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
     """Every point that a record can lie at, or None if these are not few."""
-    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
-    levels = []
-    for column in columns:
-        low, high = column.bounds
-        if column.kind == "number" or high - low >= POINTS:
-            return None
-        levels.append(np.arange(low, high + 1))
-    if np.prod([float(len(level)) for level in levels]) > POINTS:
-        return None
-    points = np.array(list(product(*levels)), dtype=float)
-    if schema.target is None:
-        return at_points(example, x=points, y=None)
-    return at_points(example, x=points[:, :-1], y=points[:, -1])
+    points = integer_points(_columns(schema), POINTS)
+    return None if points is None else _divided(example, schema, points)
 
 
 def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
     """Points drawn uniformly over the data dictionary's box."""
-    rng = np.random.default_rng(0)
-    columns = [*schema.features, *([] if schema.target is None else [schema.target])]
-    drawn = []
-    for column in columns:
+    rng, drawn = np.random.default_rng(0), []
+    for column in _columns(schema):
         low, high = column.bounds
-        whole = column.kind != "number"
-        drawn.append(
-            rng.integers(round(low), round(high) + 1, number).astype(float)
-            if whole
-            else rng.uniform(low, high, number)
-        )
-    points = np.column_stack(drawn)
+        if column.kind == "number":
+            drawn.append(rng.uniform(low, high, number))
+        else:
+            drawn.append(rng.integers(round(low), round(high) + 1, number).astype(float))
+    return _divided(example, schema, np.column_stack(drawn))
+
+
+def _columns(schema: PublicSchema) -> list[PublicColumn]:
+    return [*schema.features, *([] if schema.target is None else [schema.target])]
+
+
+def _divided(example: Table, schema: PublicSchema, points: np.ndarray) -> Table:
     if schema.target is None:
         return at_points(example, x=points, y=None)
     return at_points(example, x=points[:, :-1], y=points[:, -1])

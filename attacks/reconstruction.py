@@ -50,9 +50,7 @@ NEAR = 1e-6
 
 @dataclass
 class SuccessCounts:
-    """Successes over all clients: correct ones, claims (or what there is), and correct ones of a
-    guesser who saw less.
-    """
+    """Correct claims, claims (or what there is), and correct ones of a guesser who saw less."""
 
     found: float = 0.0
     claimed: float = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +30,7 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
+from privfed.attacks.ledger_rows import integer_points
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
@@ -75,11 +75,7 @@ class Recovery(Attack):
         return [self._scored(claims, truth, schema, partial)]
 
     def claims(
-        self,
-        entry: TranscriptEntry,
-        schema: PublicSchema | None = None,
-        *,
-        clock: Clock | None = None,
+        self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
     ) -> list[ReconstructedRecord]:
         """The records that one client's leaf equations give away."""
         clock = clock or Clock(self.seconds)
@@ -98,7 +94,7 @@ class Recovery(Attack):
         return claims
 
     def _unscored(
-        self, claims: dict[TranscriptEntry, list[ReconstructedRecord]], partial: str
+        self, claims: dict[Disclosed, list[ReconstructedRecord]], partial: str
     ) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
@@ -113,7 +109,7 @@ class Recovery(Attack):
 
     def _scored(
         self,
-        claims: dict[TranscriptEntry, list[ReconstructedRecord]],
+        claims: dict[Disclosed, list[ReconstructedRecord]],
         truth: Truth,
         schema: PublicSchema | None,
         partial: str,
@@ -140,7 +136,7 @@ class Recovery(Attack):
         )
 
 
-def read(entry: TranscriptEntry) -> NormalEquations | None:
+def read(entry: Disclosed) -> NormalEquations | None:
     """A release's equations; None if noisy or withheld.
 
     Suppressed leaves are left out, and those whose path uses a feature that the equations lack:
@@ -168,12 +164,12 @@ def _geometry(entry: TranscriptEntry) -> Geometry:
     return Geometry.of(entry.query).only(entry.query["features"])
 
 
-def _leaves(entry: TranscriptEntry) -> list[Cell | None]:
+def _leaves(entry: Disclosed) -> list[Cell | None]:
     """The leaves by those features; None for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
-def _heard(entry: TranscriptEntry) -> list[int]:
+def _heard(entry: Disclosed) -> list[int]:
     """Indices of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
     silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
@@ -208,18 +204,15 @@ def _domain(
     """Every row that a record can have; None if a feature is continuous or there are too many."""
     if schema is None:
         return None
-    columns = [schema.features[feature] for feature in features]
-    if any(column.kind == "number" for column in columns):
+    points = integer_points([schema.features[feature] for feature in features], DOMAIN)
+    if points is None:
         return None
-    spans = [np.arange(low, high + 1) for low, high in (column.bounds for column in columns)]
-    if np.prod([float(len(span)) for span in spans]) > DOMAIN:
-        return None
-    vectors = equations.geometry.unit(np.array(list(product(*spans)), dtype=float))
+    vectors = equations.geometry.unit(points)
     return np.column_stack([np.ones(len(vectors)), vectors - 0.5])
 
 
 def _hits(
-    entry: TranscriptEntry,
+    entry: Disclosed,
     claims: list[ReconstructedRecord],
     truth: Truth,
     schema: PublicSchema | None,
@@ -236,6 +229,6 @@ def _hits(
     return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
 
 
-def _methods(claims: dict[TranscriptEntry, list[ReconstructedRecord]]) -> dict[str, int]:
+def _methods(claims: dict[Disclosed, list[ReconstructedRecord]]) -> dict[str, int]:
     named = [claim.method for of in claims.values() for claim in of]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

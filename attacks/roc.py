@@ -60,9 +60,7 @@ class RocCurve:
 
     @property
     def auc(self) -> float:
-        """Area under the curve: the probability that a member ranks above another, ties counted
-        half.
-        """
+        """Area under the curve, ties counted half."""
         return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
 
 
@@ -79,11 +77,12 @@ def gaussian_area(mu: float) -> float:
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def discrete(law: Law, shift: int) -> RocCurve:
-    """The best test's ROC curve on one integer with noise of a law, which a record moves.
+def discrete(law: str, parameter: float, shift: int) -> RocCurve:
+    """The best test's ROC curve on one integer with discrete noise, which a record moves.
 
     Args:
-        law: of noise that is added.
+        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
+        parameter: scale, or standard deviation.
         shift: by how many grid units the record moves it.
 
     Raises:
@@ -97,9 +96,7 @@ def discrete(law: Law, shift: int) -> RocCurve:
     with np.errstate(invalid="ignore"):
         ratio = np.round(law.log_ratio(moved, still), 9)
     levels, place = np.unique(-ratio, return_inverse=True)
-    masses = (
-        np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
-    )
+    masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
     return RocCurve.of_masses(*masses)
 
 

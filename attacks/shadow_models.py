@@ -69,9 +69,7 @@ def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Shadow models' scores of records (:func:`model_scores`), and which learnt from which; shape (shadows,
-    records).
-    """
+    """Shadow models' scores, and which learnt from which record; shape (shadows, records)."""
 
     scores: np.ndarray
     inside: np.ndarray

@@ -30,9 +30,7 @@ CLASS = "class"
 
 @dataclass(frozen=True)
 class Groups:
-    """Number of non-empty groups, of small ones, and of those all of one class (None if not
-    released).
-    """
+    """Numbers of non-empty groups, of small ones, and of those of one class (None if unknown)."""
 
     groups: int
     small: int

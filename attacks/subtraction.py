@@ -41,9 +41,7 @@ TARGET = 1e-4
 
 @dataclass(eq=False)
 class KnownSums:
-    """One client's sums: by kind of sum the released cells and the identities about leaves, the
-    withheld cells, and the tree's geometry at the last query.
-    """
+    """One client's released and withheld cells, and the identities about its leaves."""
 
     geometry: Geometry
     known: dict[str, dict[Cell, float]] = field(default_factory=lambda: {s: {} for s in SUMS})
@@ -63,9 +61,7 @@ class KnownSums:
 
 @dataclass(frozen=True, eq=False)
 class Worked:
-    """What was derived at one client: by kind of sum the withheld cells that were recovered (also
-    those that another release gave all along).
-    """
+    """By kind of sum the withheld cells that were recovered, or that another release gave."""
 
     heard: KnownSums
     found: Mapping[str, Mapping[Cell, float]]
@@ -197,7 +193,7 @@ def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | 
     return Worked(heard, found)
 
 
-def _read_level(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
+def _read_level(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
     sets = heard.geometry.sets
     for name in SUMS:
@@ -219,13 +215,13 @@ def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
 
 
-def _read_activation(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
+def _read_activation(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     parts = exact_parts(entry)
     if "weights" in parts:
         heard.learn("weights", cells(query["nodes"]), parts["weights"])
 
 
-def _read_leaves(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
+def _read_leaves(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
     """Leaf equations hold sums of w and y w, and of both times each feature."""
     parts = exact_parts(entry)
     for name, part in (("weights", "gram"), ("linear", "moment")):
@@ -274,9 +270,7 @@ def _shuffled(values: np.ndarray | list[float]) -> np.ndarray:
 
 
 def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> tuple[int, int, int]:
-    """Numbers of records whose target was read, that are alone in a withheld cell, and hit by
-    chance.
-    """
+    """Numbers of targets read, of records alone in a withheld cell, and of hits by chance."""
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     read = worked.targets()

@@ -111,8 +111,8 @@ def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
 class NoisyReleases:
     """What one client released with noise of one law, and what one step between neighbours is."""
 
-    law: Family
-    entries: tuple[TranscriptEntry, ...]
+    law: Law
+    entries: tuple[Disclosed, ...]
     schema: Any
     relation: Relation = "add-or-remove"
 
@@ -224,13 +224,9 @@ class WorstRecord(Attack):
     name: ClassVar[str] = "worst_record"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
-    def reads(self, entry: TranscriptEntry) -> bool:
+    def reads(self, entry: Disclosed) -> bool:
         """Whether a part of it adds up over records and has known noise."""
         return bool(readable(entry, exact=False))
-
-    def attackable(self, transcript: Transcript) -> bool:
-        """Whether anything in it has noise of a known law."""
-        return any(self.reads(entry) for entry in transcript)
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
@@ -286,7 +282,7 @@ class WorstRecord(Attack):
         return [expected]
 
     def _told(
-        self, law: Family, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+        self, law: Law, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
     ) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most

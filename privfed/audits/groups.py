@@ -74,10 +74,7 @@ def audit_guarded(
 
 
 def steps_of(mechanism: Mechanism, group: Group) -> int:
-    """How far a record moves one cell that stands for a whole group, in grid units.
-
-    Of bits: how many of them one unit can change.
-    """
+    """Grid units (of bits: bits) that a record moves in one cell that stands for a whole group."""
     bound = joint(group)
     numbers = all(bounded.part.type != PartType.BITS for bounded in group.values())
     euclidean = mechanism.currency == "rho" and numbers

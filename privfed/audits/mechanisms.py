@@ -83,10 +83,6 @@ def outputs(
 def claim_of(priced: Protection, delta: float) -> PrivacyClaim:
     """What a mechanism's price claims of a group: pure epsilon, or epsilon at a delta.
 
-    Args:
-        priced: the mechanism at work on the group.
-        delta: where a claim in rho is stated.
-
     Raises:
         InputError: it gives no guarantee, or a claim in rho is stated at no delta.
     """

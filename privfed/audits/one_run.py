@@ -45,8 +45,7 @@ def one_run_p_value(
         canaries: number m of fair coins, one a canary.
         guesses: number r of coins guessed from one run; the auditor abstains from the others.
         right: number v of right guesses.
-        epsilon: the claimed epsilon, nats.
-        delta: the claimed delta.
+        epsilon, delta: the claim, epsilon in nats.
     """
     _check_counts(canaries, guesses, right)
     chance = 1 / (1 + np.exp(-epsilon))
@@ -139,10 +138,8 @@ def audit_one_run(
     Args:
         included: each canary's own fair coin, true if it was in, shape (canaries,).
         scores: the auditor's score of each canary, larger for "in"; same shape.
-        claimed: the claimed epsilon, nats.
-        delta: the claimed delta.
-        alpha: how often an innocent mechanism may be convicted; shared among the numbers of guesses
-            tried.
+        claimed, delta: the claim, epsilon in nats.
+        alpha: how often an innocent mechanism may be convicted, over all numbers of guesses tried.
         noise: ``"gaussian"`` where a Gaussian trade-off curve is claimed (needs delta above 0, at
             which epsilon is stated); ``"independent gaussian"`` where moreover each canary is
             answered with noise of its own, so that the claim is tested far more tightly.

@@ -27,9 +27,7 @@ SELECTION = 0.2
 
 @dataclass(frozen=True)
 class Move:
-    """Two neighbouring inputs of a mechanism: what one record moves, samplers of outputs with and
-    without it, and what the two inputs hold, if known.
-    """
+    """Two neighbouring inputs: what one record moves, samplers with and without it, their truths."""
 
     name: str
     present: Sampler
@@ -97,9 +95,7 @@ def audit_moves(
     Args:
         moves: pairs of neighbouring inputs, the worst for honest noise first.
         claim: what the mechanism claims of each of them.
-        trials: outputs in all.
-        alpha: how often an innocent mechanism may be convicted.
-        name: what the finding calls the mechanism.
+        trials, alpha, name: as in :func:`audit_mechanism`.
     """
     if not trials >= 100 or not moves:
         raise InputError("an audit needs a pair of neighbouring inputs and at least 100 trials")
@@ -126,11 +122,10 @@ def audit_outputs(
 ) -> Finding:
     """Audit outputs that are there already, as many under either input, or each by a fair coin.
 
+    Other arguments as in :func:`audit_moves`.
+
     Args:
         present, absent: outputs with and without the record, shape (runs,) or (runs, cells).
-        claim: what the mechanism claims.
-        alpha: how often an innocent mechanism may be convicted.
-        name: what the finding calls the mechanism.
     """
     both = [_shaped(outputs) for outputs in (present, absent)]
     if min(map(len, both)) < 10:

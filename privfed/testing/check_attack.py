@@ -32,9 +32,7 @@ Damage = Callable[[ReleasedPart], ReleasedPart]
 
 @dataclass(frozen=True)
 class AttackCase:
-    """An attack under test, a transcript in which it finds something, raw records by client,
-    schema.
-    """
+    """An attack under test, a transcript in which it finds something, the truth, the schema."""
 
     attack: Attack
     transcript: Transcript

@@ -36,9 +36,7 @@ EXAMPLES = 15
 
 @dataclass(frozen=True)
 class LearnerCase:
-    """An unfitted learner under test, fresh federations under a policy, of one seed, and inputs to
-    predict.
-    """
+    """An unfitted learner under test, fresh federations by policy, and inputs to predict."""
 
     learner: FederatedLearner
     federate: Callable[[Policy], LocalDisclosure]

@@ -43,9 +43,7 @@ Table = Sequence[Any]
 
 @dataclass(frozen=True, eq=False)
 class QueryCase:
-    """A query under test, its schema, a source of tables, and how many pairs of neighbours
-    hypothesis tries.
-    """
+    """A query under test, its schema, a source of tables, and how many neighbours are tried."""
 
     query: Query
     schema: Schema

@@ -16,6 +16,7 @@ from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
 from privfed.testing.conformance import Check, checks_of, run_checks
+from privfed.testing.left.walk import flatten
 
 #: How much of a number the order of records may move: what rounding loses in a sum.
 ROUNDING = 1e-6
@@ -23,9 +24,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Sharing:
-    """A function from tables to what leaves, its table, and how many records each number must
-    depend on.
-    """
+    """A function under test, its table, and how many records a number must depend on."""
 
     run: Callable[[pd.DataFrame], object]
     table: pd.DataFrame

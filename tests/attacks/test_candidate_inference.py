@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed import plugins
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
@@ -18,7 +19,6 @@ from privfed.attacks.candidate_inference import (
 )
 from privfed.attacks.clock import Clock
 from privfed.attacks.linear import linear_equations
-from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript

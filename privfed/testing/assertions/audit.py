@@ -60,8 +60,7 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         run: what is tested: takes data and gives what leaves; it must draw fresh noise each time.
         neighbours: a pair of data sets that differ in one unit; a list of such pairs; or one table,
             of which the unit that lies farthest from the others, and the first, are left out.
-        epsilon: what is claimed, in nats.
-        delta: what is claimed.
+        epsilon, delta: what is claimed; epsilon in nats.
         unit: of the claim: ``"record"``, or the column that names individuals or clients.
         trials: how often it is run for each pair, half of it on each data set.
         gaussian: whether the noise is Gaussian, so that a far sharper test may be used; it means
@@ -81,11 +80,11 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
     rate = share(alpha) / len(pairs)
     claim = PrivacyClaim(epsilon, delta, gaussian)
     _check_power(epsilon, delta, trials, rate)
-    looked = 0
+    looked = False
     for place, (one, other) in enumerate(pairs):
         samples = _samples(run, one, other, trials, batched)
         if samples is not None:
-            looked += 1
+            looked = True
             found = audit_outputs(*samples, claim=claim, alpha=rate)
             if found.value > epsilon:
                 raise ClaimRefuted(_message(found, claim, unit, place, rate))

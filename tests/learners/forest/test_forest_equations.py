@@ -8,7 +8,7 @@ import pytest
 
 from privfed.attacks.base import question_of
 from privfed.attacks.candidate_inference import CandidateInference
-from privfed.engines.local import LocalDisclosure
+from privfed.federation.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.queries import BinStatistics
 from privfed.questions.query import View
@@ -75,8 +75,8 @@ def test_drawn_records_add_up_to_the_bins(learner) -> None:  # type: ignore[no-u
 def test_bins_of_bootstraps_give_their_members_away(learner) -> None:  # type: ignore[no-untyped-def]
     """Three trees of forty records each: their exact counts tell members from others, and outcomes."""
     transcript, truth, schema = grown(learner)
-    bins = type(transcript)(transcript.of(BinStatistics.kind).entries)
+    bins = type(transcript)(transcript.of(Bins.kind).entries)
     who, outcomes = CandidateInference().run(bins, truth, schema)
-    assert who.detail["area under the curve"] > 0.9 and who.releases == (BinStatistics.kind,)
+    assert who.detail["area under the curve"] > 0.9 and who.releases == (Bins.kind,)
     assert outcomes.low is not None and outcomes.baseline is not None
     assert outcomes.low > outcomes.baseline
