@@ -96,7 +96,7 @@ class Attack(ABC):
             raise InputError(f"attack {self.name!r}: seconds must be above 0")
         self.seconds = seconds
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether it interprets the numbers of this release.
 
         By default of its :attr:`kinds`; an attack without them scans numbers of any meaning.
@@ -137,7 +137,7 @@ class Attack(ABC):
         return Finding(self.name, self.question, metric, value, **figures)
 
 
-def question_of(entry: Disclosed) -> Query | None:
+def question_of(entry: TranscriptEntry) -> Query | None:
     """The query behind an entry, from its public values; None if unknown or unreadable."""
     return _question(entry.kind, entry.fields)
 
@@ -158,7 +158,7 @@ def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
 
 
-def sound_parts(entry: Disclosed) -> dict[str, ReleasedPart]:
+def sound_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
     """The parts of a release that are finite numbers, by name."""
     return {
         name: part

@@ -123,7 +123,7 @@ class CandidateSystems:
     kinds: set[str] = field(default_factory=set)
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
-    def read(self, entry: Disclosed, view: View) -> None:
+    def read(self, entry: TranscriptEntry, view: View) -> None:
         """Add the equations of a release; of samples the first few."""
         for told in linear_equations(entry, view):
             self._add("", told, entry.kind)
@@ -208,7 +208,7 @@ class CandidateInference(Attack):
             raise InputError("attack 'pool': a list needs candidates = 2 or more")
         self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether the query says how an answer depends on who is a member."""
         asked = question_of(entry)
         if asked is None:

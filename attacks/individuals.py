@@ -223,7 +223,7 @@ def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:
     return asked
 
 
-def read_responses(entry: Disclosed, records: Any) -> CohortResponses | None:
+def read_responses(entry: TranscriptEntry, records: Any) -> CohortResponses | None:
     """Read one entry about a cohort whose records are known; None if it holds no readable bits."""
     question, part = question_of(entry), entry.release.parts.get("bits")
     if not isinstance(question, CohortQuery) or part is None or not question.fits(records):

@@ -64,7 +64,7 @@ class LeaveOneOut(Attack):
     def __init__(self, *, seconds: float = SECONDS) -> None:
         super().__init__(seconds=seconds)
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
 

@@ -94,7 +94,7 @@ def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
     )
 
 
-def _added(entry: Disclosed, view: View) -> Mapping[str, np.ndarray]:
+def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)

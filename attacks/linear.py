@@ -42,7 +42,7 @@ def known_schema(schema: PublicSchema | None, table: Table) -> Any:
     return table.schema if schema is None else schema
 
 
-def linear_equations(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
+def linear_equations(entry: TranscriptEntry, view: View) -> Iterator[LinearEquations]:
     """A release's equations; nothing if nobody knows how to read it."""
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
@@ -52,7 +52,7 @@ def linear_equations(entry: Disclosed, view: View) -> Iterator[LinearEquations]:
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
-def sample_equations(entry: Disclosed, view: View) -> Iterator[tuple[str, LinearEquations]]:
+def sample_equations(entry: TranscriptEntry, view: View) -> Iterator[tuple[str, LinearEquations]]:
     """A release's equations about samples of the records, each with the name of its draw."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or type(asked).drawn is Query.drawn:
@@ -85,7 +85,7 @@ def _told(
         yield LinearEquations(added[:, counted] / deviation, told / deviation, part.noise is None)
 
 
-def equations_of(entry: Disclosed, view: View) -> dict[str, Equations]:
+def equations_of(entry: TranscriptEntry, view: View) -> dict[str, Equations]:
     """A release's equations by part, if the query is known and the answer has its shape."""
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None or not parts:

@@ -70,7 +70,7 @@ class Membership(Attack):
         found = [self._read(transcript, truth, schema, exact, clock) for exact in (False, True)]
         return [finding for finding in found if finding is not None]
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part adds up over records, and left exactly or with known noise."""
         return any(readable(entry, exact) for exact in (False, True))
 
@@ -199,7 +199,7 @@ def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float
     return quantile * float(np.std(areas + accused, ddof=1)) * (number - 1) / (number - 2)
 
 
-def readable(entry: Disclosed, exact: bool) -> dict[str, ReleasedPart]:
+def readable(entry: TranscriptEntry, exact: bool) -> dict[str, ReleasedPart]:
     """Parts that add up over records: exact ones, or those with noise of a known distribution."""
     asked = question_of(entry)
     if asked is None or not asked.linear:
@@ -241,7 +241,7 @@ class LikelihoodRatios:
 
     def read(self, transcript: Transcript, clock: Clock | None = None) -> int:
         """Add up the releases of clients whose records are known; return how many in time."""
-        groups: dict[tuple[str, bytes], list[Disclosed]] = {}
+        groups: dict[tuple[str, bytes], list[TranscriptEntry]] = {}
         for entry in transcript:
             groups.setdefault((entry.kind, entry.fields), []).append(entry)
         read = 0
@@ -252,7 +252,7 @@ class LikelihoodRatios:
             read += len(entries)
         return read
 
-    def _question(self, entries: Sequence[Disclosed]) -> None:
+    def _question(self, entries: Sequence[TranscriptEntry]) -> None:
         heard = [(e, parts) for e in entries if (parts := self._parts(e)) and self._open(e)]
         asked = question_of(heard[0][0]) if heard else None
         if asked is None:
@@ -272,7 +272,7 @@ class LikelihoodRatios:
                         member = owner == entry.client
                         score[at] += _ratio(parts[name], drawn[name], moved, member)
 
-    def _parts(self, entry: Disclosed) -> dict[str, ReleasedPart]:
+    def _parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts to read; none if query, schema and answer do not fit."""
         parts, asked = readable(entry, self._exact), question_of(entry)
         if asked is None or not parts:
@@ -288,7 +288,7 @@ class LikelihoodRatios:
             if name in sound and name in declared and declared[name].shape == part.units.shape
         }
 
-    def _open(self, entry: Disclosed) -> bool:
+    def _open(self, entry: TranscriptEntry) -> bool:
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
@@ -308,7 +308,7 @@ def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, V
 
 def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: bool) -> np.ndarray:
     """ln f(noise with) - ln f(noise without), summed over the visible cells, f of one cell."""
-    law, scale = (part.noise.law, part.noise.parameter) if part.noise else ("laplace", 1.0)
+    law = DiscreteLaplace(1.0) if part.noise is None else part.noise  # exact: in grid units
     present = noise[None] - (0.0 if member else moved)
     absent = noise[None] + (moved if member else 0.0)
     change = law.log_ratio(present, absent)

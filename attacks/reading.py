@@ -12,7 +12,7 @@ import numpy as np
 from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
-from privfed.exchange.transcript import Disclosed, Transcript
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 
 def finite_numbers(part: ReleasedPart) -> np.ndarray | None:
@@ -42,7 +42,7 @@ def well_formed(
     return Transcript(tuple(entry for entry in kept if entry is not None))
 
 
-def _well_formed(entry: Disclosed, schema: Any) -> Disclosed | None:
+def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
     asked, parts = question_of(entry), sound_parts(entry)
     if asked is None:
         return None

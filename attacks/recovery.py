@@ -75,7 +75,11 @@ class Recovery(Attack):
         return [self._scored(claims, truth, schema, partial)]
 
     def claims(
-        self, entry: Disclosed, schema: PublicSchema | None = None, *, clock: Clock | None = None
+        self,
+        entry: TranscriptEntry,
+        schema: PublicSchema | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> list[ReconstructedRecord]:
         """The records that one client's leaf equations give away."""
         clock = clock or Clock(self.seconds)
@@ -94,7 +98,7 @@ class Recovery(Attack):
         return claims
 
     def _unscored(
-        self, claims: dict[Disclosed, list[ReconstructedRecord]], partial: str
+        self, claims: dict[TranscriptEntry, list[ReconstructedRecord]], partial: str
     ) -> Finding:
         found = sum(len(of) for of in claims.values())
         return self.finding(
@@ -109,7 +113,7 @@ class Recovery(Attack):
 
     def _scored(
         self,
-        claims: dict[Disclosed, list[ReconstructedRecord]],
+        claims: dict[TranscriptEntry, list[ReconstructedRecord]],
         truth: Truth,
         schema: PublicSchema | None,
         partial: str,
@@ -136,7 +140,7 @@ class Recovery(Attack):
         )
 
 
-def read(entry: Disclosed) -> NormalEquations | None:
+def read(entry: TranscriptEntry) -> NormalEquations | None:
     """A release's equations; None if noisy or withheld.
 
     Suppressed leaves are left out, and those whose path uses a feature that the equations lack:
@@ -164,12 +168,12 @@ def _geometry(entry: TranscriptEntry) -> Geometry:
     return Geometry.of(entry.query).only(entry.query["features"])
 
 
-def _leaves(entry: Disclosed) -> list[Cell | None]:
+def _leaves(entry: TranscriptEntry) -> list[Cell | None]:
     """The leaves by those features; None for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
-def _heard(entry: Disclosed) -> list[int]:
+def _heard(entry: TranscriptEntry) -> list[int]:
     """Indices of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
     silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
@@ -212,7 +216,7 @@ def _domain(
 
 
 def _hits(
-    entry: Disclosed,
+    entry: TranscriptEntry,
     claims: list[ReconstructedRecord],
     truth: Truth,
     schema: PublicSchema | None,
@@ -229,6 +233,6 @@ def _hits(
     return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
 
 
-def _methods(claims: dict[Disclosed, list[ReconstructedRecord]]) -> dict[str, int]:
+def _methods(claims: dict[TranscriptEntry, list[ReconstructedRecord]]) -> dict[str, int]:
     named = [claim.method for of in claims.values() for claim in of]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

@@ -77,12 +77,11 @@ def gaussian_area(mu: float) -> float:
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def discrete(law: str, parameter: float, shift: int) -> RocCurve:
-    """The best test's ROC curve on one integer with discrete noise, which a record moves.
+def discrete(law: Law, shift: int) -> RocCurve:
+    """The best test's ROC curve on one integer with noise of a law, which a record moves.
 
     Args:
-        law: ``"laplace"`` or ``"gaussian"`` (discrete, in grid units).
-        parameter: scale, or standard deviation.
+        law: of noise that is added.
         shift: by how many grid units the record moves it.
 
     Raises:
@@ -96,7 +95,9 @@ def discrete(law: str, parameter: float, shift: int) -> RocCurve:
     with np.errstate(invalid="ignore"):
         ratio = np.round(law.log_ratio(moved, still), 9)
     levels, place = np.unique(-ratio, return_inverse=True)
-    masses = (np.bincount(place, np.exp(each), len(levels)) for each in exponents)
+    masses = (
+        np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
+    )
     return RocCurve.of_masses(*masses)
 
 

@@ -60,7 +60,7 @@ def read_sketches(transcript: Transcript, clock: Clock) -> ClientSketches:
     )
 
 
-def in_turn(transcript: Transcript) -> Iterator[tuple[Disclosed, Disclosed | None]]:
+def in_turn(transcript: Transcript) -> Iterator[tuple[TranscriptEntry, TranscriptEntry | None]]:
     """Each sketch with the next bins of the same nodes, or None."""
     entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
     for entry, following in zip(entries, [*entries[1:], None], strict=False):
@@ -78,7 +78,7 @@ def _same(sketch: TranscriptEntry, bins: TranscriptEntry) -> bool:
     )
 
 
-def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pairs_of(sketch: TranscriptEntry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The feature of each pair, its knots, and which of them are visible."""
     knots = sketch.release["knots"]
     shown: np.ndarray = ~np.ma.getmaskarray(knots)
@@ -86,7 +86,7 @@ def pairs_of(sketch: Disclosed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return features, np.asarray(knots.data), shown
 
 
-def counts_of(bins: Disclosed) -> np.ndarray:
+def counts_of(bins: TranscriptEntry) -> np.ndarray:
     """Records of each pair's node, -1 if some bin is withheld."""
     told = bins.release["bins"]
     hidden = np.ma.getmaskarray(told).any(axis=(1, 2))

@@ -193,7 +193,7 @@ def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | 
     return Worked(heard, found)
 
 
-def _read_level(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_level(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     nodes, features = cells(query["nodes"]), [int(f) for f in query["features"]]
     sets = heard.geometry.sets
     for name in SUMS:
@@ -215,13 +215,13 @@ def _part_of(part: ReleasedPart, *index: int) -> ReleasedPart:
     return ReleasedPart(part.type, axes, part.units[index], mask, part.grid, part.mechanism)
 
 
-def _read_activation(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_activation(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     parts = exact_parts(entry)
     if "weights" in parts:
         heard.learn("weights", cells(query["nodes"]), parts["weights"])
 
 
-def _read_leaves(heard: KnownSums, entry: Disclosed, query: Mapping[str, Any]) -> None:
+def _read_leaves(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:
     """Leaf equations hold sums of w and y w, and of both times each feature."""
     parts = exact_parts(entry)
     for name, part in (("weights", "gram"), ("linear", "moment")):

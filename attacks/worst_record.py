@@ -111,8 +111,8 @@ def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
 class NoisyReleases:
     """What one client released with noise of one law, and what one step between neighbours is."""
 
-    law: Law
-    entries: tuple[Disclosed, ...]
+    law: Family
+    entries: tuple[TranscriptEntry, ...]
     schema: Any
     relation: Relation = "add-or-remove"
 
@@ -224,7 +224,7 @@ class WorstRecord(Attack):
     name: ClassVar[str] = "worst_record"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
-    def reads(self, entry: Disclosed) -> bool:
+    def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part of it adds up over records and has known noise."""
         return bool(readable(entry, exact=False))
 
@@ -282,7 +282,7 @@ class WorstRecord(Attack):
         return [expected]
 
     def _told(
-        self, law: Law, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+        self, law: Family, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
     ) -> Finding:
         """One client's records beside its own charge: others may have paid, and told, more."""
         charge, worst = own.charge, own.most

@@ -20,7 +20,7 @@ from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.base import Attack, Truth
 from privfed.attacks.membership import LikelihoodRatios, Membership
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.privacy.policy import Policy

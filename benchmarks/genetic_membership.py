@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from genetic_tables import Prepared, federation, prepared
-from paper_rows import commit
 from score_membership import Detected, detect, gaussian_rates
 
 from privfed import LocalDisclosure

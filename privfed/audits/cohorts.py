@@ -13,10 +13,9 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.paired_trials import audit_outputs
 from privfed.audits.threshold_tests import PrivacyClaim
-from privfed.exact import Number
-from privfed.federation.cohort import CohortDisclosure
-from privfed.learners.rule_search.queries import Asked, TemplateBits
-from privfed.learners.rule_search.rule_book import RuleBook
+from privfed.engines.cohort import CohortDisclosure
+from privfed.learners.rule_search.queries import CohortSample, TemplateBits
+from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
@@ -27,7 +26,7 @@ from privfed.questions.exact import Number
 HOLDERS = 0xC0175
 
 
-def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleBook:
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleIndex:
     """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])

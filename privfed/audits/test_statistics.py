@@ -73,6 +73,9 @@ def statistics(
         found += [*_exact(truths), *_together(samples, truths)]
         if len(truths.moved) > 1:
             found.append(_clipped(samples, truths))
+            shift = truths.present - truths.absent
+            ratio = truths.ratio or learned_ratio(shift, absent, present)
+            found.append(Statistic("likelihood ratio", "likelihood", ratio))
     return found
 
 
@@ -151,6 +154,36 @@ def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
     )
     weights = np.sign(truths.present - truths.absent)[moved] / samples.std[moved]
     return Statistic("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
+
+
+def learned_ratio(
+    shift: np.ndarray, absent: np.ndarray, present: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Learn a score of outputs: ln of how much likelier they are with the shift than without it.
+
+    Naive Bayes over the cells that move: frequencies of values, pooled over cells of one shift.
+
+    Args:
+        shift: by how much each cell moves, shape (cells,).
+        absent, present: outputs to learn from, shape (runs, cells).
+    """
+    tables = []
+    for step in np.unique(shift[shift != 0]):
+        cells = np.flatnonzero(shift == step)
+        values = np.unique(np.concatenate([absent[:, cells], present[:, cells]]).round(6))
+        few = len(values) <= LEVELS
+        edges = values if few else np.quantile(values, np.linspace(0, 1, LEVELS))
+        one, other = (
+            np.bincount(np.searchsorted(edges, arm[:, cells].ravel()), minlength=len(edges) + 1)
+            for arm in (present, absent)
+        )
+        tables.append((cells, edges, np.log((one + 0.5) / (other + 0.5))))
+
+    def score(outputs: np.ndarray) -> np.ndarray:
+        each = (log[np.searchsorted(edges, outputs[:, cells])] for cells, edges, log in tables)
+        return np.asarray(sum(part.sum(axis=1) for part in each))
+
+    return score
 
 
 def _exact(truths: Truths) -> Iterator[Statistic]:

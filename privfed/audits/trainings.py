@@ -18,6 +18,7 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.bounds import gaussian_epsilon, verdict
 from privfed.audits.one_run import audit_one_run
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.transcript import TranscriptEntry
 from privfed.learners.base import FederatedLearner
@@ -262,7 +263,9 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(whole, counted, inside))
 
 
-def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss) -> CanaryScores:
+def scored(
+    entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss
+) -> CanaryScores:
     """Score every canary by one answer to a query of some kind, charged so by the ledger."""
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
@@ -278,7 +281,7 @@ def scored(entry: Disclosed, kind: type[Query], planted: Planted, charged: Loss)
         rows.append(own / part.noise.std)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
     moves = np.concatenate(rows, axis=1)
-    laws = {part.noise.law if part.noise else None for part in entry.release.parts.values()}
+    laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
     return CanaryScores(
         entry.kind,
         scores_of(moves, np.concatenate(excess), planted.coins),

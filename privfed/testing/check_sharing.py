@@ -16,7 +16,6 @@ from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
 from privfed.testing.conformance import Check, checks_of, run_checks
-from privfed.testing.left.walk import flatten
 
 #: How much of a number the order of records may move: what rounding loses in a sum.
 ROUNDING = 1e-6

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed import plugins
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,

@@ -9,7 +9,7 @@ import pytest
 
 from privfed.attacks.roc import RocCurve, discrete, gaussian_area, gaussian_found, interval
 from privfed.errors import InputError
-from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, law_of
+from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.noise import TestNoise
 
 

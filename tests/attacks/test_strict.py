@@ -16,8 +16,8 @@ import pytest
 
 from privfed.attacks.fuzzy import ACTIVATION, LEAVES, LEVEL, Cell, Geometry, cells, weight
 from privfed.attacks.subtraction import Subtraction, derive_sums
-from privfed.exchange.transcript import Disclosed, Transcript
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
 from privfed.learners.fuzzy_tree.suppression import silence

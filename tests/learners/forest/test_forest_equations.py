@@ -8,7 +8,7 @@ import pytest
 
 from privfed.attacks.base import question_of
 from privfed.attacks.candidate_inference import CandidateInference
-from privfed.federation.local import LocalDisclosure
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.queries import BinStatistics
 from privfed.questions.query import View
