@@ -15,6 +15,7 @@ from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import Truth
 from privfed.attacks.candidate_inference import TARGET, CandidateInference
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript
 from privfed.learners import RuleFitClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from genetic_tables import Prepared, federation, prepared
+from result_rows import arguments, write_rows
 from score_membership import Detected, detect, gaussian_rates
 
 from privfed import LocalDisclosure

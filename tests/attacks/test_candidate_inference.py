@@ -18,6 +18,7 @@ from privfed.attacks.candidate_inference import (
 )
 from privfed.attacks.clock import Clock
 from privfed.attacks.linear import linear_equations
+from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript

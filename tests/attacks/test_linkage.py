@@ -14,6 +14,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import BitResponses, HashedResponses, SingleBits, standardised
 from privfed.attacks.linkage import BITS, LINKED, Linkage
 from privfed.attacks.roc import RocCurve
+from privfed.engines.cohort import CohortDisclosure
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import RuleSearch

@@ -9,7 +9,7 @@ import pytest
 
 from privfed.attacks.roc import RocCurve, discrete, gaussian_area, gaussian_found, interval
 from privfed.errors import InputError
-from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace
+from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, law_of
 from privfed.privacy.noise import TestNoise
 
 
@@ -28,7 +28,8 @@ def test_whole_numbers_are_accused_by_a_coin_where_they_tie(law: str, size: floa
     """What is computed is what an attacker gets, at a rate between two whole numbers too."""
     shift = int(size)
     noise = getattr(TestNoise(3), law)(400_000, size)
-    curve, exact = RocCurve.of(noise[:200_000] + shift, noise[200_000:]), discrete(law, size, shift)
+    curve = RocCurve.of(noise[:200_000] + shift, noise[200_000:])
+    exact = discrete(law_of(law, repr(size)), shift)
     assert exact.auc == pytest.approx(curve.auc, abs=0.004)
     for rate in (0.01, 0.1):
         assert exact.at(rate) == pytest.approx(curve.at(rate), abs=0.006)
@@ -50,7 +51,7 @@ def test_laplace_noise_attains_its_epsilon() -> None:
 
 def test_wide_noise_is_continuous() -> None:
     """On a fine grid the discrete law's rates are the closed form's."""
-    found = discrete("gaussian", 200.0, 300)
+    found = discrete(DiscreteGaussian(200.0), 300)
     assert found.auc == pytest.approx(gaussian_area(1.5), abs=1e-4)
     assert found.at(0.01) == pytest.approx(gaussian_found(1.5, 0.01), abs=1e-3)
 
@@ -74,8 +75,8 @@ def test_nonsense_is_refused() -> None:
     calls: list[Callable[[], object]] = [
         lambda: RocCurve.of(np.empty(0), np.ones(3)),
         lambda: RocCurve.of(np.ones(3), np.array([np.nan])),
-        lambda: discrete("flip", 0.3, 1),
-        lambda: discrete("laplace", 0.0, 1),
+        lambda: discrete(BitFlips(0.3), 1),
+        lambda: discrete(DiscreteLaplace(0.0), 1),
     ]
     for call in calls:
         with pytest.raises(InputError):

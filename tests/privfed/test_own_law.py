@@ -15,10 +15,10 @@ import pytest
 from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian, make_laplace
 from opendp.metrics import l1_distance, l2_distance
-from privfed.attacks.expected import discrete
 
 from privfed import LocalDisclosure
 from privfed.accountants import pld, rdp
+from privfed.attacks.roc import discrete
 from privfed.attacks.worst_record import WorstRecord
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.extend import (

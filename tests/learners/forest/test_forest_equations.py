@@ -75,8 +75,8 @@ def test_drawn_records_add_up_to_the_bins(learner) -> None:  # type: ignore[no-u
 def test_bins_of_bootstraps_give_their_members_away(learner) -> None:  # type: ignore[no-untyped-def]
     """Three trees of forty records each: their exact counts tell members from others, and outcomes."""
     transcript, truth, schema = grown(learner)
-    bins = type(transcript)(transcript.of(Bins.kind).entries)
+    bins = type(transcript)(transcript.of(BinStatistics.kind).entries)
     who, outcomes = CandidateInference().run(bins, truth, schema)
-    assert who.detail["area under the curve"] > 0.9 and who.releases == (Bins.kind,)
+    assert who.detail["area under the curve"] > 0.9 and who.releases == (BinStatistics.kind,)
     assert outcomes.low is not None and outcomes.baseline is not None
     assert outcomes.low > outcomes.baseline
