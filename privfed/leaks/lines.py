@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from privfed.leaks.artefact import Released
+from privfed.leaks.artefact import Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, HINT, dates_in
 from privfed.leaks.reading.texts import ungrouped
 from privfed.leaks.table import RawTable
-from privfed.leaks.texts import Runs, key_of
+from privfed.leaks.texts import Runs, key_of, runs_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
@@ -32,7 +32,7 @@ COMMON = 0.25
 POINTED = 2_000_000
 _KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?)?"
 _TOKEN = re.compile(
-    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'’ \u00a0\u202f_]\d{3})+(?:\.\d+)?"
+    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})+(?:\.\d+)?"
     r"|\d{1,3}(?:\.\d{3})+,\d+|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z_]\w)"
 )
 MEND = "cells of one record stand together; leave the record out, or pool at least k records"
@@ -44,42 +44,44 @@ class Lines:
 
     Args:
         names: normalised names of the table's numeric columns.
-        where: path and line of each line, as a message says it.
+        text: the texts that are read, one after the other.
+        runs: their letters and digits, and the line of each.
     """
 
     names: Sequence[bytes]
-    where: list[tuple[str, int]] = field(default_factory=list)
+    text: Located
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    _line_of: list[int] = field(default_factory=list)
     _tokens: list[tuple[float, float, int, int, bool]] = field(default_factory=list)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
         """Of all texts, the short ones first, as much as may be read."""
-        lines, read = cls([key_of(name) for name in table.names]), 0
+        texts, read = [], 0
         for path, text in sorted([*released.rows, *released.texts], key=lambda one: len(one[1])):
             read += len(text)
-            if read > READ:
-                break
-            lines._read(path, text)
+            if read <= READ:
+                texts.append((path, text))
+        lines = cls([key_of(name) for name in table.names], Located(texts))
+        lines._read()
         return lines
 
-    def _read(self, path: str, text: str) -> None:
-        runs, listed = Runs.of(text), text.split("\n")
-        parted = [0] * len(listed)
-        for number, line in enumerate(listed):
-            parted[number] = len(self.where)
-            count = 0
-            for token in _tokens(line):
-                if count % TOKENS == 0:
-                    self.where.append((path, number if len(listed) > 1 else -1))
-                count += 1
-                self._tokens.append(
-                    (*token[:2], self._column(token[2]), len(self.where) - 1, token[3])
-                )
-            if not count:
-                self.where.append((path, number if len(listed) > 1 else -1))
-        if len(runs.lower):
-            self.runs.append((runs, np.array(parted)[runs.lines]))
+    def __len__(self) -> int:
+        return len(self._line_of)
+
+    def _read(self) -> None:
+        first = []
+        for number, line in enumerate(self.text.joined.split("\n") if self.text.texts else ()):
+            first.append(len(self._line_of))
+            self._line_of.append(number)
+            for count, token in enumerate(_tokens(line)):
+                if count and count % TOKENS == 0:
+                    self._line_of.append(number)
+                place = len(self._line_of) - 1
+                self._tokens.append((*token[:2], self._column(token[2]), place, token[3]))
+        for runs in runs_of(self.text.joined):
+            if len(runs.lower):
+                self.runs.append((runs, np.array(first)[runs.lines]))
 
     def _column(self, key: str) -> int:
         """The column that a key names, or -1."""
@@ -89,22 +91,15 @@ class Lines:
         fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
         return max(fit, key=lambda at: len(self.names[at]), default=-1)
 
-    @property
-    def tokens(self) -> tuple[np.ndarray, ...]:
+    @cached_property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Values, widths, named columns, lines, and whether dates."""
-        table = np.array(self._tokens, dtype=float).reshape(-1, 5)
-        return (
-            table[:, 0],
-            table[:, 1],
-            table[:, 2].astype(int),
-            table[:, 3].astype(int),
-            table[:, 4].astype(bool),
-        )
+        value, width, named, line, dated = np.array(self._tokens, dtype=float).reshape(-1, 5).T
+        return value, width, named.astype(int), line.astype(int), dated.astype(bool)
 
     def locate(self, line: int) -> str:
         """Where a line is."""
-        path, number = self.where[line]
-        return path if number < 0 else f"{path}, line {number + 1}"
+        return self.text.locate(self._line_of[line])
 
 
 def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
@@ -126,7 +121,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
         mantissa, _, power = text.lower().partition("e")
         mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
         decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** (int(power or 0) - decimals)
+        width = 10.0 ** np.clip(int(power or 0) - decimals, -300, 300)
         yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
 
 
@@ -151,7 +146,7 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     line = np.concatenate([one.line for one in found])
     column = np.concatenate([one.column for one in found])
     nats = np.concatenate([one.nats for one in found])
-    looks = np.log(len(lines.where)) + np.log(table.records)
+    looks = np.log(len(lines)) + np.log(table.records)
     width = int(column.max()) + 1
     best = np.zeros((int(line.max()) + 1) * width)
     np.maximum.at(best, line * width + column, nats)

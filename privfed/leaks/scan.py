@@ -170,7 +170,7 @@ def _families(
         masked = words.masked_of(released)
         yield "masked", lambda: [partial(words.masked_in, masked)] if masked else []
     lines = Lines.of(released, table)
-    if lines.where:
+    if len(lines):
         yield "lines", lambda: [partial(together, lines), partial(of_two_records, lines)]
     digests = binary.digests_of(released)
     yield "digests", lambda: [partial(binary.digests_in, digests)] if digests else []

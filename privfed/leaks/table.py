@@ -327,7 +327,9 @@ def _first(series: pd.Series[Any]) -> object:
 
 def _written(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
     """Texts that are all numbers or all dates, as such; ids with leading zeros count as numbers."""
-    texts = [None if _is_missing(one) or one != one else str(one) for one in series]
+    import pandas as pd
+
+    texts = [None if pd.isna(one) else str(one) for one in series]
     known = [one for one in texts if one is not None]
     dates = column_of_dates(texts)
     if dates is not None:

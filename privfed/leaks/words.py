@@ -31,7 +31,7 @@ def names_in(released: Released, table: RawTable) -> Evidence | None:
 def _names(released: Released, table: RawTable, column: TextColumn) -> Evidence | None:
     chances, trials, first = [np.empty(0)], 0, None
     lengths = np.unique(column.lengths[column.lengths >= SHORTEST])
-    for path, text, runs in released.runs:
+    for text, runs in released.runs:
         for length in lengths.tolist():
             begins, forms, tried = runs.find(column, length)
             proper = [at for at, begin in enumerate(begins) if _is_name(runs, int(begin), length)]
@@ -40,17 +40,17 @@ def _names(released: Released, table: RawTable, column: TextColumn) -> Evidence 
                 forms = np.unique(forms[proper])
                 chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
                 if first is None:
-                    first = (path, text, runs, int(begins[proper[0]]), int(forms[0]))
+                    first = (text, int(runs.lines[begins[proper[0]]]), int(forms[0]))
     if first is None:
         return None
-    path, text, runs, begin, form = first
+    where, line, form = first
     value = int(column.value_of[form])
     each = np.minimum(np.concatenate(chances), 1.0)
     return Evidence(
         "names",
         "a raw text",
         surprise(each, max(trials, len(each))),
-        lambda: f"{path}, line {int(runs.lines[begin]) + 1}" if "\n" in text else path,
+        partial(where.locate, line),
         lambda: table.place(column.record(value), column.name),
         len(each),
         value=partial(repr, column.values[value]),

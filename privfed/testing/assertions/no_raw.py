@@ -40,7 +40,7 @@ class Powerless(AssertionError):
     """The assertion would not notice a leak in this table: its values look like anybody's."""
 
 
-def assert_no_raw(
+def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     left: object,
     raw: object,
     *,
