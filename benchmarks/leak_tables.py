@@ -5,12 +5,82 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-FIRST = "anna bernd clara david elena frank greta hugo ines jonas karin lukas maria nils olga paul".split()
-FIRST += "rosa simon tanja uwe vera walter yara zeno adele boris carmen dario esther felix".split()
-LAST = "adler brandt castell dorn eckart fuhrmann gerlach hartwig ilmer jansen kessler lindner".split()
-LAST += "marquardt neumann ostrowski petersen quandt reinhardt stromberg thalheim ulbricht".split()
-LAST += "vossberg wieland zimmer ackerl bachofen czerny dierksen ehrhardt falkner".split()
-CODES = [f"{letter}{number}.{digit}" for letter in "EIJK" for number in (10, 11, 25, 44) for digit in (0, 1, 9)]
+FIRST = [
+    "anna",
+    "bernd",
+    "clara",
+    "david",
+    "elena",
+    "frank",
+    "greta",
+    "hugo",
+    "ines",
+    "jonas",
+    "karin",
+    "lukas",
+    "maria",
+    "nils",
+    "olga",
+    "paul",
+]
+FIRST += [
+    "rosa",
+    "simon",
+    "tanja",
+    "uwe",
+    "vera",
+    "walter",
+    "yara",
+    "zeno",
+    "adele",
+    "boris",
+    "carmen",
+    "dario",
+    "esther",
+    "felix",
+]
+LAST = [
+    "adler",
+    "brandt",
+    "castell",
+    "dorn",
+    "eckart",
+    "fuhrmann",
+    "gerlach",
+    "hartwig",
+    "ilmer",
+    "jansen",
+    "kessler",
+    "lindner",
+]
+LAST += [
+    "marquardt",
+    "neumann",
+    "ostrowski",
+    "petersen",
+    "quandt",
+    "reinhardt",
+    "stromberg",
+    "thalheim",
+    "ulbricht",
+]
+LAST += [
+    "vossberg",
+    "wieland",
+    "zimmer",
+    "ackerl",
+    "bachofen",
+    "czerny",
+    "dierksen",
+    "ehrhardt",
+    "falkner",
+]
+CODES = [
+    f"{letter}{number}.{digit}"
+    for letter in "EIJK"
+    for number in (10, 11, 25, 44)
+    for digit in (0, 1, 9)
+]
 
 
 def records(n: int, seed: int = 0) -> pd.DataFrame:
@@ -20,12 +90,19 @@ def records(n: int, seed: int = 0) -> pd.DataFrame:
     number = rng.integers(10, 9999, n)
     return pd.DataFrame(
         {
-            "name": [f"{a.title()} {b.title()}-{c.title()}" for a, b, c in zip(first, last, rng.choice(LAST, n))],
-            "email": [f"{a}.{b}{c}@example.org" for a, b, c in zip(first, last, number)],
+            "name": [
+                f"{a.title()} {b.title()}-{c.title()}"
+                for a, b, c in zip(first, last, rng.choice(LAST, n), strict=True)
+            ],
+            "email": [
+                f"{a}.{b}{c}@example.org" for a, b, c in zip(first, last, number, strict=True)
+            ],
             "phone": [f"+49 {rng.integers(30, 999)} {x}" for x in rng.integers(10**6, 10**8, n)],
             "birth": pd.to_datetime("1930-01-01") + pd.to_timedelta(rng.integers(0, 27000, n), "D"),
             "zip": [f"{x:05}" for x in rng.integers(1000, 99999, n)],
-            "iban": [f"DE{rng.integers(10, 99)}{x:09}{y:09}" for x, y in rng.integers(0, 10**9, (n, 2))],
+            "iban": [
+                f"DE{rng.integers(10, 99)}{x:09}{y:09}" for x, y in rng.integers(0, 10**9, (n, 2))
+            ],
             "age": rng.integers(18, 96, n),
             "sex": rng.choice(["F", "M"], n),
             "icd": rng.choice(CODES, n),

@@ -114,7 +114,9 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
         yield from _of_few(blocks, records)
         return
     small = [block for block in blocks[:BLOCKS] if 2 <= block.values.size <= LONG]
-    yield from _merged("the difference of two neighbouring released numbers", map(_neighbours, small))
+    yield from _merged(
+        "the difference of two neighbouring released numbers", map(_neighbours, small)
+    )
     yield from _merged("the difference to an array of the same shape", _arrays(blocks))
 
 

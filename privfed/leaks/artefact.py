@@ -80,7 +80,8 @@ class Index:
     @classmethod
     def of(cls, parts: Sequence[tuple[Precision, np.ndarray, np.ndarray]]) -> Index:
         """Sort numbers with the positions of their blocks, and keep each once for its group."""
-        sizes, groups, cells, blocks, named = [], [], [], [], []
+        named: list[Precision] = []
+        sizes, groups, cells, blocks = [], [], [], []
         for precision, values, owners in parts:
             order = np.lexsort((values, owners))
             values, owners = values[order], owners[order]

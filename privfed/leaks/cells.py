@@ -148,7 +148,9 @@ def _of_groups(index: Index, hits: Hits, chance: np.ndarray) -> tuple[float, np.
     best = float(each.max()) - np.log(len(each))
     _, once = np.unique(index.sizes[hits.places], return_index=True)  # copies tell nothing new
     whole = surprise(chance[once], index.different)
-    inside = np.flatnonzero(groups == int(np.argmax(each))) if best >= whole else np.arange(len(groups))
+    inside = (
+        np.flatnonzero(groups == int(np.argmax(each))) if best >= whole else np.arange(len(groups))
+    )
     return max(best, whole) - float(np.log(2)), inside
 
 

@@ -14,16 +14,20 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from privfed.leaks.artefact import Located, Released
+from privfed.leaks.arithmetic import cells_of
+from privfed.leaks.artefact import Block, Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, HINT, dates_in
+from privfed.leaks.reading.leaf import CELLS
 from privfed.leaks.reading.texts import ungrouped
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import Runs, key_of, runs_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
+#: Most pairs of groups of numbers that are subtracted.
+PAIRS = 100
 #: How many tokens make a line; longer ones are parted.
 TOKENS = 48
 #: A cell that this share of the records or more have says nothing.
@@ -46,11 +50,13 @@ class Lines:
         names: normalised names of the table's numeric columns.
         text: the texts that are read, one after the other.
         runs: their letters and digits, and the line of each.
+        differences: of which two groups of released numbers each further line is made.
     """
 
     names: Sequence[bytes]
     text: Located
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[tuple[float, float, int, int, bool]] = field(default_factory=list)
 
@@ -64,6 +70,7 @@ class Lines:
                 texts.append((path, text))
         lines = cls([key_of(name) for name in table.names], Located(texts))
         lines._read()
+        lines._subtract(released.blocks, table.records)
         return lines
 
     def __len__(self) -> int:
@@ -83,6 +90,26 @@ class Lines:
             if len(runs.lower):
                 self.runs.append((runs, np.array(first)[runs.lines]))
 
+    def _subtract(self, blocks: Sequence[Block], records: int) -> None:
+        """Differences of two groups of numbers, as totals with and without one record; of means too."""
+        few = [one for one in blocks if 2 <= one.values.size <= CELLS and one.values.dtype != bool]
+        pairs = [(a, b) for at, a in enumerate(few) for b in few[at + 1 : at + 4]]
+        for one, other in [pair for pair in pairs if pair[0].values.size == pair[1].values.size][
+            :PAIRS
+        ]:
+            a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
+            names = one.leaf.labels or [""] * a.size
+            error = cells_of(a) + cells_of(b)
+            for more in (1.0, records, records + 1.0):
+                for first, second in ((a, b), (b, a)) if more > 1 else ((a, b),):
+                    result = np.abs(more * first - (more - 1 if more > 1 else 1.0) * second)
+                    self.differences.append(f"{one.path} less {other.path}")
+                    self._line_of.append(-len(self.differences))
+                    for value, width, name in zip(result, error * more, names, strict=True):
+                        if np.isfinite(value) and value > 4 * width:
+                            place = len(self._line_of) - 1
+                            self._tokens.append((value, width, self._column(name), place, False))
+
     def _column(self, key: str) -> int:
         """The column that a key names, or -1."""
         if not key:
@@ -99,7 +126,8 @@ class Lines:
 
     def locate(self, line: int) -> str:
         """Where a line is."""
-        return self.text.locate(self._line_of[line])
+        number = self._line_of[line]
+        return self.differences[-number - 1] if number < 0 else self.text.locate(number)
 
 
 def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
@@ -208,7 +236,7 @@ def _named(table: RawTable, columns: list[int]) -> str:
 def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Tokens against the numeric columns."""
     value, width, named, line, dated = lines.tokens
-    open_ = ~np.isin(np.abs(value), np.abs(table.public))
+    open_ = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
     for at, column in enumerate(table.numbers.T if len(value) else ()):
         present = np.flatnonzero(np.isfinite(column))
         order = present[np.argsort(column[present], kind="stable")]
@@ -216,6 +244,8 @@ def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
         if not len(ordered):
             continue
         fit = np.flatnonzero(open_ & (dated == table.dates[at]) & ((named == -1) | (named == at)))
+        if not len(fit):
+            continue
         reach = width[fit] * np.where(dated[fit], 0.999, 0.5 + 1e-6)
         reach = np.maximum(reach, np.abs(value[fit]) * 1e-12)
         low = value[fit] - np.where(dated[fit], 0, reach)
@@ -267,7 +297,9 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
     best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
-    usable = np.flatnonzero(~dated & (width < np.maximum(1e-3 * np.abs(value), 1e-12)))
+    usable = np.flatnonzero(
+        ~dated & np.isfinite(value) & (width > 1e-12) & (width < 1e-3 * np.abs(value))
+    )
     many = [at for at in np.unique(line[usable]) if (line[usable] == at).sum() > 1][
         : COMPARED // 10
     ]

@@ -139,9 +139,14 @@ class _Shape:
         places = np.flatnonzero(np.isfinite(own))
         places = places[np.argsort(own[places], kind="stable")]
         ordered = own[places]
+        if step:  # the lattice of the column, and how many zeros each value ends with on it
+            units = (
+                np.rint((ordered - np.fmod(ordered[0], step)) / step) if len(ordered) else ordered
+            )
+            fine = decimals_of(np.where(units == 0, 1.0, units))
+            return cls(places, ordered, step * 10.0 ** np.clip(-fine.astype(float), 0, 3))
         grades = decimals_of(np.where(ordered == 0, 1.0, ordered)).astype(float)
-        steps = np.where(grades == NO_GRADE, 0.0, 10.0**-grades)
-        return cls(places, ordered, np.maximum(steps, step))
+        return cls(places, ordered, np.where(grades == NO_GRADE, 0.0, 10.0**-grades))
 
     def redraw(self, column: np.ndarray, rng: np.random.Generator) -> None:
         """Put new values in their places: of a rank nearby, between its neighbours, as fine."""

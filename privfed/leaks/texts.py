@@ -140,7 +140,7 @@ class TextColumn:
             counts = np.bincount(letters[letters > 0]).astype(float)
             share = counts[counts > 0] / max(counts.sum(), 1)
             nats[place] = -(share * np.log(share)).sum()
-        return np.r_[0.0, np.cumsum(nats)]
+        return np.asarray(np.r_[0.0, np.cumsum(nats)])
 
     @property
     def space(self) -> np.ndarray:

@@ -93,7 +93,12 @@ def masked_in(masked: list[tuple[str, bytes, bytes]], table: RawTable) -> Eviden
             if len(forms):
                 ending = _fitting(column, b"", behind)
                 nats = column.letters[min(len(before), len(column.letters) - 1)]
-                nats += np.log(len(column.keys) / len(ending)) - np.log(len(column.keys))
+                alone = (
+                    column.letters[-1] / column.keys.shape[1] * len(behind)
+                )  # of whom none shares it
+                shared = len(np.unique(column.value_of[ending])) > 1
+                nats += np.log(len(column.keys) / len(ending)) if shared else alone
+                nats -= np.log(len(column.keys))
                 chances.append(min(1.0, float(np.exp(-nats))))
                 first = first or (path, int(column.value_of[forms[0]]))
         if first is None:
