@@ -13,11 +13,46 @@ import numpy as np
 import pandas as pd
 
 Rng = np.random.Generator
-WORDS = ["will", "may", "rose", "price", "long", "young", "cold", "best", "order", "status", "value", "total", "error", "index", "field", "user"]
-WORDS += ["retry", "cache", "token", "queue", "batch", "shard", "model", "epoch", "loss", "train", "test", "split", "patient", "record", "name"]
+WORDS = [
+    "will",
+    "may",
+    "rose",
+    "price",
+    "long",
+    "young",
+    "cold",
+    "best",
+    "order",
+    "status",
+    "value",
+    "total",
+    "error",
+    "index",
+    "field",
+    "user",
+]
+WORDS += [
+    "retry",
+    "cache",
+    "token",
+    "queue",
+    "batch",
+    "shard",
+    "model",
+    "epoch",
+    "loss",
+    "train",
+    "test",
+    "split",
+    "patient",
+    "record",
+    "name",
+]
 
 
-def _each(name: str, values: Any, make: Callable[[Any, Rng], Any]) -> dict[str, Callable[[Rng], Any]]:
+def _each(
+    name: str, values: Any, make: Callable[[Any, Rng], Any]
+) -> dict[str, Callable[[Rng], Any]]:
     """One artefact for each value."""
     return {name.format(value): partial(make, value) for value in values}
 
@@ -132,15 +167,19 @@ def _other_people(r: Rng) -> list[dict[str, Any]]:
 
 #: Name, and what makes one of a seed.
 INNOCENT: dict[str, Callable[[Rng], Any]] = {
-    **_each("range to {}", (11, 32, 101, 121, 301, 1000, 5000), lambda top, r: list(range(1, top)),
-    **_each("steps of {}", (0.1, 0.25, 0.5, 2.5, 5, 10), lambda step, r: np.arange(0, 100, step).round(6),
-    **_each("linspace {}", (1, 2.5, 10, 1000), lambda top, r: np.linspace(0, top, 101),
+    **_each("range to {}", (11, 32, 101, 121, 301, 1000, 5000), lambda top, r: list(range(1, top))),
+    **_each(
+        "steps of {}",
+        (0.1, 0.25, 0.5, 2.5, 5, 10),
+        lambda step, r: np.arange(0, 100, step).round(6),
+    ),
+    **_each("linspace {}", (1, 2.5, 10, 1000), lambda top, r: np.linspace(0, top, 101)),
     "percent done": lambda r: _lines(101, lambda i: f"{i}% done"),
     "percent with decimals": lambda r: _lines(200, lambda i: f"progress {i / 2:.1f}%"),
     "progress bars": _bars,
-    **_each("confusion of {}", (2, 3, 5, 10, 20), lambda k, r: r.integers(0, 120, (k, k)),
-    **_each("durations, {} decimals", (1, 2, 3, 4, 6), lambda d, r: _times(r, 200, d, 1.0),
-    **_each("milliseconds {}", (100, 1000, 100_000), lambda s, r: r.integers(1, s, 200).tolist(),
+    **_each("confusion of {}", (2, 3, 5, 10, 20), lambda k, r: r.integers(0, 120, (k, k))),
+    **_each("durations, {} decimals", (1, 2, 3, 4, 6), lambda d, r: _times(r, 200, d, 1.0)),
+    **_each("milliseconds {}", (100, 1000, 100_000), lambda s, r: r.integers(1, s, 200).tolist()),
     "long durations": lambda r: _times(r, 300, 1, 60.0),
     "clock floats": lambda r: (1.7e9 + np.cumsum(r.exponential(1, 200))).tolist(),
     "accumulated": lambda r: np.cumsum(np.round(r.exponential(1, 200), 3)).tolist(),
@@ -150,7 +189,9 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "weights": lambda r: r.normal(size=(30, 20)),
     "weights in half": lambda r: r.normal(size=(30, 20)).astype(np.float16),
     "gradients": lambda r: [r.normal(size=(5, 12)), r.normal(size=12)],
-    **_each("histogram of {}", (100, 1000, 50_000), lambda n, r: np.histogram(r.normal(size=n), 30)[0]),
+    **_each(
+        "histogram of {}", (100, 1000, 50_000), lambda n, r: np.histogram(r.normal(size=n), 30)[0]
+    ),
     "histogram and edges": lambda r: np.histogram(r.normal(50, 20, 300), 20),
     "bincount": lambda r: np.bincount(r.poisson(20, 400)),
     "counts by code": lambda r: {
@@ -224,7 +265,11 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "prose with numbers": lambda r: " ".join(
         f"{r.choice(WORDS)} {r.integers(1, 120)}" for _ in range(150)
     ),
-    **_each("model: {}", ("ridge", "logistic", "tree", "forest", "neighbours"), lambda kind, r: _model(r, kind),
+    **_each(
+        "model: {}",
+        ("ridge", "logistic", "tree", "forest", "neighbours"),
+        lambda kind, r: _model(r, kind),
+    ),
     "describe of others": _describe,
     "correlations": lambda r: np.corrcoef(r.normal(size=(5, 80))),
     "probabilities": lambda r: r.dirichlet(np.ones(5), 40),
