@@ -274,7 +274,9 @@ def _others(line: np.ndarray, value: np.ndarray, named: np.ndarray) -> np.ndarra
 
 def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Runs of letters and digits against the text columns."""
-    for at, column in enumerate(table.texts, start=len(table.names)):
+    for number, column in enumerate(table.texts, start=len(table.names)):
+        twin = column.name in table.names  # ids are numbers and texts, and count once
+        at = table.names.index(column.name) if twin else number
         order = np.argsort(column.codes, kind="stable")
         ends = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
         for runs, numbers in lines.runs:

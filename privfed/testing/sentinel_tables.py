@@ -18,6 +18,7 @@ import pandas as pd
 
 from privfed.errors import InputError
 from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.table import step_of
 from privfed.leaks.texts import NAMING
 
 if TYPE_CHECKING:
@@ -147,10 +148,13 @@ def _numbers(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     if len(known) < LEARNT or not len(grades) or (grades == NO_GRADE).any():
         return made
     decimals = max(0, int(grades.max()))
-    rounded = np.round(made, decimals)
-    short = rounded * 10**decimals % 10 == 0  # a last digit that can be told from a rounded one
-    moved = np.where(short, rounded + 10.0**-decimals, rounded) if decimals else rounded
-    return np.asarray(np.round(np.clip(moved, low, high), decimals))
+    step = step_of(known) or 10.0**-decimals
+    steps = np.rint((made - known[0]) / step)
+    if decimals and np.isclose(step, 10.0**-decimals):  # a last digit that no shorter number has
+        last = np.rint((known[0] + steps * step) * 10**decimals) % 10
+        steps = np.where(last == 0, steps + 1, steps)
+    lowest, highest = np.rint((np.array([low, high]) - known[0]) / step)
+    return np.asarray(np.round(known[0] + np.clip(steps, lowest, highest) * step, decimals))
 
 
 def _texts(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:

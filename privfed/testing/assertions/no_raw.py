@@ -84,6 +84,7 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     _check(k, slack, off := (*off, *suite.off))
     numbers, texts = _allowed(allow)
     tables = [_without(one, texts) for one in raw_tables(raw, schema, numbers, k)]
+    suite.tables += tables
     released = Released.of(flatten(left, rows=True), texts)
     if released.empty:
         if may_be_empty:
