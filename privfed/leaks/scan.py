@@ -164,10 +164,10 @@ def _families(
     for family in ("values", "bounds", "functions", "scalings", "few"):
         mine = [one for one in every if one.family == family]
         yield family, partial(_comparisons, mine, released, settings.tolerance)
-    if table.texts:
-        yield "names", lambda: [partial(words.names_in, released)]
-        masked = words.masked_of(released)
-        yield "masked", lambda: [partial(words.masked_in, masked)] if masked else []
+    naming = [at for at, column in enumerate(table.texts) if column.naming]
+    masked = words.masked_of(released) if naming else []
+    yield "names", lambda: [partial(words.names_in, released, at) for at in naming]
+    yield "masked", lambda: [partial(words.masked_in, masked, at) for at in naming if masked]
     lines = Lines.of(released, table)
     if len(lines):
         yield "lines", lambda: [partial(together, lines), partial(of_two_records, lines)]

@@ -45,7 +45,7 @@ class RawTable:
     numbers: np.ndarray
     names: tuple[str, ...]
     dates: np.ndarray
-    texts: tuple[TextColumn, ...]
+    texts: Sequence[TextColumn]
     owner: str = ""
     sentinel: bool = False
     bounds: Mapping[str, tuple[float, float]] | None = None
@@ -118,8 +118,7 @@ class RawTable:
         for column, shape in zip(numbers.T, self._shapes, strict=True):
             shape.redraw(column, rng)
             rng.shuffle(column)
-        texts = tuple(text.redrawn(rng) for text in self.texts)
-        return replace(self, numbers=numbers, texts=texts)
+        return replace(self, numbers=numbers, texts=RedrawnTexts(self.texts, rng.spawn(1)[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +195,24 @@ class Shape:
         rounded = np.rint((drawn - base) / safe) * safe + base
         scale = 10.0 ** np.clip(np.ceil(-np.log10(safe)) + 3, 0, 12)
         return np.where(self.steps > 0, np.rint(rounded * scale) / scale, drawn)
+
+
+class RedrawnTexts(Sequence[TextColumn]):
+    """Text columns that are drawn anew when a rule asks for them: most never do."""
+
+    def __init__(self, texts: Sequence[TextColumn], rng: np.random.Generator) -> None:
+        self._texts, self._rngs = texts, rng.spawn(len(texts))
+        self._drawn: dict[int, TextColumn] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, at: int) -> TextColumn:  # type: ignore[override]
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        if at not in self._drawn:
+            self._drawn[at] = self._texts[at].redrawn(self._rngs[at])
+        return self._drawn[at]
 
 
 def step_of(values: np.ndarray) -> float:

@@ -17,7 +17,8 @@ from privfed.leaks.texts import SHORTEST
 REDACTED = "[raw]"
 #: Whole numbers with fewer digits are left: line numbers, counts, percentages.
 DIGITS = 4
-_CUT = re.compile(r"([^\n]{0,60})\.\.\.([^\n]{0,60})")
+_BEFORE = re.compile(r"([^\n]{0,60}?)\.\.\.")
+_BEHIND = re.compile(r"\.\.\.((?:(?!\.\.\.)[^\n]){0,60})")
 #: Most values of a table that are looked for as texts.
 TEXTS = 50_000
 
@@ -64,7 +65,8 @@ class Redaction:
         if not self._tables or not text:
             return text
         if self._texts is not None:
-            text = _CUT.sub(self._cut, self._texts.sub(REDACTED, text))
+            text = _BEFORE.sub(self._before, self._texts.sub(REDACTED, text))
+            text = _BEHIND.sub(self._behind, text)
         return NUMBER.sub(self._number, text) if len(self._sizes) else text
 
     @cached_property
@@ -73,14 +75,15 @@ class Redaction:
         lower = [value.lower() for value in self._values]
         return sorted(lower), sorted(value[::-1] for value in lower)
 
-    def _cut(self, found: re.Match[str]) -> str:
-        """What an ellipsis has cut a value to, on either side."""
-        values, backwards = self._begun
-        before, behind = found[1], found[2]
-        left = _beginning(before, values)
-        right = _beginning(behind[::-1], backwards)
-        shown = before[: len(before) - left] + (REDACTED if left else "") + "..."
-        return shown + (REDACTED if right else "") + behind[right:]
+    def _before(self, found: re.Match[str]) -> str:
+        """What an ellipsis has cut a value to, in front of it."""
+        kept = len(found[1]) - _beginning(found[1], self._begun[0])
+        return found[1][:kept] + (REDACTED if kept < len(found[1]) else "") + "..."
+
+    def _behind(self, found: re.Match[str]) -> str:
+        """The same behind it."""
+        gone = _beginning(found[1][::-1], self._begun[1])
+        return "..." + (REDACTED if gone else "") + found[1][gone:]
 
     def _number(self, found: re.Match[str]) -> str:
         text = found[0]
