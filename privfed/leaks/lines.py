@@ -299,9 +299,7 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
     best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
-    usable = np.flatnonzero(
-        ~dated & np.isfinite(value) & (width > 1e-12) & (width < 1e-3 * np.abs(value))
-    )
+    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-3 * np.abs(value)))
     many = [at for at in np.unique(line[usable]) if (line[usable] == at).sum() > 1][
         : COMPARED // 10
     ]
@@ -334,11 +332,12 @@ def _pair(
     Candidates are found by the token and column that fit the fewest pairs.
     """
     numbers = table.numbers
+    width = np.maximum(width, np.abs(value) * 1e-12)
     scales = np.nanstd(np.where(np.isfinite(numbers), numbers, np.nan), axis=0) * 2.5 * np.sqrt(2)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
     for token in range(len(value)):
         for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
-            share = width[token] / max(scales[column], 1e-300)
+            share = max(width[token], table.steps[column]) / max(scales[column], 1e-300)
             if share * table.records**2 / 2 < 50:
                 first_found.append(_partners(numbers[:, column], value[token], width[token]))
     if not first_found:
@@ -349,7 +348,9 @@ def _pair(
     sums = numbers[one] + numbers[other]
     near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
     near &= (named[None, None, :] < 0) | (named == np.arange(numbers.shape[1])[:, None])
-    gain = np.log(np.maximum(scales[:, None], 1e-300) / width) - np.log(len(value))
+    fine = np.maximum(width, table.steps[:, None])
+    gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
+    gain -= np.where(named < 0, np.log(len(value)), 0.0)  # any of them might have been the column's
     nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
     total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
     most = int(np.argmax(total))

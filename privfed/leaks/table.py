@@ -162,10 +162,14 @@ class Shape:
         """Put new values in their places: of a rank nearby, between its neighbours, as fine.
 
         As many are different as were, and none is one that many records share: a lattice that was
-        full stays so. Fewer than two values stay.
+        full stays so. A single value becomes any of its size.
         """
         count = len(self.values)
-        if count < 2:
+        if not count:
+            return
+        if count == 1:
+            drawn = self._rounded(self.values * rng.uniform(0.5, 1.5, count))
+            column[self.places] = drawn[self.which]
             return
         far = max(MOVED, MOVED_SHARE * count)
         rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))

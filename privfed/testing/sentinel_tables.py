@@ -120,11 +120,11 @@ def _like(series: pd.Series[Any], n: int, rng: np.random.Generator) -> Any:
         finite = known[np.isfinite(known.to_numpy(dtype=float))]
         return _numbers(finite.to_numpy(dtype=float), n, rng).astype(str(series.dtype).lower())
     texts = [str(one) for one in known]
-    if not texts:
-        return [_relettered("aaaaaaaaaaaaaaaa", rng) for _ in range(n)]
     different = sorted(set(texts))
-    if len(different) <= NAMING * len(texts):
+    if texts and len(different) <= NAMING * len(texts):
         return _shuffled(np.array(different, dtype=object), n, rng)
+    if len(texts) < LEARNT:
+        return ["".join(rng.choice(_CONSONANTS, 16)) for _ in range(n)]
     return _texts(texts, n, rng)
 
 
