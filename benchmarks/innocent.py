@@ -103,11 +103,11 @@ def _describe(r: Rng) -> pd.DataFrame:
     return pd.DataFrame(r.normal(100, 20, (200, 3)), columns=["a", "b", "c"]).describe()
 
 
-def _walk(r: Rng, count: int, decimals: int) -> list[float]:
+def _walk(r: Rng, count: int, decimals: int) -> Any:
     return np.round(100 + np.cumsum(r.normal(0, 1, count)), decimals).tolist()
 
 
-def _times(r: Rng, count: int, decimals: int, scale: float) -> list[float]:
+def _times(r: Rng, count: int, decimals: int, scale: float) -> Any:
     return np.round(r.exponential(scale, count), decimals).tolist()
 
 

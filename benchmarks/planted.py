@@ -29,10 +29,8 @@ def _numbers(t: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(t: pd.DataFrame, i: int) -> dict[str, Any]:
-    return {
-        name: value.item() if hasattr(value, "item") else str(value)
-        for name, value in t.iloc[i].items()
-    }
+    cells = ((str(name), value) for name, value in t.iloc[i].items())
+    return {name: value.item() if hasattr(value, "item") else str(value) for name, value in cells}
 
 
 def _birth(t: pd.DataFrame, i: int, form: str) -> str:
