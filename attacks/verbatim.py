@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,14 +23,13 @@ from privfed.attacks.finding import Finding, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
+from privfed.leaks.reading.texts import NUMBER
+from privfed.leaks.table import Shape
 
 #: Tables that are drawn to see how many matches come by chance.
 DRAWS = 20
 #: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
 NOISY = 2
-#: Most decimals that a column may have and still be drawn on its own lattice.
-DECIMALS = 6
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 #: The numbers of one release in each form: exact, or through the grid that they were truncated to.
 Forms = dict[str, np.ndarray]
@@ -78,7 +76,7 @@ def numbers_inside(data: bytes) -> np.ndarray:
     Floats are looked for at every offset and in both byte orders; those of absurd size, which
     arbitrary bytes nearly always make, are left out.
     """
-    text = [float(found) for found in _NUMBER.findall(data.decode("latin-1"))]
+    text = [float(found) for found in NUMBER.findall(data.decode("latin-1"))]
     found = [np.array(text)]
     for kind in ("<f8", ">f8", "<f4", ">f4"):
         width = np.dtype(kind).itemsize
@@ -101,7 +99,7 @@ class Verbatim(Attack):
 
     The baseline is what matches by chance. Numbers that left exactly are held against tables that
     have nothing to do with them: drawn from the other clients' columns, or, where there are none,
-    uniformly over each column's range and decimals. Numbers that left with noise are moved by as
+    anew from each column's own distribution, decimals and steps (:mod:`privfed.leaks`). Numbers that left with noise are moved by as
     much noise again and held against the same table: truth that leaks in spite of the noise would
     no longer be found. Many people share one value, and one number then matches all of them at
     once; so a scan beats its baseline only if it does by cells and by different values alike.
@@ -370,12 +368,8 @@ class Column:
         if len(others):
             enough = len(others) >= len(cells)
             return replace(self, cells=rng.choice(others, len(cells), replace=not enough))
-        if not len(cells):
-            return replace(self, cells=cells)
-        drawn = rng.uniform(float(cells.min()), float(cells.max()), len(cells))
-        for decimals in range(DECIMALS + 1):
-            if np.allclose(cells, np.round(cells, decimals), rtol=0, atol=1e-12):
-                return replace(self, cells=np.round(drawn, decimals))
+        drawn = cells.copy()
+        Shape.of(cells).redraw(drawn, rng)
         return replace(self, cells=drawn)
 
 

@@ -1,7 +1,7 @@
 """What the assertions catch, what they take for a leak, and how fast: python benchmarks/assertions.py [what] [trials]
 
 forms    how often each leaky form is caught, and each safe one flagged, over trials (20 unless given)
-alarms   random floats against a random table, and a table of small whole numbers
+alarms   random floats against a random table, and a table of small whole numbers (leak_alarms.py: a corpus)
 speed    100 MB of several kinds against a million raw values, in seconds of processor time
 
 A form counts as caught if assert_no_raw or assert_support convicts it; the columns tell which did.
@@ -94,8 +94,6 @@ FURTHER: dict[str, Share] = {
     "fixed point, thousandths": lambda x, r, i, j: (x[i] * 1000).astype(int),
     "fixed point, 2^16": lambda x, r, i, j: (x[i] * 2**16).astype(int),
     "percent": lambda x, r, i, j: x[i, j] * 100,
-    "inches": lambda x, r, i, j: x[i, j] / 2.54,
-    "Fahrenheit": lambda x, r, i, j: x[:, j] * 9 / 5 + 32,
     "logarithm": lambda x, r, i, j: np.log(x[i, j]),
     "exponential of a scaled row": lambda x, r, i, j: np.exp(x[i] / 10),
     "softmax of a row": lambda x, r, i, j: np.exp(x[i]) / np.exp(x[i]).sum(),

@@ -204,6 +204,16 @@ def test_a_data_owners_side_needs_no_scikit_learn() -> None:
     assert loaded_by("import privfed.learners.fuzzy_tree", "sklearn")
 
 
+def test_leak_assertions_need_numpy_and_pandas_alone() -> None:
+    """A stranger's suite loads neither OpenDP nor SciPy, and pandas only where it makes a table."""
+    names = "from privfed.testing import assert_no_raw, flatten; import privfed.testing.plugin"
+    for others in ("opendp", "scipy", "sklearn", "msgspec", "matplotlib", "pandas", "hypothesis"):
+        assert not loaded_by(names, others)
+    loaded = loaded_by(f"{names}; from privfed.testing import sentinels")
+    rooms = {name.split(".")[1] for name in loaded if "." in name}
+    assert rooms == {"errors", "leaks", "testing"}
+
+
 def test_every_public_name_is_there() -> None:
     """Each name in ``__all__`` can be had; another one is an AttributeError."""
     assert all(getattr(privfed, name) is not None for name in privfed.__all__)

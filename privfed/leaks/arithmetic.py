@@ -6,9 +6,9 @@ is the value itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from privfed.leaks.precision import NO_GRADE, decimals_of, fits, simplicity
 from privfed.leaks.table import RawTable
 
 #: Most numbers of a release of which all pairs are formed, and all triples.
-PAIRS, TRIPLES = 1000, 60
+PAIRS, TRIPLES = 300, 60
 #: Most numbers of which neighbours are subtracted; most arrays, and pairs of arrays of one shape.
 LONG, BLOCKS, ARRAYS = 5_000_000, 2000, 300
 _EPSILON = float(np.finfo(float).eps)
@@ -51,6 +51,11 @@ class Results:
         kept = np.flatnonzero(np.isfinite(sizes) & (sizes > 4 * errors))
         return cls(rule, sizes[kept], errors[kept], lambda at: locate(int(kept[at])))
 
+    @cached_property
+    def different(self) -> int:
+        """How many different results there are."""
+        return len(np.unique(self.values))
+
     def score(self, table: RawTable) -> Evidence | None:
         """Hold the results against a table's own cells."""
         sizes = table.cells.sizes
@@ -68,7 +73,7 @@ class Results:
         chance = np.maximum(densities(sizes, nearest) * width, 1 / (1 + found / errors))
         chance = np.minimum(np.maximum(chance, simplicity(sizes[nearest])), 1.0)
         _, once = np.unique(found, return_index=True)  # equal results tell nothing new
-        nats = surprise(chance[once], len(self.values))
+        nats = surprise(chance[once], self.different)
         surest = int(np.argmin(chance))
         cell = int(table.cells.first[nearest[surest]])
         return Evidence(
@@ -108,10 +113,29 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
     if sum(block.values.size for block in blocks) <= PAIRS:
         yield from _of_few(blocks, records)
         return
-    for block in blocks[:BLOCKS]:
-        if 2 <= block.values.size <= LONG:
-            yield from _neighbours(block)
-    yield from _arrays(blocks)
+    small = [block for block in blocks[:BLOCKS] if 2 <= block.values.size <= LONG]
+    yield from _merged(
+        "the difference of two neighbouring released numbers", map(_neighbours, small)
+    )
+    yield from _merged("the difference to an array of the same shape", _arrays(blocks))
+
+
+#: Results with the errors, and what says where each is.
+Parts = tuple[np.ndarray, np.ndarray, Callable[[int], str]]
+
+
+def _merged(rule: str, parts: Iterable[Parts]) -> Iterator[Results]:
+    """All parts as one."""
+    listed = list(parts)
+    if listed:
+        ends = np.cumsum([len(values) for values, _, _ in listed])
+
+        def locate(at: int) -> str:
+            part = int(np.searchsorted(ends, at, side="right"))
+            return listed[part][2](at - int(ends[part]) + len(listed[part][0]))
+
+        values = np.concatenate([one for one, _, _ in listed])
+        yield Results.of(rule, values, np.concatenate([one for _, one, _ in listed]), locate)
 
 
 def _of_few(blocks: list[Block], records: int) -> Iterator[Results]:
@@ -166,22 +190,21 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
     )
 
 
-def _neighbours(block: Block) -> Iterator[Results]:
+def _neighbours(block: Block) -> Parts:
     """Differences of numbers that lie side by side, as in running totals."""
     values = block.values.astype(float)
     where = np.arange(values.size).reshape(values.shape)
     cells = _cells(block).reshape(values.shape)
+    results, errors, places = [np.empty(0)], [np.empty(0)], [np.empty(0, np.int64)]
     for axis in range(values.ndim):
         if values.shape[axis] > 1:
             (after, before), (wide, narrow) = _shifted(values, axis), _shifted(cells, axis)
             error = wide + narrow + 2 * _EPSILON * (np.abs(after) + np.abs(before))
-            places = _shifted(where, axis)[0].ravel()
-            yield Results.of(
-                "the difference of two neighbouring released numbers",
-                (after - before).ravel(),
-                error.ravel(),
-                partial(_element, block, places),
-            )
+            results.append((after - before).ravel())
+            errors.append(error.ravel())
+            places.append(_shifted(where, axis)[0].ravel())
+    at = np.concatenate(places)
+    return np.concatenate(results), np.concatenate(errors), partial(_element, block, at)
 
 
 def _element(block: Block, places: np.ndarray, at: int) -> str:
@@ -201,7 +224,7 @@ def _shifted(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     return moved[1:], moved[:-1]
 
 
-def _arrays(blocks: list[Block]) -> Iterator[Results]:
+def _arrays(blocks: list[Block]) -> Iterator[Parts]:
     """Differences of arrays of one shape, as a node and its branch or one round and the next."""
     tried = 0
     for place, one in enumerate(blocks):
@@ -210,6 +233,5 @@ def _arrays(blocks: list[Block]) -> Iterator[Results]:
             if alike and tried < ARRAYS:
                 tried += 1
                 a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
-                error = cells_of(a) + cells_of(b) + 2 * _EPSILON * (np.abs(a) + np.abs(b))
-                rule = f"the difference to {other.path}"
-                yield Results.of(rule, a - b, error, one.leaf.element)
+                error = _cells(one) + _cells(other) + 2 * _EPSILON * (np.abs(a) + np.abs(b))
+                yield a - b, error, one.leaf.element

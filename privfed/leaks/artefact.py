@@ -14,6 +14,13 @@ from privfed.leaks.texts import Runs, runs_of
 
 #: How many numbers are sorted by precision at a time: so many stay in the processor's cache.
 CHUNK = 1 << 16
+#: By how many last places a double may differ from a raw value: what a sum of thousands loses. A
+#: match counts by how near it is, so that a wide reach costs nothing.
+PLACES = 4096
+#: So few numbers are indexed together, whatever their precision.
+TOGETHER = 50_000
+#: Texts shorter than this are looked through together.
+SHORT_TEXT = 1 << 14
 #: Share of sane numbers from which bytes are read as an array of floats.
 SANE = 0.9
 #: Types as which bytes are read whole.
@@ -50,30 +57,54 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Released numbers of one precision.
+    """Released numbers, of one precision or (of few numbers) of all.
 
     Args:
-        sizes: absolute values, ascending; of one block each occurs once.
-        blocks: the position of the block of each.
-        trials: for each block, how many numbers of this precision it has.
+        sizes: absolute values, ascending; of one group each occurs once.
+        cells: the distance of neighbouring numbers of its precision, at each.
+        reaches: how far a raw size may be, for each.
+        groups: the position of the group of each; a group is a block and a precision.
+        trials: for each group, how many numbers it has.
+        blocks: the position of the block of each group.
+        precisions: the precision of each group.
     """
 
     sizes: np.ndarray
-    blocks: np.ndarray
+    cells: np.ndarray
+    reaches: np.ndarray
+    groups: np.ndarray
     trials: np.ndarray
+    blocks: np.ndarray
+    precisions: Sequence[Precision]
 
     @classmethod
-    def of(cls, sizes: np.ndarray, blocks: np.ndarray, count: int) -> Index:
-        """Sort numbers, and keep each once for its block."""
-        if len(blocks) and (blocks == blocks[0]).all():
-            ordered = np.unique(sizes)
-            owners = np.full(len(ordered), blocks[0], dtype=np.int32)
-        else:
-            order = np.lexsort((blocks, sizes))
-            ordered, owners = sizes[order], blocks[order]
-            new = np.r_[True, (ordered[1:] != ordered[:-1]) | (owners[1:] != owners[:-1])]
-            ordered, owners = ordered[new], owners[new]
-        return cls(ordered, owners, np.bincount(owners, minlength=count))
+    def of(cls, parts: Sequence[tuple[Precision, np.ndarray, np.ndarray]]) -> Index:
+        """Sort numbers with the positions of their blocks, and keep each once for its group."""
+        named: list[Precision] = []
+        sizes, groups, cells, blocks = [], [], [], []
+        for precision, values, owners in parts:
+            order = np.lexsort((values, owners))
+            values, owners = values[order], owners[order]
+            new = np.r_[True, (values[1:] != values[:-1]) | (owners[1:] != owners[:-1])]
+            different, group = np.unique(owners[new], return_inverse=True)
+            sizes.append(values[new])
+            groups.append(group + len(named))
+            cells.append(precision.cell(values[new]))
+            blocks.append(different)
+            named += [precision] * len(different)
+        size, group, cell = np.concatenate(sizes), np.concatenate(groups), np.concatenate(cells)
+        order = np.argsort(size, kind="stable")
+        size, group, cell = size[order], group[order], cell[order]
+        double = np.array([one.bits == 53 for one in named])
+        return cls(
+            size,
+            cell,
+            np.where(double[group], cell * PLACES, cell),
+            group,
+            np.bincount(group, minlength=len(named)),
+            np.concatenate(blocks),
+            named,
+        )
 
     @cached_property
     def different(self) -> int:
@@ -126,36 +157,70 @@ class Released:
         return self.texts + [(path, data.decode("latin-1")) for path, data in self.strings]
 
     @cached_property
-    def runs(self) -> list[tuple[str, str, Runs]]:
-        """Letters and digits of all texts: path, text, and their runs."""
-        return [(path, text, runs) for path, text in self.worded for runs in runs_of(text)]
+    def runs(self) -> list[tuple[Located, Runs]]:
+        """Letters and digits of all texts, the short ones together."""
+        short = [one for one in self.worded if len(one[1]) < SHORT_TEXT]
+        listed = [Located(short)] if short else []
+        listed += [Located([one]) for one in self.worded if len(one[1]) >= SHORT_TEXT]
+        return [(text, runs) for text in listed for runs in runs_of(text.joined)]
 
     @cached_property
-    def precisions(self) -> Mapping[Precision, Index]:
-        """The numbers by precision; a short number may be of several."""
+    def parts(self) -> list[tuple[Precision, np.ndarray, np.ndarray]]:
+        """Each precision, its numbers, and the positions of their blocks."""
         sizes: dict[Precision, list[np.ndarray]] = {}
         blocks: dict[Precision, list[np.ndarray]] = {}
         for kind, values, owners in _chunks(self.blocks):
             for precision, chosen in precisions_of(values, kind) if len(values) else ():
-                sizes.setdefault(precision, []).append(values[chosen])
-                blocks.setdefault(precision, []).append(owners[chosen])
-        found: dict[Precision, Index] = {}
+                if len(chosen):
+                    sizes.setdefault(precision, []).append(values[chosen])
+                    blocks.setdefault(precision, []).append(owners[chosen])
+        found = []
         for precision, listed in sizes.items():
-            values, owners = np.concatenate(listed), np.concatenate(blocks[precision])
-            parts = [(precision, values, owners)]
-            for part in split_by_grid(values, owners) if precision is DOUBLE else parts:
-                if len(part[1]):
-                    found[part[0]] = Index.of(part[1], part[2], len(self.blocks))
+            whole = (precision, np.concatenate(listed), np.concatenate(blocks[precision]))
+            parts = split_by_grid(*whole[1:]) if precision is DOUBLE else [whole]
+            found += [part for part in parts if len(part[1])]
         return found
+
+    @cached_property
+    def indices(self) -> list[Index]:
+        """The numbers by precision, few ones together; a short number may be of several."""
+        if sum(len(values) for _, values, _ in self.parts) <= TOGETHER:
+            return [Index.of(self.parts)] if self.parts else []
+        return [Index.of([part]) for part in self.parts]
 
     @cached_property
     def mixtures(self) -> Sequence[Mapping[Precision, int]]:
         """For each block how many numbers it has of each precision."""
         mixtures: list[dict[Precision, int]] = [{} for _ in self.blocks]
-        for precision, index in self.precisions.items():
-            for block in np.flatnonzero(index.trials):
-                mixtures[int(block)][precision] = int(index.trials[block])
+        for precision, _, owners in self.parts:
+            for block, count in zip(*np.unique(owners, return_counts=True), strict=True):
+                mixtures[int(block)][precision] = int(count)
         return mixtures
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """Texts one after the other, a new line for each.
+
+    Args:
+        texts: paths and texts.
+    """
+
+    texts: Sequence[tuple[str, str]]
+
+    @cached_property
+    def joined(self) -> str:
+        """All of it."""
+        return "\n".join(text for _, text in self.texts)
+
+    def locate(self, line: int) -> str:
+        """The path to a line, and which of its lines it is."""
+        for path, text in self.texts:
+            lines = text.count("\n") + 1
+            if line < lines:
+                return f"{path}, line {line + 1}" if lines > 1 else path
+            line -= lines
+        return ""
 
 
 def _chunks(blocks: Sequence[Block]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

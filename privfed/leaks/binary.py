@@ -194,10 +194,10 @@ def _windows(text: str) -> np.ndarray:
     digits = plain[plain != ord(".")].astype(np.int8) - ord("0")
     whole = (digits >= 0) & (digits <= 9)
     runs = np.cumsum(np.r_[0, ~whole])
-    starts = np.flatnonzero(runs[WINDOW:] == runs[:-WINDOW]) if len(digits) >= WINDOW else []
+    starts = np.flatnonzero(runs[WINDOW:] == runs[:-WINDOW])
     key = np.zeros(len(starts), dtype=np.int64)
     for place in range(WINDOW):
-        key = key * 10 + digits[np.asarray(starts, dtype=np.int64) + place]
+        key = key * 10 + digits[starts + place]
     return np.asarray(key[key >= 10 ** (WINDOW - 1)])
 
 

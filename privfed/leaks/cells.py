@@ -7,19 +7,18 @@ from functools import partial
 
 import numpy as np
 
-from privfed.leaks.artefact import Index, Released
+from privfed.leaks.artefact import PLACES, Index, Released
 from privfed.leaks.chance import densities, surprise, surprises
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.functions import Derived, Function
 from privfed.leaks.precision import DOUBLE, Precision, simplicity
 from privfed.leaks.table import RawTable
 
-#: By how many last places a double may differ from a raw value: what a sum of thousands loses. A
-#: match counts by how near it is, so that a wide reach costs nothing.
-PLACES = 4096
 #: In a crowd of so many short numbers, no more than so many values of each function are looked for:
 #: few would not be told from chance.
 CROWD, THIN = 1_000_000, 20_000
+#: Scores below this are not worth a closer look.
+DULL = 3.0
 #: None are where more than this share of numbers of their precision are such values; so many of them
 #: are looked at to tell.
 MET, SOME = 0.05, 512
@@ -43,22 +42,22 @@ class Hits:
 def compare(
     function: Function, table: RawTable, released: Released, tolerance: float
 ) -> Evidence | None:
-    """Hold one function's values against all that left; the most surprising precision, if any."""
+    """Hold one function's values against all that left; the most surprising block, if any."""
     derived = function.of(table)
     if derived is None or not len(derived.cells):
         return None
-    best: tuple[float, Precision, Hits, np.ndarray] | None = None
-    for precision, index in released.precisions.items():
+    best: tuple[float, Index, Hits, np.ndarray] | None = None
+    for index in released.indices:
         tried = derived
-        if not function.main and precision is not DOUBLE and len(index.sizes) >= CROWD:
-            if derived.through or _hopeless(derived.cells.sizes, precision):
+        if not function.main and index.precisions[0] is not DOUBLE and len(index.sizes) >= CROWD:
+            if derived.through or _hopeless(derived.cells.sizes, index.precisions[0]):
                 continue
             tried = replace(derived, cells=derived.cells.thinned(THIN))
-        hits = _hits(tried, index, precision, tolerance)
+        hits = _hits(tried, index, tolerance)
         nats, inside = _surprise(index, hits)
-        nats -= np.log(len(released.precisions))
+        nats -= np.log(len(released.indices))
         if nats > (best[0] if best else 0.0):
-            best = (nats, precision, hits, inside)
+            best = (nats, index, hits, inside)
             derived = tried
     return None if best is None else _told(function, derived, table, released, *best)
 
@@ -69,57 +68,44 @@ def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
     return bool(np.median(densities(sizes, some) * precision.cell(sizes[some])) > MET)
 
 
-def _hits(rule: Derived, index: Index, precision: Precision, tolerance: float) -> Hits:
-    """Released numbers within reach of a raw size; none if no block has more than it must."""
+def _hits(rule: Derived, index: Index, tolerance: float) -> Hits:
+    """Released numbers within reach of a raw size; none if no group has more than it must."""
     sizes = rule.cells.sizes
     if rule.through is None:
-        places = _candidates(index.sizes, sizes, precision, rule.slack, tolerance)
-        values = index.sizes[places]
-        cell = precision.cell(values)
+        places = _candidates(index, sizes, rule.slack, tolerance)
+        values, widening = index.sizes[places], 1.0
     else:
         places = np.arange(len(index.sizes))
         values = rule.through(index.sizes)
-        cell = precision.cell(index.sizes) * values / index.sizes
+        widening = values / index.sizes
     nearest, distance = _nearest(sizes, values)
-    reach = _reach(values, cell, precision, rule.slack, tolerance)
-    close = distance <= reach
-    places, nearest, values = places[close], nearest[close], values[close]
-    width = np.maximum(2 * distance[close], cell[close])
+    reach = index.reaches[places] * widening + rule.slack + tolerance * values
+    close = np.flatnonzero(distance <= reach)
+    if not len(close):
+        return Hits(close, close, np.empty(0))
+    cell = (index.cells[places] * widening)[close]
+    places, nearest = places[close], nearest[close]
+    width = np.maximum(2 * distance[close], cell)
     chance = np.minimum(densities(sizes, nearest) * width, 1.0)
     if _expected(index, places, chance):
         return Hits(places[:0], nearest[:0], chance[:0])
-    if len(places) <= THIN:  # of more, simple ones are few
-        chance = np.maximum(chance, simplicity(index.sizes[places]))
-    return Hits(places, nearest, np.minimum(chance, 1.0))
+    return Hits(places, nearest, chance)
 
 
 def _expected(index: Index, places: np.ndarray, chance: np.ndarray) -> bool:
-    """Whether no block has more matches than its numbers give by the least chance of any match."""
-    if not len(places):
-        return True
-    hits = np.bincount(index.blocks[places], minlength=len(index.trials))
+    """Whether no group has more matches than its numbers give by the least chance of any match."""
+    hits = np.bincount(index.groups[places], minlength=len(index.trials))
     return bool((hits <= index.trials * min(1.0, float(chance.min()))).all())
 
 
-def _reach(
-    values: np.ndarray, cell: np.ndarray, precision: Precision, slack: float, tolerance: float
-) -> np.ndarray:
-    """How far a raw size may be: a last digit that was rounded or cut off, or some last places."""
-    places = PLACES if precision.bits == 53 else 1
-    return np.asarray(cell * places + slack + tolerance * values)
-
-
-def _candidates(
-    released: np.ndarray,
-    sizes: np.ndarray,
-    precision: Precision,
-    slack: float,
-    tolerance: float,
-) -> np.ndarray:
+def _candidates(index: Index, sizes: np.ndarray, slack: float, tolerance: float) -> np.ndarray:
     """Positions of released numbers that may match: all, or those next to a raw size."""
-    if len(released) <= len(sizes):
+    released = index.sizes
+    if len(released) <= 4 * len(sizes) or len(set(index.precisions)) > 1:
         return np.arange(len(released))
-    reach = _reach(sizes, precision.cell(sizes), precision, slack, tolerance) * (1 + 1e-9)
+    precision = index.precisions[0]
+    cell = precision.cell(sizes) * (PLACES if precision.bits == 53 else 1)
+    reach = (cell + slack + tolerance * sizes) * (1 + 1e-9)
     first = np.searchsorted(released, sizes - reach, side="left")
     upper = sizes + reach
     some = np.flatnonzero(released[np.minimum(first, len(released) - 1)] <= upper)
@@ -142,16 +128,30 @@ def _nearest(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _surprise(index: Index, hits: Hits) -> tuple[float, np.ndarray]:
-    """Nats of the most surprising block, or of all together; the hits that say so."""
-    groups = index.blocks[hits.places].astype(np.int64)
-    if not len(groups):
-        return 0.0, groups
-    each = surprises(groups, hits.chance, index.trials) - np.log((index.trials > 0).sum())
+    """Nats of the most surprising group, or of all together; the hits that say so.
+
+    Where that is worth a closer look, simple numbers (0.5, 12, 44/97) are taken for as likely as
+    they are.
+    """
+    if not len(hits.places):
+        return 0.0, hits.places
+    nats, inside = _of_groups(index, hits, hits.chance)
+    if nats > DULL and len(hits.places) <= THIN:
+        chance = np.maximum(hits.chance, simplicity(index.sizes[hits.places]))
+        nats, inside = _of_groups(index, hits, np.minimum(chance, 1.0))
+    return nats, inside
+
+
+def _of_groups(index: Index, hits: Hits, chance: np.ndarray) -> tuple[float, np.ndarray]:
+    groups = index.groups[hits.places]
+    each = surprises(groups, chance, index.trials)
+    best = float(each.max()) - np.log(len(each))
     _, once = np.unique(index.sizes[hits.places], return_index=True)  # copies tell nothing new
-    whole = surprise(hits.chance[once], index.different)
-    alone = float(each.max()) >= whole
-    inside = np.flatnonzero(groups == int(np.argmax(each))) if alone else np.arange(len(groups))
-    return max(float(each.max()), whole) - np.log(2), inside
+    whole = surprise(chance[once], index.different)
+    inside = (
+        np.flatnonzero(groups == int(np.argmax(each))) if best >= whole else np.arange(len(groups))
+    )
+    return max(best, whole) - float(np.log(2)), inside
 
 
 def _told(
@@ -160,13 +160,13 @@ def _told(
     table: RawTable,
     released: Released,
     nats: float,
-    precision: Precision,
+    index: Index,
     hits: Hits,
     inside: np.ndarray,
 ) -> Evidence:
-    index = released.precisions[precision]
     surest = inside[np.argmin(hits.chance[inside])]
-    block = released.blocks[int(index.blocks[hits.places[surest]])]
+    group = int(index.groups[hits.places[surest]])
+    block = released.blocks[int(index.blocks[group])]
     cell = int(derived.cells.first[min(hits.nearest[surest], len(derived.cells) - 1)])
     return Evidence(
         function.family,
@@ -175,7 +175,7 @@ def _told(
         partial(block.find, float(index.sizes[hits.places[surest]])),
         partial(table.where, cell),
         len(np.unique(index.sizes[hits.places[inside]])),
-        precision.name,
+        index.precisions[group].name,
         partial(table.shown, cell),
         function.mend,
         function.plain,

@@ -10,20 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from privfed.leaks.artefact import Released
+from privfed.leaks.arithmetic import cells_of
+from privfed.leaks.artefact import Block, Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, HINT, dates_in
+from privfed.leaks.reading.leaf import CELLS
 from privfed.leaks.reading.texts import ungrouped
 from privfed.leaks.table import RawTable
-from privfed.leaks.texts import Runs, key_of
+from privfed.leaks.texts import Runs, key_of, runs_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
+#: Most pairs of groups of numbers that are subtracted.
+PAIRS = 100
 #: How many tokens make a line; longer ones are parted.
 TOKENS = 48
 #: A cell that this share of the records or more have says nothing.
@@ -32,7 +36,7 @@ COMMON = 0.25
 POINTED = 2_000_000
 _KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?)?"
 _TOKEN = re.compile(
-    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'’ \u00a0\u202f_]\d{3})+(?:\.\d+)?"
+    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})+(?:\.\d+)?"
     r"|\d{1,3}(?:\.\d{3})+,\d+|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z_]\w)"
 )
 MEND = "cells of one record stand together; leave the record out, or pool at least k records"
@@ -44,42 +48,67 @@ class Lines:
 
     Args:
         names: normalised names of the table's numeric columns.
-        where: path and line of each line, as a message says it.
+        text: the texts that are read, one after the other.
+        runs: their letters and digits, and the line of each.
+        differences: of which two groups of released numbers each further line is made.
     """
 
     names: Sequence[bytes]
-    where: list[tuple[str, int]] = field(default_factory=list)
+    text: Located
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    _line_of: list[int] = field(default_factory=list)
     _tokens: list[tuple[float, float, int, int, bool]] = field(default_factory=list)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
         """Of all texts, the short ones first, as much as may be read."""
-        lines, read = cls([key_of(name) for name in table.names]), 0
+        texts, read = [], 0
         for path, text in sorted([*released.rows, *released.texts], key=lambda one: len(one[1])):
             read += len(text)
-            if read > READ:
-                break
-            lines._read(path, text)
+            if read <= READ:
+                texts.append((path, text))
+        lines = cls([key_of(name) for name in table.names], Located(texts))
+        lines._read()
+        lines._subtract(released.blocks, table.records)
         return lines
 
-    def _read(self, path: str, text: str) -> None:
-        runs, listed = Runs.of(text), text.split("\n")
-        parted = [0] * len(listed)
-        for number, line in enumerate(listed):
-            parted[number] = len(self.where)
-            count = 0
-            for token in _tokens(line):
-                if count % TOKENS == 0:
-                    self.where.append((path, number if len(listed) > 1 else -1))
-                count += 1
-                self._tokens.append(
-                    (*token[:2], self._column(token[2]), len(self.where) - 1, token[3])
-                )
-            if not count:
-                self.where.append((path, number if len(listed) > 1 else -1))
-        if len(runs.lower):
-            self.runs.append((runs, np.array(parted)[runs.lines]))
+    def __len__(self) -> int:
+        return len(self._line_of)
+
+    def _read(self) -> None:
+        first = []
+        for number, line in enumerate(self.text.joined.split("\n") if self.text.texts else ()):
+            first.append(len(self._line_of))
+            self._line_of.append(number)
+            for count, token in enumerate(_tokens(line)):
+                if count and count % TOKENS == 0:
+                    self._line_of.append(number)
+                place = len(self._line_of) - 1
+                self._tokens.append((*token[:2], self._column(token[2]), place, token[3]))
+        for runs in runs_of(self.text.joined):
+            if len(runs.lower):
+                self.runs.append((runs, np.array(first)[runs.lines]))
+
+    def _subtract(self, blocks: Sequence[Block], records: int) -> None:
+        """Differences of two groups of numbers, as totals with and without one record; of means too."""
+        few = [one for one in blocks if 2 <= one.values.size <= CELLS and one.values.dtype != bool]
+        pairs = [(a, b) for at, a in enumerate(few) for b in few[at + 1 : at + 4]]
+        for one, other in [pair for pair in pairs if pair[0].values.size == pair[1].values.size][
+            :PAIRS
+        ]:
+            a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
+            names = one.leaf.labels or [""] * a.size
+            error = cells_of(a) + cells_of(b)
+            for more in (1.0, records, records + 1.0):
+                for first, second in ((a, b), (b, a)) if more > 1 else ((a, b),):
+                    result = np.abs(more * first - (more - 1 if more > 1 else 1.0) * second)
+                    self.differences.append(f"{one.path} less {other.path}")
+                    self._line_of.append(-len(self.differences))
+                    for value, width, name in zip(result, error * more, names, strict=True):
+                        if np.isfinite(value) and value > 4 * width:
+                            place = len(self._line_of) - 1
+                            self._tokens.append((value, width, self._column(name), place, False))
 
     def _column(self, key: str) -> int:
         """The column that a key names, or -1."""
@@ -89,22 +118,16 @@ class Lines:
         fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
         return max(fit, key=lambda at: len(self.names[at]), default=-1)
 
-    @property
-    def tokens(self) -> tuple[np.ndarray, ...]:
+    @cached_property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Values, widths, named columns, lines, and whether dates."""
-        table = np.array(self._tokens, dtype=float).reshape(-1, 5)
-        return (
-            table[:, 0],
-            table[:, 1],
-            table[:, 2].astype(int),
-            table[:, 3].astype(int),
-            table[:, 4].astype(bool),
-        )
+        value, width, named, line, dated = np.array(self._tokens, dtype=float).reshape(-1, 5).T
+        return value, width, named.astype(int), line.astype(int), dated.astype(bool)
 
     def locate(self, line: int) -> str:
         """Where a line is."""
-        path, number = self.where[line]
-        return path if number < 0 else f"{path}, line {number + 1}"
+        number = self._line_of[line]
+        return self.differences[-number - 1] if number < 0 else self.text.locate(number)
 
 
 def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
@@ -126,7 +149,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
         mantissa, _, power = text.lower().partition("e")
         mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
         decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** (int(power or 0) - decimals)
+        width = 10.0 ** np.clip(int(power or 0) - decimals, -300, 300)
         yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
 
 
@@ -151,7 +174,7 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     line = np.concatenate([one.line for one in found])
     column = np.concatenate([one.column for one in found])
     nats = np.concatenate([one.nats for one in found])
-    looks = np.log(len(lines.where)) + np.log(table.records)
+    looks = np.log(len(lines)) + np.log(table.records)
     width = int(column.max()) + 1
     best = np.zeros((int(line.max()) + 1) * width)
     np.maximum.at(best, line * width + column, nats)
@@ -213,7 +236,7 @@ def _named(table: RawTable, columns: list[int]) -> str:
 def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Tokens against the numeric columns."""
     value, width, named, line, dated = lines.tokens
-    open_ = ~np.isin(np.abs(value), np.abs(table.public))
+    open_ = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
     for at, column in enumerate(table.numbers.T if len(value) else ()):
         present = np.flatnonzero(np.isfinite(column))
         order = present[np.argsort(column[present], kind="stable")]
@@ -221,6 +244,8 @@ def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
         if not len(ordered):
             continue
         fit = np.flatnonzero(open_ & (dated == table.dates[at]) & ((named == -1) | (named == at)))
+        if not len(fit):
+            continue
         reach = width[fit] * np.where(dated[fit], 0.999, 0.5 + 1e-6)
         reach = np.maximum(reach, np.abs(value[fit]) * 1e-12)
         low = value[fit] - np.where(dated[fit], 0, reach)
@@ -249,7 +274,9 @@ def _others(line: np.ndarray, value: np.ndarray, named: np.ndarray) -> np.ndarra
 
 def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Runs of letters and digits against the text columns."""
-    for at, column in enumerate(table.texts, start=len(table.names)):
+    for number, column in enumerate(table.texts, start=len(table.names)):
+        twin = column.name in table.names  # ids are numbers and texts, and count once
+        at = table.names.index(column.name) if twin else number
         order = np.argsort(column.codes, kind="stable")
         ends = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
         for runs, numbers in lines.runs:
@@ -272,7 +299,7 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
     best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
-    usable = np.flatnonzero(~dated & (width < np.maximum(1e-3 * np.abs(value), 1e-12)))
+    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-3 * np.abs(value)))
     many = [at for at in np.unique(line[usable]) if (line[usable] == at).sum() > 1][
         : COMPARED // 10
     ]
@@ -305,11 +332,12 @@ def _pair(
     Candidates are found by the token and column that fit the fewest pairs.
     """
     numbers = table.numbers
+    width = np.maximum(width, np.abs(value) * 1e-12)
     scales = np.nanstd(np.where(np.isfinite(numbers), numbers, np.nan), axis=0) * 2.5 * np.sqrt(2)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
     for token in range(len(value)):
         for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
-            share = width[token] / max(scales[column], 1e-300)
+            share = max(width[token], table.steps[column]) / max(scales[column], 1e-300)
             if share * table.records**2 / 2 < 50:
                 first_found.append(_partners(numbers[:, column], value[token], width[token]))
     if not first_found:
@@ -320,7 +348,9 @@ def _pair(
     sums = numbers[one] + numbers[other]
     near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
     near &= (named[None, None, :] < 0) | (named == np.arange(numbers.shape[1])[:, None])
-    gain = np.log(np.maximum(scales[:, None], 1e-300) / width) - np.log(len(value))
+    fine = np.maximum(width, table.steps[:, None])
+    gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
+    gain -= np.where(named < 0, np.log(len(value)), 0.0)  # any of them might have been the column's
     nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
     total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
     most = int(np.argmax(total))

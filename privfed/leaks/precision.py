@@ -50,13 +50,13 @@ class Precision:
 
     def keys(self, values: np.ndarray) -> np.ndarray:
         """Whole numbers that are equal where values are, once rounded; what overflows is 0."""
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             if self.bits == BITS["float32"]:
                 return values.astype(np.float32).view(np.int32).astype(np.int64)
             step = self.cell(values)
             scaled = np.rint(values / step)
         if self.step is None:
-            scaled *= step
+            scaled = np.where(step > 0, scaled, 0.0) * step
             return np.where(np.isfinite(scaled), scaled, 0.0).view(np.int64)
         return np.where(np.abs(scaled) < 2**62, scaled, 0.0).astype(np.int64)
 

@@ -2,8 +2,8 @@
 
 A rule scores the raw table in nats. Only a score beyond what its own model of chance allows is
 looked at further: 200 tables of the same shape are drawn, and the rule scores what left against each.
-It convicts where the raw table scores more than every one of them, by a margin of as many nats as the
-rate of false alarms asks for beyond 1 in 200. So where the model is wrong (a grid whose sums meet
+It convicts where the raw table scores half as much again as every one of them, and as many nats more
+as the rate of false alarms asks for beyond 1 in 200. So where the model is wrong (a grid whose sums meet
 every age, counts that are everybody's), the re-drawn tables score as much, and nothing is said.
 """
 
@@ -36,6 +36,8 @@ FAMILIES = (
 PLAIN = 4
 #: Families that are not looked at where functions are not asked for.
 COMPUTED = ("bounds", "functions", "scalings", "few", "combinations", "directions")
+#: By how many times a score must exceed a re-drawn table's.
+WRONG = 1.5
 #: Tables of so few cells are kept once they are drawn.
 KEPT = 20_000
 Score = Callable[[RawTable], Evidence | None]
@@ -68,8 +70,7 @@ def floor_of(family: str, settings: Settings, tables: int) -> float:
 def search(tables: Sequence[RawTable], released: Released, settings: Settings) -> list[Evidence]:
     """What re-drawn tables do not explain, the plainest first.
 
-    Once a plain rule has convicted, rules that are less plain by two grades are not asked: what they
-    would find follows.
+    Once a rule has convicted, less plain ones are not asked: what they would find follows from it.
     """
     found: list[Evidence] = []
     scored = [
@@ -79,12 +80,12 @@ def search(tables: Sequence[RawTable], released: Released, settings: Settings) -
     ]
     drawn = {id(table): Redrawn(table) for table in tables}
     for evidence, score, table in sorted(scored, key=lambda one: (one[0].plain, -one[0].nats)):
-        if found and evidence.plain > found[0].plain + 1:
+        if found and evidence.plain > found[0].plain:
             break
         floor = floor_of(evidence.family, settings, len(tables))
         beyond = max(1.0, floor - float(np.log(DRAWS)))
         if evidence.nats >= floor and (
-            evidence.certain or drawn[id(table)].beaten(score, evidence.nats - beyond)
+            evidence.certain or drawn[id(table)].beaten(score, evidence.nats, beyond)
         ):
             found.append(evidence)
     return found
@@ -108,11 +109,14 @@ class Redrawn:
                 self._kept.append(drawn)
             yield drawn
 
-    def beaten(self, score: Score, nats: float) -> bool:
-        """Whether every re-drawn table scores less than so many nats."""
+    def beaten(self, score: Score, nats: float, beyond: float) -> bool:
+        """Whether a score is beyond every re-drawn table's by so many nats, and by half of it.
+
+        Where re-drawn tables score much, the model of chance is off, and so is its scale.
+        """
         for table in self:
             evidence = score(table)
-            if evidence is not None and evidence.nats >= nats:
+            if evidence is not None and max(0.0, WRONG * evidence.nats) + beyond >= nats:
                 return False
         return True
 
@@ -159,18 +163,13 @@ def _families(
     every = functions(settings.smallest) if numeric else []
     for family in ("values", "bounds", "functions", "scalings", "few"):
         mine = [one for one in every if one.family == family]
-        yield (
-            family,
-            lambda mine=mine: [
-                partial(_compared, one, released, settings.tolerance) for one in mine
-            ],
-        )
-    if table.texts:
-        yield "names", lambda: [partial(words.names_in, released)]
-        masked = words.masked_of(released)
-        yield "masked", lambda: [partial(words.masked_in, masked)] if masked else []
+        yield family, partial(_comparisons, mine, released, settings.tolerance)
+    naming = [at for at, column in enumerate(table.texts) if column.naming]
+    masked = words.masked_of(released) if naming else []
+    yield "names", lambda: [partial(words.names_in, released, at) for at in naming]
+    yield "masked", lambda: [partial(words.masked_in, masked, at) for at in naming if masked]
     lines = Lines.of(released, table)
-    if lines.where:
+    if len(lines):
         yield "lines", lambda: [partial(together, lines), partial(of_two_records, lines)]
     digests = binary.digests_of(released)
     yield "digests", lambda: [partial(binary.digests_in, digests)] if digests else []
@@ -194,7 +193,8 @@ def _numeric_families(
     yield "combinations", lambda: [one.score for one in combined]
 
 
-def _compared(
-    function: Function, released: Released, tolerance: float, table: RawTable
-) -> Evidence | None:
-    return compare(function, table, released, tolerance)
+def _comparisons(mine: list[Function], released: Released, tolerance: float) -> list[Score]:
+    def score(function: Function) -> Score:
+        return lambda table: compare(function, table, released, tolerance)
+
+    return [score(function) for function in mine]

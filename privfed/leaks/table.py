@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: By how many ranks, and by what share of all, a re-drawn number may leave its place.
 MOVED, MOVED_SHARE = 3.0, 0.05
+#: How many steps away another value is looked for where one has been drawn.
+APART = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class RawTable:
     numbers: np.ndarray
     names: tuple[str, ...]
     dates: np.ndarray
-    texts: tuple[TextColumn, ...]
+    texts: Sequence[TextColumn]
     owner: str = ""
     sentinel: bool = False
     bounds: Mapping[str, tuple[float, float]] | None = None
@@ -98,11 +100,12 @@ class RawTable:
     @cached_property
     def steps(self) -> np.ndarray:
         """For each numeric column the step of which its values are multiples apart, else 0."""
-        return np.array([_step(column[np.isfinite(column)]) for column in self.numbers.T])
+        return np.array([step_of(column[np.isfinite(column)]) for column in self.numbers.T])
 
     @cached_property
-    def _shapes(self) -> list[_Shape]:
-        return [_Shape.of(own, step) for own, step in zip(self.own.T, self.steps, strict=True)]
+    def _shapes(self) -> list[Shape]:
+        columns = zip(self.own.T, self.steps, self.numbers.T, strict=True)
+        return [Shape.of(own, step, column) for own, step, column in columns]
 
     def redrawn(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.
@@ -115,53 +118,108 @@ class RawTable:
         for column, shape in zip(numbers.T, self._shapes, strict=True):
             shape.redraw(column, rng)
             rng.shuffle(column)
-        texts = tuple(text.redrawn(rng) for text in self.texts)
-        return replace(self, numbers=numbers, texts=texts)
+        return replace(self, numbers=numbers, texts=RedrawnTexts(self.texts, rng.spawn(1)[0]))
 
 
 @dataclass(frozen=True, eq=False)
-class _Shape:
+class Shape:
     """One column's own values, and how fine each is written.
 
     Args:
         places: the records that have them, by value.
-        ordered: the values, ascending.
-        steps: of which each is a multiple; 0 where it has all its digits.
+        which: which of the different values each of these has.
+        values: the different values, ascending.
+        steps: of which each is a multiple, from the first; 0 where it has all its digits.
+        taken: values that are not to be drawn, for many records share them.
     """
 
     places: np.ndarray
-    ordered: np.ndarray
+    which: np.ndarray
+    values: np.ndarray
     steps: np.ndarray
+    taken: np.ndarray
 
     @classmethod
-    def of(cls, own: np.ndarray, step: float) -> _Shape:
-        """Of a column in which what is not its records' own is NaN."""
+    def of(
+        cls, own: np.ndarray, step: float | None = None, column: np.ndarray | None = None
+    ) -> Shape:
+        """Of own values (NaN for others); the column's step, and all of it, where that is more."""
         places = np.flatnonzero(np.isfinite(own))
         places = places[np.argsort(own[places], kind="stable")]
-        ordered = own[places]
-        grades = decimals_of(np.where(ordered == 0, 1.0, ordered)).astype(float)
-        steps = np.where(grades == NO_GRADE, 0.0, 10.0**-grades)
-        return cls(places, ordered, np.maximum(steps, step))
+        values, which = np.unique(own[places], return_inverse=True)
+        step = step_of(values) if step is None else step
+        taken = np.empty(0) if column is None else np.unique(column[~np.isfinite(own)])
+        if step:  # the lattice of the column, and how many zeros each value ends with on it
+            units = np.rint((values - np.fmod(values[0], step)) / step) if len(values) else values
+            fine = decimals_of(np.where(units == 0, 1.0, units)).astype(float)
+            steps = step * 10.0 ** np.clip(-fine, 0, 3)
+        else:
+            grades = decimals_of(np.where(values == 0, 1.0, values)).astype(float)
+            steps = np.where(grades == NO_GRADE, 0.0, 10.0**-grades)
+        return cls(places, which, values, steps, taken)
 
     def redraw(self, column: np.ndarray, rng: np.random.Generator) -> None:
-        """Put new values in their places: of a rank nearby, between its neighbours, as fine."""
-        count = len(self.places)
-        if count < 2:
+        """Put new values in their places: of a rank nearby, between its neighbours, as fine.
+
+        As many are different as were, and none is one that many records share: a lattice that was
+        full stays so. A single value becomes any of its size.
+        """
+        count = len(self.values)
+        if not count:
+            return
+        if count == 1:
+            drawn = self._rounded(self.values * rng.uniform(0.5, 1.5, count))
+            column[self.places] = drawn[self.which]
             return
         far = max(MOVED, MOVED_SHARE * count)
         rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
-        values, first, times = np.unique(self.ordered, return_index=True, return_counts=True)
-        drawn = np.interp(np.maximum(rank, 0), first + (times - 1) / 2, values)
+        drawn = self._rounded(np.interp(np.maximum(rank, 0), np.arange(count), self.values))
+        for away in range(1, APART):
+            again = self._again(drawn)
+            if not again.any():
+                break
+            near = drawn + rng.choice([-away, away], count) * self.steps
+            near = np.clip(near, self.values[0], self.values[-1])
+            drawn = np.where(again, self._rounded(near), drawn)
+        again = self._again(drawn)
+        left = rng.permutation(np.setdiff1d(self.values, drawn[~again]))[: again.sum()]
+        drawn[np.flatnonzero(again)[: len(left)]] = left
+        column[self.places] = drawn[self.which]
+
+    def _again(self, drawn: np.ndarray) -> np.ndarray:
+        """Which values were drawn before, or belong to many."""
+        again = np.ones(len(drawn), dtype=bool)
+        again[np.unique(drawn, return_index=True)[1]] = False
+        return again | np.isin(drawn, self.taken)
+
+    def _rounded(self, drawn: np.ndarray) -> np.ndarray:
         safe = np.where(self.steps > 0, self.steps, 1.0)
-        base = self.ordered[0] - np.rint(self.ordered[0] / safe) * safe
+        base = self.values[0] - np.rint(self.values[0] / safe) * safe
         rounded = np.rint((drawn - base) / safe) * safe + base
-        decimals = np.where(self.steps > 0, np.clip(np.ceil(-np.log10(safe)) + 3, 0, 12), 0)
-        scale = 10.0**decimals
-        column[self.places] = np.where(self.steps > 0, np.rint(rounded * scale) / scale, drawn)
+        scale = 10.0 ** np.clip(np.ceil(-np.log10(safe)) + 3, 0, 12)
+        return np.where(self.steps > 0, np.rint(rounded * scale) / scale, drawn)
 
 
-def _step(values: np.ndarray) -> float:
+class RedrawnTexts(Sequence[TextColumn]):
+    """Text columns that are drawn anew when a rule asks for them: most never do."""
+
+    def __init__(self, texts: Sequence[TextColumn], rng: np.random.Generator) -> None:
+        self._texts, self._rngs = texts, rng.spawn(len(texts))
+        self._drawn: dict[int, TextColumn] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, at: int) -> TextColumn:  # type: ignore[override]
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        if at not in self._drawn:
+            self._drawn[at] = self._texts[at].redrawn(self._rngs[at])
+        return self._drawn[at]
+
+
+def step_of(values: np.ndarray) -> float:
     """The greatest common divisor of the differences between short numbers; 0 for long ones."""
     different = np.unique(values)
     grades = decimals_of(different[different != 0])
@@ -327,7 +385,9 @@ def _first(series: pd.Series[Any]) -> object:
 
 def _written(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
     """Texts that are all numbers or all dates, as such; ids with leading zeros count as numbers."""
-    texts = [None if _is_missing(one) or one != one else str(one) for one in series]
+    import pandas as pd
+
+    texts = [None if pd.isna(one) else str(one) for one in series]
     known = [one for one in texts if one is not None]
     dates = column_of_dates(texts)
     if dates is not None:

@@ -21,6 +21,8 @@ NAMING = 0.5
 LONGEST = 48
 #: Shortest that names a record by itself.
 SHORTEST = 4
+#: Fewer texts than this say too little of the letters that others would have.
+FEW = 30
 #: How much text is looked at at a time.
 CHUNK = 1 << 22
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -140,7 +142,7 @@ class TextColumn:
             counts = np.bincount(letters[letters > 0]).astype(float)
             share = counts[counts > 0] / max(counts.sum(), 1)
             nats[place] = -(share * np.log(share)).sum()
-        return np.r_[0.0, np.cumsum(nats)]
+        return np.asarray(np.r_[0.0, np.cumsum(nats)])
 
     @property
     def space(self) -> np.ndarray:
@@ -162,7 +164,11 @@ class TextColumn:
             for kind in (1, 2):
                 same = np.flatnonzero(kinds[:, place] == kind)
                 keys[same, place] = keys[rng.permutation(same), place]
-        return replace(self, codes=codes, keys=keys)
+        if len(keys) < FEW:
+            other = rng.random(keys.shape) < 0.5
+            keys = np.where(other & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
+            keys = np.where(other & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
+        return replace(self, codes=codes, keys=keys.astype(np.uint8))
 
     def without(self, public: Iterable[str]) -> TextColumn:
         """The column less the values that may leave."""

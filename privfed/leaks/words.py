@@ -22,16 +22,12 @@ MASKED = 500
 _MEND = "leave out what names a record, or use a key that says nothing of it"
 
 
-def names_in(released: Released, table: RawTable) -> Evidence | None:
-    """Values of columns that name records, anywhere in the texts that left."""
-    found = [_names(released, table, text) for text in table.texts if text.naming]
-    return max((one for one in found if one), key=lambda one: one.nats, default=None)
-
-
-def _names(released: Released, table: RawTable, column: TextColumn) -> Evidence | None:
+def names_in(released: Released, at: int, table: RawTable) -> Evidence | None:
+    """Values of a column that names records, anywhere in the texts that left."""
+    column = table.texts[at]
     chances, trials, first = [np.empty(0)], 0, None
     lengths = np.unique(column.lengths[column.lengths >= SHORTEST])
-    for path, text, runs in released.runs:
+    for text, runs in released.runs:
         for length in lengths.tolist():
             begins, forms, tried = runs.find(column, length)
             proper = [at for at, begin in enumerate(begins) if _is_name(runs, int(begin), length)]
@@ -40,17 +36,17 @@ def _names(released: Released, table: RawTable, column: TextColumn) -> Evidence 
                 forms = np.unique(forms[proper])
                 chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
                 if first is None:
-                    first = (path, text, runs, int(begins[proper[0]]), int(forms[0]))
+                    first = (text, int(runs.lines[begins[proper[0]]]), int(forms[0]))
     if first is None:
         return None
-    path, text, runs, begin, form = first
+    where, line, form = first
     value = int(column.value_of[form])
     each = np.minimum(np.concatenate(chances), 1.0)
     return Evidence(
         "names",
         "a raw text",
         surprise(each, max(trials, len(each))),
-        lambda: f"{path}, line {int(runs.lines[begin]) + 1}" if "\n" in text else path,
+        partial(where.locate, line),
         lambda: table.place(column.record(value), column.name),
         len(each),
         value=partial(repr, column.values[value]),
@@ -81,37 +77,37 @@ def masked_of(released: Released) -> list[tuple[str, bytes, bytes]]:
     return found[:MASKED]
 
 
-def masked_in(masked: list[tuple[str, bytes, bytes]], table: RawTable) -> Evidence | None:
+def masked_in(masked: list[tuple[str, bytes, bytes]], at: int, table: RawTable) -> Evidence | None:
     """Masked texts of which what is left still names a record."""
-    best = None
-    for column in table.texts:
-        if not column.naming:
-            continue
-        chances, first = [], None
-        for path, before, behind in masked:
-            forms = _fitting(column, before, behind)
-            if len(forms):
-                ending = _fitting(column, b"", behind)
-                nats = column.letters[min(len(before), len(column.letters) - 1)]
-                nats += np.log(len(column.keys) / len(ending)) - np.log(len(column.keys))
-                chances.append(min(1.0, float(np.exp(-nats))))
-                first = first or (path, int(column.value_of[forms[0]]))
-        if first is None:
-            continue
-        nats = surprise(np.array(chances), len(masked))
-        if best is None or nats > best.nats:
-            best = Evidence(
-                "masked",
-                "what a mask leaves of a raw text",
-                nats,
-                partial(str, first[0]),
-                partial(table.place, column.record(first[1]), column.name),
-                len(chances),
-                value=partial(repr, column.values[first[1]]),
-                mend="what is left names the record; leave out more, or all of it",
-                plain=2,
-            )
-    return best
+    column, chances, first = table.texts[at], [], None
+    for path, before, behind in masked:
+        forms = _fitting(column, before, behind)
+        if len(forms):
+            chances.append(_chance(column, before, behind))
+            first = first or (path, int(column.value_of[forms[0]]))
+    if first is None:
+        return None
+    return Evidence(
+        "masked",
+        "what a mask leaves of a raw text",
+        surprise(np.array(chances), len(masked)),
+        partial(str, first[0]),
+        lambda: table.place(column.record(first[1]), column.name),
+        len(chances),
+        value=partial(repr, column.values[first[1]]),
+        mend="what is left names the record; leave out more, or all of it",
+        plain=2,
+    )
+
+
+def _chance(column: TextColumn, before: bytes, behind: bytes) -> float:
+    """How likely some other text's rest fits a form: by its first letters, and its ending's share."""
+    ending = _fitting(column, b"", behind)
+    shared = len(np.unique(column.value_of[ending])) > 1
+    alone = column.letters[-1] / column.keys.shape[1] * len(behind)
+    nats = column.letters[min(len(before), len(column.letters) - 1)]
+    nats += np.log(len(column.keys) / len(ending)) if shared else alone
+    return min(1.0, float(np.exp(np.log(len(column.keys)) - nats)))
 
 
 def _fitting(column: TextColumn, before: bytes, behind: bytes) -> np.ndarray:

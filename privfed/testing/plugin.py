@@ -5,8 +5,10 @@ It is loaded by name wherever privfed is installed, and imports nothing heavy be
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -16,8 +18,13 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-_ALPHA = "privfed_alpha"
+    from privfed.testing.assertions.suite import Suite
+
+_ALPHA, _OFF, _BASELINE = "privfed_alpha", "privfed_off", "privfed_baseline"
+_UPDATE = "privfed_update_baseline"
 _SHARES = pytest.StashKey[dict[bool, float]]()
+_SUITE = pytest.StashKey[Any]()
+_LEAKS = "leaks(off=()): families of rules about raw values that this test switches off"
 _MARKER = (
     "privacy(epsilon, delta=0, unit='record', trials=4000, seed=None, gaussian=False): "
     "what the test claims; leakcheck.assert_dp holds it against outputs"
@@ -63,11 +70,11 @@ class LeakCheck:
 
         return np.random.default_rng(self.seed)
 
-    def sentinels(self, schema_or_frame: Any, n: int) -> pd.DataFrame:
+    def sentinels(self, schema_or_frame: Any, n: int, **options: Any) -> pd.DataFrame:
         """See :func:`privfed.testing.sentinels`; of the test's seed."""
         from privfed.testing import sentinels
 
-        return sentinels(schema_or_frame, n, seed=self.seed)
+        return sentinels(schema_or_frame, n, **{"seed": self.seed, **options})
 
     def assert_no_raw(self, left: object, raw: object, **options: Any) -> None:
         """See :func:`privfed.testing.assert_no_raw`."""
@@ -118,15 +125,23 @@ class LeakCheck:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the suite's alpha, as an option and as a setting."""
+    """Add the suite's alpha, the rules that are off and the baseline, as options and settings."""
     text = "how often privfed's assertions may fail without a fault, over the whole suite (0.05)"
     parser.addini(_ALPHA, text, default="0.05")
-    parser.getgroup("privfed").addoption("--privfed-alpha", dest=_ALPHA, default=None, help=text)
+    parser.addini(_OFF, "families of rules about raw values to switch off", type="args", default=[])
+    parser.addini(_BASELINE, "file of accepted findings", default="")
+    group = parser.getgroup("privfed")
+    group.addoption("--privfed-alpha", dest=_ALPHA, default=None, help=text)
+    group.addoption("--privfed-baseline", dest=_BASELINE, default=None, help="accepted findings")
+    group.addoption(
+        "--privfed-update-baseline", dest=_UPDATE, action="store_true", help="accept what is found"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _LEAKS)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -146,11 +161,91 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Give the running test its share of alpha."""
+    """Give the running test its share of alpha, and the suite's settings."""
     from privfed.testing.assertions.alpha import spending
 
-    with spending(_suite_alpha(item.config) * item.config.stash[_SHARES][_names_assertions(item)]):
+    alpha = _suite_alpha(item.config) * item.config.stash[_SHARES][_names_assertions(item)]
+    if not _names_assertions(item) and not _loaded():
+        with spending(alpha):
+            return (yield)
+    from dataclasses import replace
+
+    from privfed.testing.assertions.suite import running
+
+    suite = _suite(item.config)
+    off = [one for mark in item.iter_markers("leaks") for one in mark.kwargs.get("off", ())]
+    with spending(alpha), running(replace(suite, off=(*suite.off, *off)), item.nodeid):
         return (yield)
+
+
+def _loaded() -> bool:
+    """Whether anybody has imported the assertion about raw values."""
+    return "privfed.testing.assertions.no_raw" in sys.modules
+
+
+def _suite(config: pytest.Config) -> Suite:
+    """The suite's settings, read on first use: they import NumPy."""
+    if _SUITE not in config.stash:
+        from privfed.testing.assertions.suite import Suite, read_baseline
+
+        path = _baseline(config)
+        accepted = read_baseline(path) if path else {}
+        recording = bool(config.getoption(_UPDATE))
+        config.stash[_SUITE] = Suite(tuple(config.getini(_OFF)), accepted, recording)
+    suite: Suite = config.stash[_SUITE]
+    return suite
+
+
+def _baseline(config: pytest.Config) -> Path | None:
+    name = config.getoption(_BASELINE) or config.getini(_BASELINE)
+    return config.rootpath / name if name else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Take raw values of the test's tables out of what a failure prints."""
+    report = yield
+    suite = item.config.stash.get(_SUITE, None)
+    if report.failed and suite is not None and suite.tables:
+        from privfed.testing.redaction import Redaction
+
+        redaction = Redaction(suite.tables)
+        if redaction:
+            whole = str(report.longrepr)
+            if (clean := redaction.of(whole)) != whole:
+                report.longrepr = clean
+            report.sections = [(name, redaction.of(text)) for name, text in report.sections]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the baseline; a worker of xdist tells its session instead."""
+    config = session.config
+    suite = config.stash.get(_SUITE, None)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["privfed"] = None if suite is None else suite.told()
+    elif config.getoption(_UPDATE) and (path := _baseline(config)) is not None:
+        _suite(config).write(path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear what a worker of xdist has seen."""
+    told = getattr(node, "workeroutput", {}).get("privfed")
+    if told is not None:
+        _suite(node.config).hear(told)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what the assertions looked at, and what they could not have seen."""
+    suite = config.stash.get(_SUITE, None)
+    for number, line in enumerate(suite.summary() if suite is not None else ()):
+        if not number:
+            terminalreporter.section("raw values")
+        terminalreporter.line(line)
 
 
 def _names_assertions(item: pytest.Item) -> bool:

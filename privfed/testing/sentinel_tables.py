@@ -1,58 +1,100 @@
-"""Made-up tables whose values are recognised wherever they turn up, in nearly any form.
+"""Synthetic tables whose values are recognised wherever they turn up, and that validators accept.
 
-Numbers have all their digits and lie apart from one another, so that rounding leaves them different;
-texts that name records are words that nobody else writes. Messages may show such values.
+Each column keeps the form of the one that it is made after: range, decimals, categories, dates, and
+of texts the pattern (letters, digits, separators, what all share, check digits). Numbers lie apart
+from one another, so that rounding leaves them different. Messages may show such values.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.tables.schema import Column, Schema
+from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.table import step_of
+from privfed.leaks.texts import NAMING
+
+if TYPE_CHECKING:
+    from privfed.tables.schema import Column, Schema
 
 #: Share of a column's range that is left free at either end: bounds are public, and so is zero.
 MARGIN = 0.04
 #: Share of a stratum in which its value lies, so that neighbours stay apart.
 INSIDE = 0.6
-#: From what share of different texts on a column names its records.
-NAMING = 0.5
-_LETTERS = np.array(list("bcdfghjklmnpqrstvwxz"))
+#: From so many values on, decimals and patterns are learnt; fewer only give a range.
+LEARNT = 10
+#: A part of a text that this share of the values have is kept.
+KEPT = 0.2
+_TOKEN = re.compile(r"[^\W_]+|[\W_]+")
+_DATES = ("%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y%m%d", "%d-%m-%Y", "%Y-%m-%dT%H:%M:%S")
+_CONSONANTS, _VOWELS = np.array(list("bdfgklmprstvwxz")), np.array(list("aeiou"))
 
 
-def sentinels(schema_or_frame: Schema | pd.DataFrame, n: int, *, seed: int = 0) -> pd.DataFrame:
-    """Make a table of recognisable values.
+def sentinels(
+    schema_or_frame: Schema | pd.DataFrame,
+    n: int,
+    *,
+    seed: int = 0,
+    like: pd.DataFrame | None = None,
+    keys: Mapping[str, Sequence[Any]] | None = None,
+    make: Mapping[str, Callable[[], Any]] | None = None,
+) -> pd.DataFrame:
+    """Make a table of recognisable values in the form of a schema's or another table's.
 
     Args:
         schema_or_frame: the public data dictionary, whose bounds and categories are kept to; or a
-            table, whose columns, types, ranges and categories are.
+            table, whose columns, types, ranges, categories and patterns are.
         n: number of records.
         seed: of the values.
+        like: a table after whose columns those of the schema are made that it has too.
+        keys: for columns that refer to another table, the values that they may have.
+        make: for columns of your own making, a function that gives one value, such as
+            ``Faker().iban``; it is called n times.
 
     Returns:
-        a DataFrame that :func:`assert_no_raw` knows as made up (``attrs["sentinels"]``).
+        a DataFrame that :func:`assert_no_raw` knows as synthetic (``attrs["sentinels"]``).
 
     Raises:
-        InputError: ``n`` is below 1, or the first argument is neither of the two.
+        InputError: ``n`` is below 1, the first argument is neither of the two, or ``keys`` or
+            ``make`` name a column that there is not.
     """
     if n < 1:
         raise InputError(f"sentinels need at least one record, and n is {n}")
     rng = np.random.default_rng([seed, n])
-    if isinstance(schema_or_frame, pd.DataFrame):
-        frame = schema_or_frame
-        columns: dict[Any, Any] = {
-            name: _like(frame.iloc[:, place], n, rng) for place, name in enumerate(frame.columns)
-        }
-    elif isinstance(schema_or_frame, Schema):
-        columns = {column.name: _of(column, n, rng) for column in schema_or_frame.columns}
-    else:
-        raise InputError("sentinels are made from a Schema or a DataFrame")
+    columns = _columns(schema_or_frame, like, n, rng)
+    unknown = sorted({*(keys or {}), *(make or {})} - set(map(str, columns)))
+    if unknown:
+        raise InputError(f"the table has no column {unknown}; write names of its columns")
+    for name, values in (keys or {}).items():
+        columns[name] = _shuffled(np.array(list(values), dtype=object), n, rng).tolist()
+    for name, one in (make or {}).items():
+        columns[name] = [one() for _ in range(n)]
     made = pd.DataFrame(columns)
     made.attrs["sentinels"] = True
     return made
+
+
+def _columns(
+    source: Any, like: pd.DataFrame | None, n: int, rng: np.random.Generator
+) -> dict[Any, Any]:
+    if isinstance(source, pd.DataFrame):
+        return {name: _like(source.iloc[:, at], n, rng) for at, name in enumerate(source.columns)}
+    if not hasattr(source, "columns") or not hasattr(source, "features"):
+        raise InputError("sentinels are made from a Schema or a DataFrame")
+    known = {} if like is None else {str(name): like[name] for name in like.columns}
+    return {
+        column.name: _like(known[column.name], n, rng)
+        if column.name in known
+        else _of(column, n, rng)
+        for column in source.columns
+    }
 
 
 def _of(column: Column, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -63,30 +105,148 @@ def _of(column: Column, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _like(series: pd.Series[Any], n: int, rng: np.random.Generator) -> Any:
-    """Values of a column's own type and range."""
+    """Values of a column's own type, range and form."""
     known = series.dropna()
     if pd.api.types.is_datetime64_any_dtype(series):
-        plain = pd.to_datetime(known, utc=True).astype("datetime64[ns, UTC]").astype("int64")
-        first, last = (int(plain.min()), int(plain.max())) if len(plain) else (0, 10**18)
-        made = _spread(float(first), float(max(last, first + 10**15)), n, rng)
-        stamps = pd.Series(pd.to_datetime(made.astype(np.int64), utc=True))
-        zone = getattr(series.dtype, "tz", None)
-        return stamps.dt.tz_convert(zone).astype(series.dtype)
+        return _moments(series, known, n, rng)
     if isinstance(series.dtype, pd.CategoricalDtype):
         return pd.Categorical(_shuffled(np.array(list(series.cat.categories), object), n, rng))
     if pd.api.types.is_bool_dtype(series):
         return _shuffled(np.array([False, True]), n, rng)
     if pd.api.types.is_integer_dtype(series):
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1e6)
-        return _whole(low, high, n, rng).astype(np.int64)
+        return _whole(low, high, n, rng).astype(str(series.dtype).lower())
     if pd.api.types.is_numeric_dtype(series):
         finite = known[np.isfinite(known.to_numpy(dtype=float))]
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1e6)
-        return _spread(low, high, n, rng).astype(str(series.dtype).lower())
-    different = known.unique()
-    if len(different) > NAMING * len(known) or not len(different):
-        return [_word(rng) for _ in range(n)]
-    return _shuffled(np.array(list(different), dtype=object), n, rng)
+        return _numbers(finite.to_numpy(dtype=float), n, rng).astype(str(series.dtype).lower())
+    texts = [str(one) for one in known]
+    different = sorted(set(texts))
+    if texts and len(different) <= NAMING * len(texts):
+        return _shuffled(np.array(different, dtype=object), n, rng)
+    if len(texts) < LEARNT:
+        return ["".join(rng.choice(_CONSONANTS, 16)) for _ in range(n)]
+    return _texts(texts, n, rng)
+
+
+def _moments(
+    series: pd.Series[Any], known: pd.Series[Any], n: int, rng: np.random.Generator
+) -> pd.Series[Any]:
+    plain = pd.to_datetime(known, utc=True).astype("datetime64[ns, UTC]").astype("int64")
+    first, last = (int(plain.min()), int(plain.max())) if len(plain) else (0, 10**18)
+    step = 86_400 * 10**9
+    daily = len(plain) >= LEARNT and bool((plain % step == 0).all())
+    made = _spread(float(first), float(max(last, first + 10**15)), n, rng).astype(np.int64)
+    stamps = pd.Series(pd.to_datetime(made // step * step if daily else made, utc=True))
+    return stamps.dt.tz_convert(getattr(series.dtype, "tz", None)).astype(series.dtype)
+
+
+def _numbers(known: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers in the range, with as many decimals as the column has."""
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1e6)
+    made = _spread(low, high, n, rng)
+    grades = decimals_of(known[known != 0])
+    if len(known) < LEARNT or not len(grades) or (grades == NO_GRADE).any():
+        return made
+    decimals = max(0, int(grades.max()))
+    step = step_of(known) or 10.0**-decimals
+    steps = np.rint((made - known[0]) / step)
+    if decimals and np.isclose(step, 10.0**-decimals):  # a last digit that no shorter number has
+        last = np.rint((known[0] + steps * step) * 10**decimals) % 10
+        steps = np.where(last == 0, steps + 1, steps)
+    lowest, highest = np.rint((np.array([low, high]) - known[0]) / step)
+    return np.asarray(np.round(known[0] + np.clip(steps, lowest, highest) * step, decimals))
+
+
+def _texts(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:
+    """Texts of the patterns of others, all different where that can be."""
+    dated = _date_format(texts)
+    if dated:
+        days = [datetime.strptime(one, dated).replace(tzinfo=UTC).timestamp() for one in texts]
+        drawn = _spread(min(days), max(days), n, rng)
+        return [datetime.fromtimestamp(one, UTC).strftime(dated) for one in drawn]
+    width = len(texts[0])
+    if all(one.isdigit() and len(one) == width for one in texts) and width < 16:
+        lowest, highest = int(min(texts)), int(max(texts))
+        made = [f"{int(one):0{width}}" for one in _whole(lowest, highest, n, rng)]
+        return _checked(texts, made)
+    tokens = Counter(token for one in texts for token in set(_TOKEN.findall(one)))
+    many = max(2, KEPT * len(texts))
+    kept = (
+        {token for token, count in tokens.items() if count >= many}
+        if len(texts) >= LEARNT
+        else set()
+    )
+    made, seen = [], set(texts)
+    for _ in range(n):
+        for _ in range(20):
+            pattern = texts[int(rng.integers(len(texts)))]
+            parts = [
+                part if part in kept else _relettered(part, rng) for part in _TOKEN.findall(pattern)
+            ]
+            one = _checked(texts, ["".join(parts)])[0]
+            if one not in seen:
+                break
+        seen.add(one)
+        made.append(one)
+    return made
+
+
+def _relettered(text: str, rng: np.random.Generator) -> str:
+    """Another letter for each letter, another digit for each digit; a vowel stays a vowel."""
+    made = []
+    for at, letter in enumerate(text):
+        if letter.isdigit():
+            first = at == 0 and letter != "0"
+            made.append(str(int(rng.integers(1 if first else 0, 10))))
+        elif letter.isalpha():
+            pool = _VOWELS if letter.lower() in "aeiou" else _CONSONANTS
+            drawn = str(rng.choice(pool))
+            made.append(drawn.upper() if letter.isupper() else drawn)
+        else:
+            made.append(letter)
+    return "".join(made)
+
+
+def _date_format(texts: Sequence[str]) -> str:
+    """The form of dates that fits all texts, if any does."""
+    for form in _DATES:
+        try:
+            if all(datetime.strptime(one, form).strftime(form) == one for one in texts):
+                return form
+        except ValueError:
+            continue
+    return ""
+
+
+def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
+    """With check digits as IBANs and cards have them, where all the texts have them."""
+    if all(_is_iban(one) for one in texts):
+        return [_iban(texts[0][:2] + one[2:]) for one in made]
+    if all(_luhn(one) == 0 for one in texts):
+        return [one[:-1] + str((10 - _luhn(one[:-1] + "0")) % 10) for one in made]
+    return made
+
+
+def _is_iban(text: str) -> bool:
+    plain = text.replace(" ", "")
+    if not re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", plain):
+        return False
+    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _iban(text: str) -> str:
+    plain = text.replace(" ", "")
+    rest = int("".join(str(int(one, 36)) for one in plain[4:] + plain[:2])) * 100 % 97
+    return f"{text[:2]}{98 - rest:02}{text[4:]}"
+
+
+def _luhn(text: str) -> int:
+    """The check sum of a card's digits; -1 where it is no card."""
+    digits = [int(one) for one in text if one.isdigit()]
+    if len(digits) < 12 or re.search(r"[^\d -]", text):
+        return -1
+    doubled = [one * 2 - 9 * (one > 4) if at % 2 else one for at, one in enumerate(digits[::-1])]
+    return sum(doubled) % 10
 
 
 def _spread(low: float, high: float, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -109,8 +269,3 @@ def _whole(low: float, high: float, n: int, rng: np.random.Generator) -> np.ndar
 def _shuffled(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Values as evenly often as n records allow, in any order."""
     return np.asarray(rng.permutation(np.resize(rng.permutation(values), n)))
-
-
-def _word(rng: np.random.Generator) -> str:
-    """Sixteen consonants."""
-    return "".join(rng.choice(_LETTERS, 16))

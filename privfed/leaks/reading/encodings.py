@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from privfed.leaks.reading.pickles import is_pickle, opcodes_hold
@@ -153,6 +152,8 @@ def _text(data: bytes) -> Decoded:
 def _msgpack(data: bytes) -> Decoded:
     """MessagePack whose whole is a container; other bytes are hardly ever one by chance."""
     if data and len(data) <= PACKED and (0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF):
+        import msgspec  # not there: these bytes are looked through as they are
+
         yield "MessagePack", msgspec.msgpack.decode(data)
 
 

@@ -24,7 +24,7 @@ NUMBER = re.compile(
     r"(?<![A-Za-z_\d])(?<!\d\.)[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
 )
 #: Thousands set apart by commas, points, quotes or spaces; the other mark of the two is decimal.
-_MARKS = "'’ \u00a0\u2009\u202f_"
+_MARKS = "'\u2019 \u00a0\u2009\u202f_"
 _GROUPED = re.compile(
     rf"(?<![\d,.])\d{{1,3}}(?:(?:,\d{{3}})+(?:\.\d+)?|(?:\.\d{{3}})+(?:,\d+)?|([{_MARKS}])\d{{3}}(?:\1\d{{3}})*(?:[.,]\d+)?)(?![\d,])"
 )

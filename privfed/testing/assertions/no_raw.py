@@ -19,6 +19,10 @@ from privfed.leaks.table import RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 
+_NOTHING = (
+    "nothing left at all, so that there is nothing to look through; pass what was released, or "
+    "may_be_empty=True where that may be nothing"
+)
 #: How many findings a message tells of.
 SHOWN = 4
 
@@ -40,7 +44,7 @@ class Powerless(AssertionError):
     """The assertion would not notice a leak in this table: its values look like anybody's."""
 
 
-def assert_no_raw(
+def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     left: object,
     raw: object,
     *,
@@ -84,14 +88,12 @@ def assert_no_raw(
     _check(k, slack, off := (*off, *suite.off))
     numbers, texts = _allowed(allow)
     tables = [_without(one, texts) for one in raw_tables(raw, schema, numbers, k)]
+    suite.tables += tables
     released = Released.of(flatten(left, rows=True), texts)
     if released.empty:
         if may_be_empty:
             return
-        raise AssertionError(
-            "nothing left at all, so that there is nothing to look through; pass what was released, "
-            "or may_be_empty=True where that may be nothing"
-        )
+        raise AssertionError(_NOTHING)
     settings = Settings(share(alpha), k, slack, off)
     found = search(tables, released, settings)
     blind = [name for table in tables for name in too_common(table, settings)]

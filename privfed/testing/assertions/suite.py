@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from privfed.errors import InputError
 from privfed.leaks.evidence import Evidence
+from privfed.leaks.table import RawTable
 
 #: The form of a baseline file.
 FORMAT = "privfed-leaks-baseline 1"
@@ -40,6 +42,9 @@ class Suite:
         accepted: hashes of findings that were reviewed and accepted.
         recording: whether new findings are accepted instead of raised.
         test: the running test, which a finding is accepted for.
+        seen: what each assertion looked at.
+        used: hashes of accepted findings that were met.
+        tables: the raw tables of the running test, none of whose values is to be printed.
     """
 
     off: tuple[str, ...] = ()
@@ -48,6 +53,7 @@ class Suite:
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    tables: list[RawTable] = field(default_factory=list)
 
     def judged(
         self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
@@ -70,6 +76,34 @@ class Suite:
         told = f"{self.test}: {one.rule}"
         text = "\0".join((self.test, hidden(one.where), one.rule))
         return hashlib.sha256(text.encode()).hexdigest()[:24], told
+
+    def told(self) -> dict[str, Any]:
+        """All that a worker tells the session, as plain data."""
+        return {
+            "seen": [[one.findings, list(one.blind)] for one in self.seen],
+            "used": sorted(self.used),
+            "accepted": self.accepted,
+        }
+
+    def hear(self, told: dict[str, Any]) -> None:
+        """Add what a worker tells."""
+        self.seen += [Looked(findings, tuple(blind)) for findings, blind in told["seen"]]
+        self.used |= set(told["used"])
+        self.accepted |= told["accepted"]
+
+    def summary(self) -> list[str]:
+        """What the session's report says; nothing where no assertion looked."""
+        if not self.seen:
+            return []
+        found = sum(one.findings for one in self.seen)
+        looked = f"{len(self.seen)} assertions looked for raw values: {found} findings"
+        lines = [f"{looked}, {len(self.used)} of them accepted by the baseline"]
+        if self.off:
+            lines.append(f"switched off: {', '.join(self.off)}")
+        for name, count in self.blind().most_common():
+            lines.append(f"a single cell of {name!r} was too common to convict, {count} times")
+        stale = len(set(self.accepted) - self.used)
+        return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
 
     def blind(self) -> Counter[str]:
         """How many assertions could not have seen a single cell, by column."""
@@ -108,6 +142,7 @@ def current() -> Suite:
     suite = _suite.get()
     if suite is None:
         _ALONE.seen.clear()
+        _ALONE.tables.clear()
         return _ALONE
     return suite
 
@@ -116,6 +151,7 @@ def current() -> Suite:
 def running(suite: Suite, test: str = "") -> Iterator[Suite]:
     """Within it, assertions belong to a suite, and to one of its tests."""
     suite.test = test
+    suite.tables.clear()
     token = _suite.set(suite)
     try:
         yield suite

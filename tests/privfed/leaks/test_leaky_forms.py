@@ -80,13 +80,13 @@ FORMS: dict[str, tuple[Any, str]] = {
     "mean of three": (X[[3, 9, 20], 1].mean(), "mean of three"),
     "quantile": (np.quantile(WHOLE, 0.9), "a quantile"),
     "outer product": (np.outer(ROW, ROW), "the product|the square"),
-    "normalised": (ROW / np.linalg.norm(ROW), "share of its record"),
+    "normalised": (ROW / np.linalg.norm(ROW), "share of its record|scaled and shifted as a whole"),
     "totals": (
         [WHOLE.sum(), np.delete(WHOLE, RECORD).sum()],
         "left out of its column's total|the difference of two released",
     ),
     "means": ([WHOLE.mean(), np.delete(WHOLE, RECORD).mean()], "means of 60|left out"),
-    "cumulative": (np.cumsum(RNG.permutation(WHOLE))[1:], "difference of two"),
+    "cumulative": (np.cumsum(RNG.permutation(WHOLE))[1:-2], "difference of two|sum of two"),
     "long cumulative": (
         np.cumsum(np.concatenate([RNG.normal(size=2000), RNG.permutation(WHOLE)])),
         "neighbouring",

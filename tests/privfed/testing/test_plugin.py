@@ -58,7 +58,7 @@ def test_a_suite(pytester: pytest.Pytester) -> None:
     whole = pytester.runpytest_subprocess()
     whole.assert_outcomes(passed=7, failed=1)
     whole.stdout.fnmatch_lines(["*raw values left*", "*record 3*"])
-    assert not whole.stdout.str().count("rules/search.py")
+    assert not whole.stdout.str().count("leaks/scan.py")
     pytester.runpytest_subprocess("-k", "share").assert_outcomes(passed=4, deselected=4)
 
 
@@ -112,3 +112,70 @@ def test_loading_the_plugin_is_cheap() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert not {"numpy", "pandas", "scipy"} & set(done.stdout.split())
+
+
+LEAKY = """
+import numpy as np
+import pandas as pd
+import pytest
+from privfed.testing import assert_no_raw
+
+LETTERS = np.random.default_rng(3).choice(list("aeioubdfgklmnrst"), (60, 9))
+TABLE = pd.DataFrame({"name": ["Vogelsang-" + "".join(row).title() for row in LETTERS],
+                      "dose": np.random.default_rng(0).normal(50, 9, 60).round(4)})
+
+@pytest.fixture
+def patients():
+    return TABLE
+
+def test_leak(patients):
+    print("looking at", TABLE["name"][7], TABLE["dose"][7])
+    assert_no_raw({"who": TABLE["name"][7]}, patients)
+
+@pytest.mark.leaks(off=["names", "lines"])
+def test_names_are_public_here():
+    assert_no_raw({"who": TABLE["name"][7]}, TABLE)
+"""
+
+
+def test_a_failure_prints_no_raw_value(pytester: pytest.Pytester) -> None:
+    """Neither the captured output nor the fixture's repr; and the session says what was looked at."""
+    pytester.makepyfile(LEAKY)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals")
+    done.assert_outcomes(passed=1, failed=1)
+    text = done.stdout.str()
+    assert "Vogelsang-" not in text.replace('"Vogelsang-"', "")
+    assert "looking at [raw] [raw]" in text
+    assert not [one for one in DOSES if one in text]
+    done.stdout.fnmatch_lines(["*raw values*", "2 assertions looked for raw values: 1 findings*"])
+
+
+DOSES = [f"{x:.4f}" for x in __import__("numpy").random.default_rng(0).normal(50, 9, 60)]
+
+
+def test_findings_are_accepted_by_a_baseline(pytester: pytest.Pytester) -> None:
+    """Written once, reviewable, without a value; then met, in workers too; another finding still fails."""
+    pytester.makepyfile(LEAKY)
+    pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
+    first = ("-p", "no:cacheprovider", "--privfed-update-baseline")
+    pytester.runpytest_subprocess(*first).assert_outcomes(passed=2)
+    held = (pytester.path / "leaks.json").read_text()
+    assert "test_leak: a raw text" in held and "Vogelsang" not in held
+    again = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "1")
+    again.assert_outcomes(passed=2)
+    again.stdout.fnmatch_lines(["*1 findings, 1 of them accepted*"])
+    pytester.makepyfile(LEAKY.replace('["who": ', '["whom": ').replace('{"who"', '{"whom"'))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
+    (pytester.path / "leaks.json").write_text("[]")
+    broken = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert "is no baseline" in broken.stdout.str()
+
+
+def test_rules_are_switched_off_in_the_settings(pytester: pytest.Pytester) -> None:
+    """By name; a name that is none is told."""
+    pytester.makepyfile(LEAKY)
+    pytester.makeini("[pytest]\nprivfed_off = names lines")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.makeini("[pytest]\nprivfed_off = nams")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert "no rule is called" in done.stdout.str()

@@ -1,0 +1,106 @@
+"""Takes raw values out of what a failing test prints: captured output, and reprs of its fixtures."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from privfed.leaks.reading.texts import NUMBER
+from privfed.leaks.table import RawTable
+from privfed.leaks.texts import SHORTEST
+
+#: What stands in a value's place.
+REDACTED = "[raw]"
+#: Whole numbers with fewer digits are left: line numbers, counts, percentages.
+DIGITS = 4
+_BEFORE = re.compile(r"([^\n]{0,60}?)\.\.\.")
+_BEHIND = re.compile(r"\.\.\.((?:(?!\.\.\.)[^\n]){0,60})")
+#: Most values of a table that are looked for as texts.
+TEXTS = 50_000
+
+
+class Redaction:
+    """What must not be printed, of the tables that a test has passed.
+
+    Synthetic tables are left as they are. Dates are, too.
+
+    Args:
+        tables: the raw tables.
+    """
+
+    def __init__(self, tables: Iterable[RawTable]) -> None:
+        self._tables = [table for table in tables if not table.sentinel]
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.unique(np.concatenate([np.empty(0), *(t.cells.sizes for t in self._tables)]))
+
+    @cached_property
+    def _values(self) -> list[str]:
+        return sorted(
+            {
+                value
+                for table in self._tables
+                for column in table.texts
+                if column.naming
+                for value in column.values[:TEXTS]
+                if len(value) >= SHORTEST
+            }
+        )
+
+    @cached_property
+    def _texts(self) -> re.Pattern[str] | None:
+        listed = sorted(self._values, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, listed)), re.IGNORECASE) if listed else None
+
+    def of(self, text: str) -> str:
+        """A text without raw texts, and without numbers that are raw at the precision they are printed."""
+        if not self._tables or not text:
+            return text
+        if self._texts is not None:
+            text = _BEFORE.sub(self._before, self._texts.sub(REDACTED, text))
+            text = _BEHIND.sub(self._behind, text)
+        return NUMBER.sub(self._number, text) if len(self._sizes) else text
+
+    @cached_property
+    def _begun(self) -> tuple[list[str], list[str]]:
+        """The values in lower case, and backwards, each in order."""
+        lower = [value.lower() for value in self._values]
+        return sorted(lower), sorted(value[::-1] for value in lower)
+
+    def _before(self, found: re.Match[str]) -> str:
+        """What an ellipsis has cut a value to, in front of it."""
+        kept = len(found[1]) - _beginning(found[1], self._begun[0])
+        return found[1][:kept] + (REDACTED if kept < len(found[1]) else "") + "..."
+
+    def _behind(self, found: re.Match[str]) -> str:
+        """The same behind it."""
+        gone = _beginning(found[1][::-1], self._begun[1])
+        return "..." + (REDACTED if gone else "") + found[1][gone:]
+
+    def _number(self, found: re.Match[str]) -> str:
+        text = found[0]
+        digits = sum(one.isdigit() for one in text)
+        _, _, decimals = text.partition(".")
+        if digits < (DIGITS if not decimals else 2) or "e" in text.lower():
+            return text
+        value, reach = abs(float(text)), 0.5 * 10.0 ** -len(decimals) * (1 + 1e-9)
+        low, high = np.searchsorted(self._sizes, [value - reach, value + reach])
+        return REDACTED if high > low else text
+
+
+def _beginning(text: str, values: list[str]) -> int:
+    """How long the longest end of a text is that some value begins with."""
+    for start in range(max(0, len(text) - SHORTEST + 1)):
+        end = text[start:].lower()
+        at = bisect_left(values, end)
+        if at < len(values) and values[at].startswith(end):
+            return len(end)
+    return 0
