@@ -20,7 +20,7 @@ FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "engi
 #: The rooms beside the core, and which others each may import.
 BESIDE = {
     "mechanisms": {"questions", "privacy"},
-    "accountants": {"privacy", "exchange"},
+    "accountants": {"questions", "privacy", "exchange"},
     "leaks": set(),
     "attacks": {"questions", "privacy", "exchange", "leaks"},
     "learners": {"tables", "questions", "privacy", "exchange"},
@@ -50,7 +50,7 @@ OUTSIDE = {("baselines", "exchange.ungated")}
 #: Which rooms reach what is pluggable by its name; among learners only what reads saved models. An
 #: attack reads a question by the kind that the transcript names: questions are public, and say
 #: themselves what a record adds to the answer.
-BY_NAME = {"attacks", "privacy", "ledger", "federation", "reports", "study", "testing", "cli"}
+BY_NAME = {"attacks", "privacy", "ledger", "engines", "reports", "study", "testing", "cli"}
 BY_NAME_FILES = {("learners", "saved.py")}
 
 
@@ -124,7 +124,6 @@ def test_every_room_has_its_rule() -> None:
         ("attacks", "from privfed.audits.bounds import epsilon_from_event"),
         ("questions", "from privfed.privacy.policy import Policy"),
         ("owner", "from privfed.engines.local import LocalDisclosure"),
-        ("federation", "from privfed.engines.sockets import Socket"),
         ("learners", "from privfed.engines.remote import RemoteDisclosure"),
         ("exchange", "from privfed.questions.plugins import load"),
     ],

@@ -212,6 +212,7 @@ def check_killed_processes_lose_nothing(case: StoreCase) -> None:
     for life in range(KILLS):
         ours, theirs = os.pipe()
         child = in_child(partial(_write_on, case, path, life, theirs))
+        os.close(theirs)  # so that the lines end when the child does
         with os.fdopen(ours) as lines:
             lines.readline()  # it lives
             timer = threading.Timer(draw.uniform(0, LIFE), os.kill, (child, signal.SIGKILL))

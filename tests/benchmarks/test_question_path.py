@@ -10,7 +10,7 @@ from question_path import changes, federation
 from privfed.testing.queries import Histogram
 
 FIRST = Histogram(0, (0.0, 40.0, 100.0))
-#: What was reached (90 changes), with a little room; it was once 28 and 183.
+#: What was reached (21 files, 93 changes), with a little room; it was once 28 and 183.
 FILES, CHANGES = 22, 95
 
 
@@ -32,6 +32,6 @@ def test_a_guard_is_priced_once_and_each_reply_is_opened_once() -> None:
         for question in (FIRST, replace(FIRST, edges=(0.0, 50.0, 100.0)))
     ]
     for own, times in zip(calls, (1, 0), strict=True):
-        assert own["Laplace.scale"] == own["Laplace.loss"] == times
-        assert own["AdditiveNoise.protect"] == own["Envelope.open"] == 1
+        assert own["Laplace.scale"] == own["DiscreteLaplace.loses"] == times
+        assert own["DiscreteLaplace.draw"] == own["Envelope.open"] == 1
     assert calls[0]["joint"] <= 2
