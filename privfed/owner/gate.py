@@ -60,7 +60,7 @@ __all__ = ["Gate", "Refused", "assign", "open_reply"]
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
 #: Most failures of one kind, ever: that an unprotected query failed can tell something more than
-#: its answers do. What is protected never fails: see :meth:`Gate._around_nothing`.
+#: its answers do. A protected one is answered by noise: see :meth:`Gate._around_nothing`.
 MOST_FAILURES = 3
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
