@@ -29,14 +29,8 @@ _MEND = "what left can be combined; release each statistic once, with noise, ove
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What one combination of released numbers gives; the same for every table.
-
-    Args:
-        rule: the combination.
-        values: sizes of the results.
-        errors: by how much rounding may have moved each.
-        locate: works out the path to the first number of a result.
-    """
+    """What one combination of released numbers gives: sizes, by how much rounding may have moved
+    each, and what works out the path to the first number of a result."""
 
     rule: str
     values: np.ndarray
@@ -63,13 +57,11 @@ class Results:
         if not len(sizes) or not len(self.values):
             return None
         after = np.minimum(np.searchsorted(sizes, self.values), len(sizes) - 1)
-        before = np.maximum(after - 1, 0)
-        nearer = sizes[after] - self.values < self.values - sizes[before]
-        nearest = np.where(nearer, after, before)
-        hit = np.flatnonzero(np.abs(sizes[nearest] - self.values) <= self.errors)
+        after -= (after > 0) & (self.values - sizes[after - 1] <= sizes[after] - self.values)
+        hit = np.flatnonzero(np.abs(sizes[after] - self.values) <= self.errors)
         if not len(hit):
             return None
-        nearest, found, errors = nearest[hit], self.values[hit], self.errors[hit]
+        nearest, found, errors = after[hit], self.values[hit], self.errors[hit]
         width = np.maximum(2 * np.abs(sizes[nearest] - found), errors)
         chance = np.maximum(densities(sizes, nearest) * width, 1 / (1 + found / errors))
         chance = np.minimum(np.maximum(chance, simplicity(sizes[nearest])), 1.0)
@@ -91,12 +83,7 @@ class Results:
 
 
 def combinations_of(released: Released, records: int) -> Iterator[Results]:
-    """Every combination that is looked at, of the numbers of a release.
-
-    Args:
-        released: what left.
-        records: how many records the table has: means of so many and of one less are told apart.
-    """
+    """Every combination that is looked at; of means of ``records`` and of one less too."""
     numbers = [
         (block, widths)
         for block, widths in zip(released.blocks, released.widths, strict=True)

@@ -31,12 +31,7 @@ TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Numbers that left together.
-
-    Args:
-        leaf: the leaf that holds them.
-        values: the numbers, of any shape and type.
-    """
+    """Numbers that left together, of any shape and type."""
 
     leaf: Leaf
     values: np.ndarray
@@ -116,14 +111,8 @@ class Index:
 
 @dataclass(eq=False)
 class Released:
-    """All that left.
-
-    Args:
-        blocks: arrays of numbers.
-        texts: texts, with their paths.
-        rows: texts made of the cells of one container each, with their paths.
-        strings: bytes of unknown structure, with their paths.
-    """
+    """All that left: arrays of numbers, and with their paths texts, texts made of the cells of one
+    container each, and bytes of unknown structure."""
 
     blocks: list[Block] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
@@ -216,11 +205,7 @@ class Released:
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """Texts one after the other, a new line for each.
-
-    Args:
-        texts: paths and texts.
-    """
+    """Texts with their paths, one after the other, a new line for each."""
 
     texts: Sequence[tuple[str, str]]
 

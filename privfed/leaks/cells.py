@@ -26,13 +26,8 @@ MET, SOME = 0.05, 512
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Released numbers that lie as near a raw one as their precision lets them.
-
-    Args:
-        places: their positions in the index.
-        nearest: positions of the nearest raw sizes.
-        chance: how likely each would match by chance.
-    """
+    """Places in an index of numbers as near a raw size as their precision lets them, the places of
+    those sizes, and how likely each would match by chance."""
 
     places: np.ndarray
     nearest: np.ndarray

@@ -47,10 +47,10 @@ class Lines:
     """Numbers and runs of letters by line.
 
     Args:
-        names: normalised names of the table's numeric columns.
+        names: keys of the names of the table's numeric columns.
         text: the texts that are read, one after the other.
         runs: their letters and digits, and the line of each.
-        differences: of which two groups of released numbers each further line is made.
+        differences: the two groups of released numbers of which each further line is made.
     """
 
     names: Sequence[bytes]
@@ -163,7 +163,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
 
 @dataclass(frozen=True, eq=False)
 class _Matches:
-    """Cells that match tokens: line, column, how many other tokens might have, nats, records."""
+    """Cells that match tokens: nats, and records as a slice of some order."""
 
     line: np.ndarray
     column: np.ndarray

@@ -31,13 +31,7 @@ MEND = "no row may leave; release sums or means over many records, with noise"
 
 @dataclass(eq=False)
 class Stream:
-    """Blocks one after the other, rounded to one precision, hashed by windows.
-
-    Args:
-        precision: to which the numbers are rounded.
-        parts: the blocks, each row by row or column by column.
-        turned: whether column by column.
-    """
+    """Blocks one after the other, each row by row or (turned) column by column, rounded."""
 
     precision: Precision
     parts: Sequence[Block]

@@ -73,10 +73,9 @@ class TextColumn:
 
     Args:
         name: of the column.
-        codes: which of the different values each record has; -1 for none.
-        values: the different values as they are.
-        keys: letters and digits of each, shape (forms, longest), zeros behind: of the values
-            first, then of their other forms.
+        codes: which of ``values`` each record has; -1 for none.
+        values: the different ones as they are.
+        keys: letters and digits of each form of a value, shape (forms, longest), zeros behind.
         value_of: the value that each form is of.
     """
 
@@ -174,14 +173,14 @@ class TextColumn:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Letters and digits of a text that left, and where its words begin and end.
+    """Letters and digits of a text that left, in lower case.
 
     Args:
         lower: the bytes.
         begins: positions at which words begin.
-        ends: for each position, whether a word ends before it; one longer than ``lower``.
-        proper: for each position, whether the byte was a digit or in upper case.
-        lines: for each position, the line of the text.
+        ends: whether a word ends before each position; one longer than ``lower``.
+        proper: whether each was a digit or in upper case.
+        lines: the line of the text of each.
     """
 
     lower: np.ndarray
