@@ -156,7 +156,7 @@ def _evidence(
     cell = int(cells.first[hits.nearest[surest]])
     return Evidence(
         function.family,
-        function.rule,
+        function.rule.format(k=table.shared),
         nats,
         partial(block.find, float(index.sizes[hits.places[surest]])),
         partial(table.where, cell),

@@ -33,7 +33,7 @@ class Function:
         family: by which it is switched off.
         plain: how plain it is.
         mend: what to do about it.
-        rule: what a released number is if it matches.
+        rule: what a released number is if it matches; ``{k}`` stands for how many records are enough.
         values: works out its values of a table.
     """
 
@@ -351,7 +351,7 @@ FUNCTIONS = [
                 "a quantile between two raw values": _quantiles,
                 **{name: _of_a_record(of) for name, of in OF_A_RECORD.items()},
                 **{
-                    f"the {name} of a group of too few records": _of_a_group(of)
+                    f"the {name} of a group of fewer than {{k}} records": _of_a_group(of)
                     for name, of in OF_A_GROUP.items()
                 },
             },

@@ -106,21 +106,44 @@ def aligned(
     span: tuple[bool, int, int], streams: Sequence[Stream], table: RawTable
 ) -> Evidence | None:
     """Windows of released numbers that are some columns of a record, in the table's order."""
-    coded, first, last = span
-    whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
-    part = whole[:, first:last]
-    found = [one for stream in streams for one in _rows(part, stream, table)]
+    found = [one for stream in streams for one in _rows(span, stream, table)]
     return max(found, key=lambda one: one.nats, default=None)
 
 
-def _rows(part: np.ndarray, stream: Stream, table: RawTable) -> Iterator[Evidence]:
-    """Records among the windows of one stream, rounded to the nearest or cut off."""
-    windows = stream.windows(part.shape[1])
-    plain, precision = np.nan_to_num(part), stream.precision
-    cell = precision.cell(plain)
-    for rounded in (plain, np.trunc(plain / cell) * cell):
-        keys = precision.keys(rounded)
-        hit, record = _equal(keys, windows, stream)
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Some columns of all records at one precision, their keys, and the order of the keys' hashes."""
+
+    part: np.ndarray
+    keys: np.ndarray
+    hashes: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(
+        cls, table: RawTable, span: tuple[bool, int, int], precision: Precision, cut: bool
+    ) -> _Records:
+        """Rounded to the nearest, or cut off."""
+        coded, first, last = span
+        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
+        part = whole[:, first:last]
+        plain = np.nan_to_num(part)
+        cell = precision.cell(plain)
+        keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
+        hashes = hashes_of(keys)
+        order = np.argsort(hashes)
+        return cls(part, keys, hashes[order], order)
+
+
+def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Iterator[Evidence]:
+    """Records among the windows of one stream."""
+    precision = stream.precision
+    windows = stream.windows(span[2] - span[1])
+    for cut in (False, True):
+        key = (span, precision, cut)
+        records = table.memoised(key, partial(_Records.of, table, *key))
+        part, keys = records.part, records.keys
+        hit, record = _equal(records, windows, stream)
         usable = (keys[record] != keys[record][:, :1]).any(axis=1)
         usable &= np.isfinite(part[record]).all(axis=1)
         hit, record = hit[usable], record[usable]
@@ -137,38 +160,28 @@ def _rows(part: np.ndarray, stream: Stream, table: RawTable) -> Iterator[Evidenc
             "a record, column by column",
             max(single, together) - np.log(4),
             partial(stream.locate, int(hit[least])),
-            partial(_whose, table, at),
+            partial(str, f"record {at}{table.whose}"),
             len(hit),
             precision.name,
-            partial(_shown, table, at),
+            partial(repr, table.numbers[at].tolist()),
             MEND,
             plain=1,
         )
 
 
-def _whose(table: RawTable, record: int) -> str:
-    return f"record {record}{table.whose}"
-
-
-def _shown(table: RawTable, record: int) -> str:
-    return repr([float(value) for value in table.numbers[record]])
-
-
-def _equal(keys: np.ndarray, windows: np.ndarray, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+def _equal(records: _Records, windows: np.ndarray, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     """Windows whose keys are a record's, and the records: by a table of bits, by hash, in full."""
-    width = keys.shape[1]
-    rows = hashes_of(keys)
-    order = np.argsort(rows)
     maybe = np.arange(len(windows))
     if len(windows) > 1 << 14:
         marked = np.zeros(1 << HASH, dtype=bool)
-        marked[rows >> np.uint64(64 - HASH)] = True
+        marked[records.hashes >> np.uint64(64 - HASH)] = True
         maybe = np.flatnonzero(marked[windows >> np.uint64(64 - HASH)])
-    place = np.minimum(np.searchsorted(rows[order], windows[maybe]), len(rows) - 1)
-    alike = rows[order][place] == windows[maybe]
-    maybe, record = maybe[alike], order[place[alike]]
-    same = (stream.keys[maybe[:, None] + np.arange(width)] == keys[record]).all(axis=1)
-    return maybe[same], record[same]
+    place = np.searchsorted(records.hashes, windows[maybe])
+    place = np.minimum(place, len(records.hashes) - 1)
+    alike = records.hashes[place] == windows[maybe]
+    maybe, record = maybe[alike], records.order[place[alike]]
+    same = stream.keys[maybe[:, None] + np.arange(records.keys.shape[1])] == records.keys[record]
+    return maybe[same.all(axis=1)], record[same.all(axis=1)]
 
 
 def _log_chances(part: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
