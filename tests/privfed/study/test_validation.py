@@ -132,7 +132,7 @@ def test_a_setting_under_which_nobody_answers_comes_last() -> None:
 
 def test_slips_in_a_grid() -> None:
     """Names and values are told before or by the learner's own check."""
-    with pytest.raises(InputError, match="no parameter 'depth'; there are bins, "):
+    with pytest.raises(InputError, match="no parameter 'depth'; there are clients_per_round, "):
         grid_search(FuzzyTreeRegressor(), {"depth": [1]}, folds())
     with pytest.raises(InputError, match="n_fuzzy_sets must be a whole number"):
         grid_search(FuzzyTreeRegressor(), {"n_fuzzy_sets": [0]}, folds())
