@@ -70,7 +70,7 @@ def forest(trees: int) -> dict[str, int]:
     """Bytes of the largest single messages of a forest, and of the largest batches."""
     from privfed.learners import FedForestClassifier
 
-    learner = FedForestClassifier(trees=trees, random_state=0)
+    learner = FedForestClassifier(n_estimators=trees, random_state=0)
     sent: list[int] = []
     came: list[int] = []
 

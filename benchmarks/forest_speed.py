@@ -107,7 +107,7 @@ def federated(
 ) -> None:
     """Gates and ledgers made, and a forest fitted through them."""
     made = FedForestClassifier if classes else FedForestRegressor
-    learner = made(trees=trees, max_features=few, max_depth=10, random_state=0)
+    learner = made(n_estimators=trees, max_features=few, max_depth=10, random_state=0)
     fed = LocalDisclosure.from_frame(
         frame, "y", client="client", schema=schema, policy=learner.published()
     )

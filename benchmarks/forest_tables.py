@@ -102,9 +102,9 @@ def methods(
     found: Methods = {
         "scikit-learn": lambda s: central(max_features=few, random_state=s, max_depth=depth),
         "FedForest": lambda s: own(random_state=s, max_depth=depth),
-        "AvgImp": lambda s: own(random_state=s, max_depth=depth, evaluation="average"),
+        "AvgImp": lambda s: own(random_state=s, max_depth=depth, gain_aggregation="average"),
         "AvgImp, Top-L": lambda s: own(
-            random_state=s, max_depth=depth, evaluation="average", shortlist=5
+            random_state=s, max_depth=depth, gain_aggregation="average", top_k=5
         ),
         "histogram": lambda s: histogram(max_features=few, random_state=s, max_depth=depth),
         "ensemble": lambda s: local(max_features=few, random_state=s, max_depth=depth),
@@ -112,7 +112,7 @@ def methods(
     if client_splits:
         found["FedForest, H"] = lambda s: own(random_state=s, max_depth=depth, client_splits=True)
         found["AvgImp, H"] = lambda s: own(
-            random_state=s, max_depth=depth, evaluation="average", client_splits=True
+            random_state=s, max_depth=depth, gain_aggregation="average", client_splits=True
         )
     if network:
         found["FedAvg network"] = lambda s: averaged(random_state=s)

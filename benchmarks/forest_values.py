@@ -42,7 +42,7 @@ def shares(
     frame, schema = load(folder, name)
     assert schema.target is not None
     owner = np.random.default_rng(0).integers(0, CLIENTS, len(frame)).astype(str)
-    learner = FedForestClassifier(trees=trees, interpolate=interpolate, random_state=0)
+    learner = FedForestClassifier(n_estimators=trees, interpolate=interpolate, random_state=0)
     owned = frame.assign(owner=owner)
     federation = LocalDisclosure.from_frame(
         owned, schema.target.name, client="owner", schema=schema, policy=policy_of(learner, policy)

@@ -105,7 +105,7 @@ def searched(data: Prepared, participation: float, seed: int) -> Iterator[tuple[
     kind = GeneticTreeClassifier if data.classify else GeneticTreeRegressor
     for changes, choices in SEARCHES if data.classify else [*SEARCHES, *BOUNDED]:
         clients = federation(data, UngatedDisclosure)
-        learner = kind(participation=participation, random_state=seed, **changes)
+        learner = kind(client_fraction=participation, random_state=seed, **changes)
         learner.fit(clients)
         bounded = bool(changes.get("bounded"))
         scoring = Scoring(data.classify, changes.get("fitness", "share"), bounded=bounded)

@@ -96,7 +96,7 @@ def learners() -> None:
     cancer = load("breast_cancer")
     assert cancer.schema is not None
     own = Schema.infer(diabetes, "target")
-    tree, forest = FuzzyTreeRegressor(), FedForestRegressor(trees=50, random_state=0)
+    tree, forest = FuzzyTreeRegressor(), FedForestRegressor(n_estimators=50, random_state=0)
     few, shallow = RuleFitClassifier(random_state=0), FuzzyTreeRegressor(max_depth=2)
     ways: list[tuple[str, Any, Callable[[], Policy], pd.DataFrame, str, Schema]] = [
         ("tree published", tree, tree.published, diabetes, "target", own),

@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.parameters import Constraints, check_values
+from privfed.learners.parameters import Constraints, check_values, refuse_old_names
 from privfed.learners.plain import plain, restored
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -70,11 +70,19 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     personal: ClassVar[bool] = False
     #: What each parameter may be; see :mod:`privfed.learners.parameters`.
     _parameter_constraints: ClassVar[Constraints] = {}
+    #: Parameters' names in earlier versions, and what they are called now; each is refused by name.
+    old_names: ClassVar[Mapping[str, str]] = {}
 
     #: The federation's public data dictionary, set by ``fit``.
     schema_: Schema
     #: The names of the federation's clients, set by ``fit``.
     clients_: tuple[str, ...]
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Refuse old names of parameters, wherever a learner is built: code, studies, saved models."""
+        refuse_old_names(cls.__name__, given, cls.old_names)
+        learner: Self = super().__new__(cls)
+        return learner
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -92,11 +100,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict the target of each row.
 
         Args:
-            x: rows, a column for each feature.
+            X: rows, a column for each feature.
             client: whose model predicts, where each client has one of its own; else only checked.
         """
 
@@ -268,7 +276,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"no client {client!r} took part; those that did are {', '.join(self.clients_)}"
             )
 
-    def _encode(self, x: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
+    def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
         """Encode and clip inputs to the schema, shape (rows, features).
 
         Raises:
@@ -277,9 +285,9 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """
         schema: Schema = self.schema_
         self._check_client(client)
-        if isinstance(x, pd.DataFrame):
-            return Records.from_frame(x, Schema(schema.features)).x
-        return Records.from_array(np.asarray(x), schema).x
+        if isinstance(X, pd.DataFrame):
+            return Records.from_frame(X, Schema(schema.features)).x
+        return Records.from_array(np.asarray(X), schema).x
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
@@ -303,14 +311,14 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
 
     def score(
         self,
-        x: pd.DataFrame | np.ndarray,
+        X: pd.DataFrame | np.ndarray,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
         client: str | None = None,
     ) -> float:
         """R squared of the predictions; of the truth, and so no release."""
-        return float(r2_score(y, self.predict(x, client=client), sample_weight=sample_weight))
+        return float(r2_score(y, self.predict(X, client=client), sample_weight=sample_weight))
 
 
 class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
@@ -341,18 +349,18 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
 
     @abstractmethod
     def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
         """Probabilities of the classes, shape (rows, classes)."""
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The likeliest class of each row, the first of several."""
-        likeliest: np.ndarray = self.classes_[self.predict_proba(x, client=client).argmax(axis=1)]
+        likeliest: np.ndarray = self.classes_[self.predict_proba(X, client=client).argmax(axis=1)]
         return likeliest
 
     def score(
         self,
-        x: pd.DataFrame | np.ndarray,
+        X: pd.DataFrame | np.ndarray,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -361,7 +369,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         """Accuracy of the predictions; of the truth, and so no release."""
         wanted, found = (
             [label(value) for value in np.asarray(values).ravel()]
-            for values in (y, self.predict(x, client=client))
+            for values in (y, self.predict(X, client=client))
         )
         return float(accuracy_score(wanted, found, sample_weight=sample_weight))
 
@@ -370,7 +378,7 @@ class PersonalLearner(FederatedLearner):
     """A learner that leaves a model of its own with each client.
 
     Each client keeps its model on its shelf; whoever fits the learner holds the public part alone. A client
-    takes the public part home, and ``predict(x, client=...)`` uses both. ``fit`` forgets what was taken home,
+    takes the public part home, and ``predict(X, client=...)`` uses both. ``fit`` forgets what was taken home,
     and ``to_dict`` leaves it out.
     """
 
@@ -381,7 +389,7 @@ class PersonalLearner(FederatedLearner):
         """Read a client's own model off its shelf; KeyError if it keeps none."""
 
     @abstractmethod
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by a client's own model, or by the public part alone; InputError if it is not here."""
 
     def take_home(self, client: str, shelf: Mapping[str, Any]) -> Self:
@@ -400,7 +408,7 @@ class PersonalLearner(FederatedLearner):
         self._homes = {**self._taken, client: own}
         return self
 
-    def at_home(self, client: str | None, call: str = "predict(x, client={client!r})") -> Any:
+    def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
         """The own model of a client that has taken the public part home; InputError if it has not.
 
         Args:

@@ -2,7 +2,7 @@
 
 A learner lists what each of its parameters may be, as scikit-learn does::
 
-    _parameter_constraints = {"trees": [Whole(at_least=1)], "max_depth": [Whole(at_least=0), None]}
+    _parameter_constraints = {"n_estimators": [Integers(at_least=1)], "max_depth": [Integers(at_least=0), None]}
 
 A message names the learner, the parameter, what it must be, what was given, and what to write instead.
 Booleans are no numbers; NumPy's numbers are.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -53,7 +53,7 @@ Constraints = Mapping[str, Sequence[Allowed | None]]
 
 
 @dataclass(frozen=True)
-class Whole(Allowed):
+class Integers(Allowed):
     """An integer from `at_least` to `at_most`, or without an upper end."""
 
     at_least: int
@@ -78,7 +78,7 @@ class Whole(Allowed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(Allowed):
+class Reals(Allowed):
     """A finite number; its ends belong to it (`at_least`, `at_most`) or not (`above`, `below`)."""
 
     at_least: float | None = None
@@ -124,7 +124,7 @@ class Real(Allowed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exact(Real):
+class Exact(Reals):
     """An exact number, best written as decimal text: a share of a budget, or an epsilon."""
 
     @property
@@ -148,7 +148,7 @@ class Exact(Real):
             return False
 
 
-class OneOf(Allowed):
+class StrOptions(Allowed):
     """One of a few names."""
 
     def __init__(self, *names: str) -> None:
@@ -169,7 +169,7 @@ class OneOf(Allowed):
         return isinstance(value, str) and value in self.names
 
 
-class Flag(Allowed):
+class Boolean(Allowed):
     """True or false."""
 
     words = "true or false"
@@ -237,6 +237,19 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
         return cls
 
     return changed
+
+
+def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str, str]) -> None:
+    """Raise InputError if parameters are given by names that they no longer have.
+
+    Args:
+        learner: its name.
+        given: names of parameters, as called, written in a study, or saved.
+        old_names: by old name, the new one.
+    """
+    renamed = [f"{name} is now {old_names[name]}" for name in given if name in old_names]
+    if renamed:
+        raise InputError(f"{learner}: {', '.join(renamed)}; see docs/migration.md")
 
 
 def check_values(

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from privfed.learners.base import PersonalLearner as PersonalLearner
     from privfed.learners.base import Planned as Planned
     from privfed.learners.cohort import CohortLearner as CohortLearner
+    from privfed.learners.parameters import Boolean as Boolean
     from privfed.learners.parameters import Constraints as Constraints
     from privfed.learners.parameters import Exact as Exact
-    from privfed.learners.parameters import Flag as Flag
+    from privfed.learners.parameters import Integers as Integers
     from privfed.learners.parameters import Names as Names
-    from privfed.learners.parameters import OneOf as OneOf
-    from privfed.learners.parameters import Real as Real
-    from privfed.learners.parameters import Whole as Whole
+    from privfed.learners.parameters import Reals as Reals
+    from privfed.learners.parameters import StrOptions as StrOptions
     from privfed.mechanisms.additive import AdditiveNoise as AdditiveNoise
     from privfed.privacy.accountant import Accountant as Accountant
     from privfed.privacy.accountant import Amount as Amount

@@ -191,14 +191,14 @@ def test_queries_of_cohorts(query: Query) -> None:
 #: Small learners whose plans name the questions of their kinds, in all the ways of sampling.
 PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     *(
-        ("FedForestClassifier", {"trees": 2, "sampling": way, "oob_score": way != "all"})
+        ("FedForestClassifier", {"n_estimators": 2, "sampling": way, "oob_score": way != "all"})
         for way in ("bootstrap", "poisson", "split", "all")
     ),
-    ("FedForestRegressor", {"trees": 2, "sampling": "poisson", "oob_score": True}),
-    ("FedForestRegressor", {"trees": 2, "evaluation": "average"}),
-    ("FedForestClassifier", {"trees": 2, "shortlist": 2}),
-    ("GeneticTreeClassifier", {"population": 4, "generations": 2}),
-    ("GeneticTreeRegressor", {"population": 4, "generations": 2}),
+    ("FedForestRegressor", {"n_estimators": 2, "sampling": "poisson", "oob_score": True}),
+    ("FedForestRegressor", {"n_estimators": 2, "gain_aggregation": "average"}),
+    ("FedForestClassifier", {"n_estimators": 2, "top_k": 2}),
+    ("GeneticTreeClassifier", {"population_size": 4, "generations": 2}),
+    ("GeneticTreeRegressor", {"population_size": 4, "generations": 2}),
     ("RuleFitClassifier", {"trees": 3}),
     ("RuleFitRegressor", {"trees": 3}),
     ("FedAvgNetworkClassifier", {}),

@@ -16,7 +16,7 @@ from privfed.errors import QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import LinearBaseline, once
-from privfed.learners.parameters import Constraints, Real
+from privfed.learners.parameters import Constraints, Reals
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
@@ -95,7 +95,7 @@ class BayesianInference(LinearBaseline):
     queries: ClassVar[tuple[type[Query], ...]] = (LocalPosterior,)
     called: ClassVar[str] = "Bayesian federated logistic regression"
     _parameter_constraints: ClassVar[Constraints] = {
-        "precision": [Real(at_least=1 / MAX_PRECISION, at_most=MAX_PRECISION)]
+        "precision": [Reals(at_least=1 / MAX_PRECISION, at_most=MAX_PRECISION)]
     }
 
     def __init__(self, precision: float = 0.01) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import LinearBaseline
-from privfed.learners.parameters import Constraints, Real, Whole
+from privfed.learners.parameters import Constraints, Integers, Reals
 from privfed.learners.rulefit.averaging import LocalStepParams
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.estimation import Averaging
@@ -37,9 +37,9 @@ class FedAvgLogistic(LinearBaseline):
     queries: ClassVar[tuple[type[Query], ...]] = (Supports, Increment, Objective)
     called: ClassVar[str] = "logistic regression by federated averaging"
     _parameter_constraints: ClassVar[Constraints] = {
-        "rounds": [Whole(at_least=1)],
-        "local_steps": [Whole(at_least=1)],
-        "step": [Real(above=0, at_most=10)],
+        "rounds": [Integers(at_least=1)],
+        "local_steps": [Integers(at_least=1)],
+        "step": [Reals(above=0, at_most=10)],
     }
 
     def __init__(self, *, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:

@@ -14,7 +14,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.baselines.base import BinaryBaseline, once
 from privfed.learners.baselines.scikit_forest import forest_of
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.privacy.policy import Policy
 from privfed.questions import tree
 from privfed.questions.part import Part, PartType
@@ -84,8 +84,8 @@ class LocalForests(BinaryBaseline):
 
     queries: ClassVar[tuple[type[Query], ...]] = (LocalForest,)
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Whole(at_least=1, at_most=MAX_TREES)],
-        "min_leaf": [Whole(at_least=1, at_most=MAX_LEAF)],
+        "trees": [Integers(at_least=1, at_most=MAX_TREES)],
+        "min_leaf": [Integers(at_least=1, at_most=MAX_LEAF)],
     }
 
     def __init__(self, trees: int = 100, min_leaf: int = 1) -> None:

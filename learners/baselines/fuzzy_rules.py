@@ -19,7 +19,7 @@ from privfed.learners.baselines.base import BaselineRegressor, Rows
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.percentiles import Histograms, rounds
 from privfed.learners.fuzzy_tree.queries import Scaling
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
@@ -111,7 +111,7 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
-        "sets": [Whole(at_least=2, at_most=99)],
+        "sets": [Integers(at_least=2, at_most=99)],
     }
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.

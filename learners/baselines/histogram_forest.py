@@ -6,6 +6,7 @@ histograms over these bins add up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from privfed.learners.forest import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import PublishedForest
 from privfed.learners.forest.queries import BinStatistics, Sketches
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.learners.ways import Ways
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -22,10 +23,17 @@ from privfed.tables.schema import Schema
 _CONSTRAINTS: Constraints = {
     **{
         name: FedForestClassifier._parameter_constraints[name]
-        for name in ("trees", "max_depth", "min_leaf", "max_features", "random_state")
+        for name in (
+            "n_estimators",
+            "max_depth",
+            "min_samples_leaf",
+            "max_features",
+            "random_state",
+        )
     },
-    "bins": [Whole(at_least=2, at_most=1000)],
+    "n_bins": [Integers(at_least=2, at_most=1000)],
 }
+_OLD_NAMES = {"trees": "n_estimators", "min_leaf": "min_samples_leaf", "bins": "n_bins"}
 
 
 class HistogramForest(PublishedForest):
@@ -38,69 +46,71 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
     """A federated forest over equal-width bins.
 
     Args:
-        trees: how many.
+        n_estimators: how many.
         max_depth: most splits on a path.
-        min_leaf: fewest records of a leaf.
+        min_samples_leaf: fewest records of a leaf.
         max_features: how many features each node looks at.
-        bins: equal widths of each feature.
+        n_bins: equal widths of each feature.
         random_state: seed of the server's own draws.
     """
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
+    old_names: ClassVar[Mapping[str, str]] = _OLD_NAMES
 
     def __init__(
         self,
         *,
-        trees: int = 100,
+        n_estimators: int = 100,
         max_depth: int | None = 10,
-        min_leaf: int = 5,
+        min_samples_leaf: int = 5,
         max_features: float | str | None = "sqrt",
-        bins: int = 10,
+        n_bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        self.bins = bins
+        self.n_bins = n_bins
         super().__init__(
-            trees=trees,
+            n_estimators=n_estimators,
             max_depth=max_depth,
-            min_leaf=min_leaf,
+            min_samples_leaf=min_samples_leaf,
             max_features=max_features,
             random_state=random_state,
         )
 
     def _params(self, schema: Schema) -> ForestParams:
-        return replace(super()._params(schema), quantiles=self.bins, candidates="range")
+        return replace(super()._params(schema), quantiles=self.n_bins, candidates="range")
 
 
 class HistogramForestRegressor(Baseline, FedForestRegressor):
     """A federated regression forest over equal-width bins.
 
     Args:
-        trees, max_depth, min_leaf, max_features, bins, random_state: as for
+        n_estimators, max_depth, min_samples_leaf, max_features, n_bins, random_state: as for
             :class:`HistogramForestClassifier`.
     """
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
+    old_names: ClassVar[Mapping[str, str]] = _OLD_NAMES
 
     def __init__(
         self,
         *,
-        trees: int = 100,
+        n_estimators: int = 100,
         max_depth: int | None = 10,
-        min_leaf: int = 5,
+        min_samples_leaf: int = 5,
         max_features: float | str | None = None,
-        bins: int = 10,
+        n_bins: int = 10,
         random_state: int | None = None,
     ) -> None:
-        self.bins = bins
+        self.n_bins = n_bins
         super().__init__(
-            trees=trees,
+            n_estimators=n_estimators,
             max_depth=max_depth,
-            min_leaf=min_leaf,
+            min_samples_leaf=min_samples_leaf,
             max_features=max_features,
             random_state=random_state,
         )
 
     def _params(self, schema: Schema) -> ForestParams:
-        return replace(super()._params(schema), quantiles=self.bins, candidates="range")
+        return replace(super()._params(schema), quantiles=self.n_bins, candidates="range")

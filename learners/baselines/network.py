@@ -20,7 +20,7 @@ from privfed.learners.baselines.base import (
     Rows,
 )
 from privfed.learners.forest.columns import encoded_target
-from privfed.learners.parameters import Allowed, Constraints, Real, Whole
+from privfed.learners.parameters import Allowed, Constraints, Integers, Reals
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
@@ -172,7 +172,7 @@ class Units(Allowed):
     def holds(self, value: Any) -> bool:
         """See the base."""
         sizes = value if isinstance(value, tuple) else ()
-        return bool(sizes) and all(Whole(at_least=1).holds(size) for size in sizes)
+        return bool(sizes) and all(Integers(at_least=1).holds(size) for size in sizes)
 
 
 class _FedAvgNetwork(Baseline):
@@ -181,11 +181,11 @@ class _FedAvgNetwork(Baseline):
     queries: ClassVar[tuple[type[Query], ...]] = (NetworkStep,)
     _parameter_constraints: ClassVar[Constraints] = {
         "hidden": [Units()],
-        "rounds": [Whole(at_least=1)],
-        "passes": [Whole(at_least=1, at_most=MAX_PASSES)],
-        "batch": [Whole(at_least=1)],
-        "step": [Real(above=0, at_most=1)],
-        "random_state": [Whole(at_least=0), None],
+        "rounds": [Integers(at_least=1)],
+        "passes": [Integers(at_least=1, at_most=MAX_PASSES)],
+        "batch": [Integers(at_least=1)],
+        "step": [Reals(above=0, at_most=1)],
+        "random_state": [Integers(at_least=0), None],
     }
 
     #: The averaged network's weights, set by ``fit``.

@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from privfed.learners.baselines.base import BaselineClassifier, BaselineRegressor, Rows
 from privfed.learners.baselines.pooled import RawBaseline
-from privfed.learners.parameters import Constraints, OneOf, Real, Whole
+from privfed.learners.parameters import Constraints, Integers, Reals, StrOptions
 from privfed.learners.plain import plain, restored
 from privfed.questions import tree
 from privfed.tables.records import Records
@@ -112,11 +112,16 @@ class _ScikitForest(RawBaseline):
     """Asks for all records, then fits scikit-learn's forest to them."""
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Whole(at_least=1, at_most=10_000)],
-        "max_depth": [Whole(at_least=1), None],
-        "min_leaf": [Whole(at_least=1)],
-        "max_features": [Whole(at_least=1), Real(above=0, at_most=1), OneOf("sqrt", "log2"), None],
-        "random_state": [Whole(at_least=0), None],
+        "trees": [Integers(at_least=1, at_most=10_000)],
+        "max_depth": [Integers(at_least=1), None],
+        "min_leaf": [Integers(at_least=1)],
+        "max_features": [
+            Integers(at_least=1),
+            Reals(above=0, at_most=1),
+            StrOptions("sqrt", "log2"),
+            None,
+        ],
+        "random_state": [Integers(at_least=0), None],
     }
 
     def __init__(

@@ -23,7 +23,7 @@ from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import MOST_FOLDS, Scoring, check_depth, classes
 from privfed.learners.genetic_tree.structures import DEEPEST
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.privacy.policy import Policy
 from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.tables.records import Records
@@ -62,9 +62,9 @@ class _Trees(Baseline):
     """Depths and folds."""
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "lowest": [Whole(1, DEEPEST)],
-        "deepest": [Whole(1, DEEPEST)],
-        "folds": [Whole(2, MOST_FOLDS)],
+        "lowest": [Integers(1, DEEPEST)],
+        "deepest": [Integers(1, DEEPEST)],
+        "folds": [Integers(2, MOST_FOLDS)],
     }
 
     def __init__(self, *, lowest: int = 2, deepest: int = 15, folds: int = 5) -> None:

@@ -22,7 +22,7 @@ from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import classes
 from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.genetic_tree.top import NoisyTreeGrower, SplitCriterion, full_tree, padded
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number, exact
 from privfed.questions.query import Query
@@ -48,8 +48,8 @@ class TruexTreeClassifier(BaselineClassifier):
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "depth": [Whole(1, DEEPEST)],
-        "bins": [Whole(2, 64)],
+        "depth": [Integers(1, DEEPEST)],
+        "bins": [Integers(2, 64)],
     }
     queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 

@@ -26,7 +26,7 @@ from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.forest.samples import WAYS, instances
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
-from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
+from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
@@ -44,22 +44,35 @@ class _FedForest(LearnerByWays):
     _criteria: ClassVar[tuple[Criterion, ...]]
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Whole(at_least=1, at_most=MOST_TREES)],
-        "max_depth": [Whole(at_least=0, at_most=MOST_DEPTH), None],
-        "min_leaf": [Whole(at_least=1)],
-        "min_decrease": [Real(at_least=0)],
-        "criterion": [OneOf(*CRITERIA)],
-        "max_features": [Whole(at_least=1), Real(above=0, at_most=1), OneOf("sqrt", "third"), None],
-        "quantiles": [Whole(at_least=2, at_most=1000)],
-        "candidates": [OneOf("quantiles", "midpoints", "range")],
-        "interpolate": [Flag()],
-        "evaluation": [OneOf("exact", "average")],
-        "shortlist": [Whole(at_least=1), None],
-        "client_splits": [Flag()],
-        "sampling": [OneOf(*WAYS)],
-        "clients_per_tree": [Whole(at_least=1), None],
-        "oob_score": [Flag()],
-        "random_state": [Whole(at_least=0), None],
+        "n_estimators": [Integers(at_least=1, at_most=MOST_TREES)],
+        "max_depth": [Integers(at_least=0, at_most=MOST_DEPTH), None],
+        "min_samples_leaf": [Integers(at_least=1)],
+        "min_impurity_decrease": [Reals(at_least=0)],
+        "criterion": [StrOptions(*CRITERIA)],
+        "max_features": [
+            Integers(at_least=1),
+            Reals(above=0, at_most=1),
+            StrOptions("sqrt", "third"),
+            None,
+        ],
+        "n_quantiles": [Integers(at_least=2, at_most=1000)],
+        "candidates": [StrOptions("quantiles", "midpoints", "range")],
+        "interpolate": [Boolean()],
+        "gain_aggregation": [StrOptions("exact", "average")],
+        "top_k": [Integers(at_least=1), None],
+        "client_splits": [Boolean()],
+        "sampling": [StrOptions(*WAYS)],
+        "clients_per_tree": [Integers(at_least=1), None],
+        "oob_score": [Boolean()],
+        "random_state": [Integers(at_least=0), None],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "min_leaf": "min_samples_leaf",
+        "min_decrease": "min_impurity_decrease",
+        "quantiles": "n_quantiles",
+        "shortlist": "top_k",
+        "evaluation": "gain_aggregation",
     }
 
     #: The fitted model, set by ``fit``.
@@ -68,34 +81,34 @@ class _FedForest(LearnerByWays):
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
-        trees: int = 100,
+        n_estimators: int = 100,
         max_depth: int | None = 10,
-        min_leaf: int = 5,
-        min_decrease: float = 0.0,
+        min_samples_leaf: int = 5,
+        min_impurity_decrease: float = 0.0,
         criterion: str = "gini",
         max_features: float | str | None = "sqrt",
-        quantiles: int = 10,
+        n_quantiles: int = 10,
         candidates: str = "quantiles",
         interpolate: bool = False,
-        evaluation: str = "exact",
-        shortlist: int | None = None,
+        gain_aggregation: str = "exact",
+        top_k: int | None = None,
         client_splits: bool = False,
         sampling: str = "bootstrap",
         clients_per_tree: int | None = None,
         oob_score: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.trees = trees
+        self.n_estimators = n_estimators
         self.max_depth = max_depth
-        self.min_leaf = min_leaf
-        self.min_decrease = min_decrease
+        self.min_samples_leaf = min_samples_leaf
+        self.min_impurity_decrease = min_impurity_decrease
         self.criterion = criterion
         self.max_features = max_features
-        self.quantiles = quantiles
+        self.n_quantiles = n_quantiles
         self.candidates = candidates
         self.interpolate = interpolate
-        self.evaluation = evaluation
-        self.shortlist = shortlist
+        self.gain_aggregation = gain_aggregation
+        self.top_k = top_k
         self.client_splits = client_splits
         self.sampling = sampling
         self.clients_per_tree = clients_per_tree
@@ -123,20 +136,20 @@ class _FedForest(LearnerByWays):
         assert schema.target is not None
         low, high = schema.target.bounds
         classes, features = self._classes(schema), len(schema.features)
-        shortlist = None if self.shortlist is None else min(self.shortlist, features)
+        shortlist = None if self.top_k is None else min(self.top_k, features)
         return ForestParams(
-            trees=self.trees,
+            trees=self.n_estimators,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
-            min_leaf=instances(self.min_leaf, self.sampling),
+            min_leaf=instances(self.min_samples_leaf, self.sampling),
             # of a number, held against the variance of the target scaled by its bounds
-            min_decrease=float(self.min_decrease / (1 if classes else (high - low) ** 2)),
+            min_decrease=float(self.min_impurity_decrease / (1 if classes else (high - low) ** 2)),
             criterion=self.criterion,  # type: ignore[arg-type]
             classes=classes,
             per_node=features_of(self.max_features, features),
-            quantiles=self.quantiles,
+            quantiles=self.n_quantiles,
             candidates=self.candidates,
             interpolate=self.interpolate,
-            averaged=self.evaluation == "average",
+            averaged=self.gain_aggregation == "average",
             shortlist=shortlist,
             client_splits=self.client_splits,
             sampling=self.sampling,
@@ -157,10 +170,10 @@ class _FedForest(LearnerByWays):
     # --- predicting ----------------------------------------------------------------------------
 
     def _values_of(
-        self, x: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None
+        self, X: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None
     ) -> np.ndarray:
         """Class probabilities, or the target in its own unit; shape (rows, values)."""
-        rows = self._encode(x)
+        rows = self._encode(X)
         return self.model_.predict(rows, self._numbers(client, len(rows)))
 
     def _numbers(self, client: str | Sequence[str] | None, rows: int) -> np.ndarray | None:
@@ -254,24 +267,24 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     A target of categories, or of at most 100 whole numbers; in private, of 64 categories or 32 integers.
 
     Args:
-        trees: how many.
+        n_estimators: how many.
         max_depth: most splits on a path; none for as many as there can be, at most 60.
-        min_leaf: about the fewest different records of a leaf, on average over samples; see :func:`.samples.instances`.
-        min_decrease: least weighted impurity decrease of a split (a node's share of the records times
+        min_samples_leaf: about the fewest different records of a leaf, on average over samples; see :func:`.samples.instances`.
+        min_impurity_decrease: least weighted impurity decrease of a split (a node's share of the records times
             its decrease).
         criterion: ``"gini"`` or ``"entropy"``.
         max_features: how many features each node looks at, drawn for it: a number, a share, ``"sqrt"``,
             ``"third"`` or none for all. A node whose features all have one value draws others.
-        quantiles: Q, at how many equal ranks a node's values are told and cut; upper levels of a
+        n_quantiles: Q, at how many equal ranks a node's values are told and cut; upper levels of a
             forest, where nodes are few, use up to 64.
         candidates: ``"quantiles"`` inverts the mixture of the clients' distributions at equal ranks;
             ``"midpoints"`` tries the middles between all told values (centralized CART's candidates
             where Q is no less than a node's records); ``"range"`` tries equal steps between the
             node's extremes, as federated histograms do.
         interpolate: whether told quantiles lie between two values instead of being the nearer one.
-        evaluation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local
+        gain_aggregation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local
             decreases (AvgImp, for alike clients).
-        shortlist: L, how many features of a node each client may speak for (Top-L); none for all.
+        top_k: L, how many features of a node each client may speak for (Top-L); none for all.
         client_splits: whether nodes may split on the client itself.
         sampling: how each tree is given each client's records: ``"bootstrap"``, ``"poisson"`` (each
             record repeated by its own coin), ``"split"`` (each record to one tree) or ``"all"``; see
@@ -304,16 +317,16 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         return class_count(schema)
 
     def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
-        return self._values_of(x, client)
+        return self._values_of(X, client)
 
     def predict(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """The likeliest class of each row; arguments as for :meth:`predict_proba`."""
-        likeliest: np.ndarray = self.classes_[self.predict_proba(x, client=client).argmax(axis=1)]
+        likeliest: np.ndarray = self.classes_[self.predict_proba(X, client=client).argmax(axis=1)]
         return likeliest
 
 
@@ -322,8 +335,8 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     """A federated random forest for a numeric target.
 
     Args:
-        trees, max_depth, min_leaf, min_decrease, max_features, quantiles, candidates, interpolate,
-        evaluation, shortlist, client_splits, sampling, clients_per_tree, oob_score, random_state:
+        n_estimators, max_depth, min_samples_leaf, min_impurity_decrease, max_features, n_quantiles,
+        candidates, interpolate, gain_aggregation, top_k, client_splits, sampling, clients_per_tree, oob_score, random_state:
             as for :class:`FedForestClassifier`; decreases are of the target's variance.
         criterion: ``"squared_error"``.
     """
@@ -331,10 +344,10 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)
 
     def predict(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """The mean of the target, shape (rows,); `client` is one name, or one for each row."""
-        return self._values_of(x, client)[:, 0]
+        return self._values_of(X, client)[:, 0]
 
 
 def features_of(wanted: float | str | None, features: int) -> int:

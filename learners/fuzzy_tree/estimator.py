@@ -36,7 +36,7 @@ from privfed.learners.fuzzy_tree.rounds import ModelRounds
 from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
-from privfed.learners.parameters import Constraints, Names, OneOf, Real, Whole
+from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
 from privfed.learners.plain import plain, restored
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
@@ -53,10 +53,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
     """Grows one fuzzy regression tree over all clients, level by level.
 
     Args:
-        sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list with one
+        n_fuzzy_sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list with one
             for each in the schema's order, or a table by name (5 for those it does not name).
         min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
-        min_share: a split node holds more than this share of the records, th_min_instances_split.
+        min_samples_split: a split node holds more than this share of the records, th_min_instances_split.
         max_depth: most splits on a path; none for no limit.
         gains: ``"told"`` computes a split's gain over the sums that were told, before and after it
             alike; ``"literal"`` holds them against the node's own sums as the paper prints it,
@@ -64,7 +64,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off histograms, which
             add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
             public bounds.
-        bins: bins of each of those histograms; with at least 7 the percentiles are found to a
+        n_bins: bins of each of those histograms; with at least 7 the percentiles are found to a
             10^-7 of the public bounds or finer, with fewer to one bin.
         features: names of the features that may split; none for all.
         leaf_features: names of the features in the leaves' linear models; none for all (the
@@ -82,41 +82,46 @@ class FuzzyTreeRegressor(FederatedRegressor):
         Activations,
     )
     _parameter_constraints: ClassVar[Constraints] = {
-        "sets": [Sets()],
-        "min_gain": [Real(at_least=0)],
-        "min_share": [Real(at_least=0, below=1)],
-        "max_depth": [Whole(at_least=0), None],
-        "gains": [OneOf("told", "literal")],
-        "scaling": [OneOf("released", "schema")],
-        "bins": [Whole(at_least=2, at_most=100_000)],
+        "n_fuzzy_sets": [Sets()],
+        "min_gain": [Reals(at_least=0)],
+        "min_samples_split": [Reals(at_least=0, below=1)],
+        "max_depth": [Integers(at_least=0), None],
+        "gains": [StrOptions("told", "literal")],
+        "scaling": [StrOptions("released", "schema")],
+        "n_bins": [Integers(at_least=2, at_most=100_000)],
         "features": [Names(), None],
         "leaf_features": [Names(), None],
-        "clients_per_round": [Whole(at_least=1), None],
-        "random_state": [Whole(at_least=0), None],
+        "clients_per_round": [Integers(at_least=1), None],
+        "random_state": [Integers(at_least=0), None],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "sets": "n_fuzzy_sets",
+        "min_share": "min_samples_split",
+        "bins": "n_bins",
     }
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
-        sets: int | Sequence[int] | Mapping[str, int] = 5,
+        n_fuzzy_sets: int | Sequence[int] | Mapping[str, int] = 5,
         min_gain: float = 1e-4,
-        min_share: float = 0.1,
+        min_samples_split: float = 0.1,
         max_depth: int | None = None,
         gains: str = "told",
         scaling: str = "released",
-        bins: int = 32,
+        n_bins: int = 32,
         features: Sequence[str] | None = None,
         leaf_features: Sequence[str] | None = None,
         clients_per_round: int | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.sets = sets
+        self.n_fuzzy_sets = n_fuzzy_sets
         self.min_gain = min_gain
-        self.min_share = min_share
+        self.min_samples_split = min_samples_split
         self.max_depth = max_depth
         self.gains = gains
         self.scaling = scaling
-        self.bins = bins
+        self.n_bins = n_bins
         self.features = features
         self.leaf_features = leaf_features
         self.clients_per_round = clients_per_round
@@ -146,7 +151,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def check(self, schema: Schema) -> None:
         """Check the target and the parameters against the schema."""
         super().check(schema)
-        sets_of(self.sets, schema)
+        sets_of(self.n_fuzzy_sets, schema)
         for names in (self.features, self.leaf_features):
             _chosen(schema, names)
 
@@ -163,13 +168,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _scale(self, federation: Disclosure) -> None:
         ends = ScalingBounds(federation.schema)
         if self.scaling == "released":
-            ends.learn(lambda query: self._ask(federation, query).only, self.bins)
+            ends.learn(lambda query: self._ask(federation, query).only, self.n_bins)
         self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
         self._usual = ends.usual
 
     def _grow(self, federation: Disclosure) -> FuzzyNode:
         root = FuzzyNode(())
-        stop = Stop(self.min_gain, self.min_share, self.max_depth, self.gains)
+        stop = Stop(self.min_gain, self.min_samples_split, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, whole = [root], 0.0
         self._count, self._target = Count(0.0, math.inf), Target()
@@ -309,14 +314,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- predicting ----------------------------------------------------------------------------
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict by maximum matching: the one leaf with the largest normalised activation.
 
         Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is predicted by the
         equations of the deepest node that it reaches. Predictions are clipped to the target's interval: its
         public bounds, or the narrower one that was released; not to bounds inferred from the records.
         """
-        unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
+        unit = to_unit(self._encode(X, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         predicted = (design * self.models_.coefficients[chosen]).sum(axis=1)
@@ -329,9 +334,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         result: np.ndarray = (predicted + 0.5) * (high - low) + low
         return result
 
-    def apply(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The index of the rule that each row is predicted by, -1 where none is active."""
-        chosen, active = self._match(to_unit(self._encode(x), self.lower_, self.upper_))
+        chosen, active = self._match(to_unit(self._encode(X), self.lower_, self.upper_))
         return np.where(active, chosen, -1)
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -365,7 +370,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     @property
     def _partition(self) -> tuple[int, ...]:
         """Fuzzy sets of each feature."""
-        return sets_of(self.sets, self.schema_)
+        return sets_of(self.n_fuzzy_sets, self.schema_)
 
     @property
     def _uneven(self) -> tuple[int, ...]:
@@ -519,11 +524,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
         residuals; a client may offer noisy equations of leaves instead.
         """
         root: tuple[Path, ...] = ((),)
-        asked = (root, max(sets_of(self.sets, schema)), schema.lower, schema.upper)
+        asked = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         released = self.scaling == "released"
-        scaling = [Planned(Scaling(self.bins), most_rounds(self.bins))] if released else []
+        scaling = [Planned(Scaling(self.n_bins), most_rounds(self.n_bins))] if released else []
         linear = _chosen(schema, self.leaf_features)
         coordinates = Coordinates.public(linear)
         still = np.zeros(coordinates.width)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.learners.parameters import Allowed, Whole
+from privfed.learners.parameters import Allowed, Integers
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 from privfed.tables.schema import Schema
@@ -77,7 +77,7 @@ class Sets(Allowed):
         return _TWO.holds(value)
 
 
-_TWO = Whole(at_least=2, at_most=99)
+_TWO = Integers(at_least=2, at_most=99)
 #: Sets of the features that a table does not name.
 _UNNAMED = 5
 

@@ -58,7 +58,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
     names = tree.schema_.names
-    terms = [labels(own) for own in sets_of(tree.sets, tree.schema_)]
+    terms = [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)]
     found = []
     for number, leaf in enumerate(tree.leaves_):
         first, *rest = tree.models_.coefficients[number]

@@ -31,14 +31,14 @@ from privfed.learners.genetic_tree.published import (
 )
 from privfed.learners.genetic_tree.queries import SHELF
 from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, length
-from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole, inherited
+from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
-_SHARE = Real(at_least=0, at_most=1)
-_DEPTH = Whole(1, DEEPEST)
+_SHARE = Reals(at_least=0, at_most=1)
+_DEPTH = Integers(1, DEEPEST)
 
 
 class _GeneticTree(PersonalLearner, LearnerByWays):
@@ -51,24 +51,37 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     ways: ClassVar[Ways] = (PublishedGeneticTree, PrivateGeneticTree)
     _parameter_constraints: ClassVar[Constraints] = {
-        "population": [Whole(1), None],
-        "generations": [Whole(1)],
+        "population_size": [Integers(1), None],
+        "generations": [Integers(1)],
         "depth": [_DEPTH, None],
-        "lowest": [_DEPTH],
-        "deepest": [_DEPTH],
-        "folds": [Whole(2, MOST_FOLDS)],
-        "train_share": [Real(above=0, below=1)],
+        "min_depth": [_DEPTH],
+        "max_depth": [_DEPTH],
+        "cv": [Integers(2, MOST_FOLDS)],
+        "train_size": [Reals(above=0, below=1)],
         "leaf_share": [_SHARE],
-        "pressure": [Whole(1)],
-        "flips": [_SHARE],
-        "swaps": [_SHARE],
-        "participation": [Real(above=0, at_most=1)],
-        "fitness": [OneOf("share", "folds")],
-        "own_tree": [Flag()],
-        "refit": [Flag()],
-        "shared_depth": [Whole(1, 7)],
-        "bins": [Whole(2, 64)],
-        "random_state": [Whole(0), None],
+        "tournament_size": [Integers(1)],
+        "flip_fraction": [_SHARE],
+        "swap_fraction": [_SHARE],
+        "client_fraction": [Reals(above=0, at_most=1)],
+        "fitness": [StrOptions("share", "folds")],
+        "include_local_tree": [Boolean()],
+        "refit": [Boolean()],
+        "shared_depth": [Integers(1, 7)],
+        "n_bins": [Integers(2, 64)],
+        "random_state": [Integers(0), None],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "population": "population_size",
+        "lowest": "min_depth",
+        "deepest": "max_depth",
+        "folds": "cv",
+        "train_share": "train_size",
+        "pressure": "tournament_size",
+        "flips": "flip_fraction",
+        "swaps": "swap_fraction",
+        "participation": "client_fraction",
+        "own_tree": "include_local_tree",
+        "bins": "n_bins",
     }
     _classify: ClassVar[bool]
     #: P, where none is given (paper, Table II).
@@ -85,25 +98,25 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
-        population: int | None = None,
+        population_size: int | None = None,
         *,
         generations: int = 100,
         depth: int | None = None,
-        lowest: int = 2,
-        deepest: int = 15,
-        folds: int = 5,
-        train_share: float = 0.8,
+        min_depth: int = 2,
+        max_depth: int = 15,
+        cv: int = 5,
+        train_size: float = 0.8,
         leaf_share: float = 0.01,
-        pressure: int = 3,
-        flips: float = 0.05,
-        swaps: float = 0.05,
-        participation: float = 1.0,
+        tournament_size: int = 3,
+        flip_fraction: float = 0.05,
+        swap_fraction: float = 0.05,
+        client_fraction: float = 1.0,
         fitness: str = "share",
         bounded: bool = False,
-        own_tree: bool = False,
+        include_local_tree: bool = False,
         refit: bool = False,
         shared_depth: int = 4,
-        bins: int = 12,
+        n_bins: int = 12,
         random_state: int | None = None,
     ) -> None:
         for name, value in locals().items():
@@ -113,26 +126,26 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     # --- learning ------------------------------------------------------------------------------
 
     def _params(self, schema: Schema) -> GeneticTreeParams:
-        size = self.population or self._population
+        size = self.population_size or self._population
         return GeneticTreeParams(
             GeneticParams(
-                *(size, self.generations, self.lowest, self.deepest, self.leaf_share),
+                *(size, self.generations, self.min_depth, self.max_depth, self.leaf_share),
                 *(
-                    self.pressure,
-                    self.flips,
-                    self.swaps,
-                    self.participation,
+                    self.tournament_size,
+                    self.flip_fraction,
+                    self.swap_fraction,
+                    self.client_fraction,
                     local.VoteThresholds(),
                 ),
             ),
-            Scoring(self._classify, self.fitness, self.train_share, self.folds, self.bounded),
-            Choice(self.own_tree, self.refit, self.lowest, self.deepest),
+            Scoring(self._classify, self.fitness, self.train_size, self.cv, self.bounded),
+            Choice(self.include_local_tree, self.refit, self.min_depth, self.max_depth),
             self.depth,
             self._top_plan(),
         )
 
     def _top_plan(self) -> TopPlan:
-        return TopPlan(depth=self.shared_depth, bins=self.bins)
+        return TopPlan(depth=self.shared_depth, bins=self.n_bins)
 
     def _keep(self, result: LearnedTree) -> None:
         for name, value in vars(result).items():
@@ -141,19 +154,19 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     def check(self, schema: Schema) -> None:
         """Hold parameters to one another, and the schema to what genes can name."""
         super().check(schema)
-        if self.lowest > self.deepest:
+        if self.min_depth > self.max_depth:
             raise InputError(
-                f"lowest is {self.lowest}, above deepest, {self.deepest}; write a lowest of at most "
-                f"{self.deepest}, or a greater deepest"
+                f"min_depth is {self.min_depth}, above max_depth, {self.max_depth}; write a min_depth of at most "
+                f"{self.max_depth}, or a greater max_depth"
             )
         if len(schema.features) > MOST_FEATURES:
             raise InputError(f"structures name at most {MOST_FEATURES} features")
-        size, depth = self.population or self._population, self.depth or self.deepest
+        size, depth = self.population_size or self._population, self.depth or self.max_depth
         if size * length(depth) > MOST_GENES:
             most = MOST_GENES // length(depth)
             raise InputError(
                 f"a population of {size} strings of depth {depth} is too large; write at most "
-                f"population={most}, or a smaller deepest"
+                f"population_size = {most}, or a smaller max_depth"
             )
 
     # --- the clients' own trees ----------------------------------------------------------------
@@ -173,9 +186,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 
-    def _said(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+    def _said(self, X: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
-        encoded = self._encode(x, client)
+        encoded = self._encode(X, client)
         if client is not None or self.shared_ is None:
             tree: PersonalTree = self.at_home(client)
             return tree.predict(encoded)
@@ -228,25 +241,25 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     """FedGA-Tree for classes, scored by macro F1.
 
     Args:
-        population: P, candidates of a generation; none for the paper's 20 (40 for numbers).
+        population_size: P, candidates of a generation; none for the paper's 20 (40 for numbers).
         generations: G.
         depth: of the candidates, if it is public; none for the median of what the clients find.
-        lowest: least depth that clients try for their own trees.
-        deepest: greatest one; 15 at most, for strings have 2^depth - 1 genes.
-        folds: K, of all cross-validation.
-        train_share: r, the share of its records that a client fits candidates to.
+        min_depth: least depth that clients try for their own trees.
+        max_depth: greatest one; 15 at most, for strings have 2^depth - 1 genes.
+        cv: K, of all cross-validation.
+        train_size: r, the share of its records that a client fits candidates to.
         leaf_share: r_l, the share of nil among the genes of random structures.
-        pressure: s, contestants of a tournament.
-        flips: m_1, share of a string that a node flip changes.
-        swaps: m_2, share of a string that node swaps are repeated for.
-        participation: c, share of the clients that are active in each generation.
+        tournament_size: s, contestants of a tournament.
+        flip_fraction: m_1, share of a string that a node flip changes.
+        swap_fraction: m_2, share of a string that node swaps are repeated for.
+        client_fraction: c, share of the clients that are active in each generation.
         fitness: ``share``, scored on the records that trees were not fitted to (the paper's way);
             ``folds``, on each fold in turn, which is steadier and takes longer.
-        own_tree: whether the tree that a client grew alone is among those it chooses from in the
+        include_local_tree: whether the tree that a client grew alone is among those it chooses from in the
             end; in `private` it always is.
         refit: whether the chosen tree is fitted to all of a client's records in the end.
         shared_depth: levels of `private`'s shared tree.
-        bins: of each feature, between which `private` looks for splits.
+        n_bins: of each feature, between which `private` looks for splits.
         random_state: the server's own seed; no client's secret depends on it.
     """
 
@@ -263,19 +276,19 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
             )
 
     def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
         """Fractions of the classes in each row's leaf, shape (rows, classes); see :meth:`predict`."""
-        return self._said(x, client)
+        return self._said(X, client)
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The label of each row's leaf: the commonest class, unless the client chose otherwise.
 
         Args:
-            x: rows.
+            X: rows.
             client: whose tree predicts; None for the tree that all share, which `private` has.
         """
-        shares = self._said(x, client)
+        shares = self._said(X, client)
         if client is not None:
             tree: PersonalTree = self.at_home(client)
             shares = tree.weighed(shares)
@@ -295,11 +308,11 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
 
     _parameter_constraints: ClassVar[Constraints] = {
         **_GeneticTree._parameter_constraints,
-        "bounded": [Flag()],
+        "bounded": [Boolean()],
     }
     _classify: ClassVar[bool] = False
     _population: ClassVar[int] = 40
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
-        return self._said(x, client)[:, 0]
+        return self._said(X, client)[:, 0]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 from privfed.errors import InputError, NobodyAnswered
-from privfed.learners.parameters import Constraints, Exact, OneOf, Real, Whole
+from privfed.learners.parameters import Constraints, Exact, Integers, Reals, StrOptions
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
@@ -63,10 +63,10 @@ class _Explores(_AsksForHolders):
     unit: ClassVar[Unit] = "individual"
     _parameter_constraints: ClassVar[Constraints] = {
         **SHARED,
-        "error": [Real(above=0, below=0.5)],
-        "margin": [Real(above=0)],
-        "most_questions": [Whole(at_least=1), None],
-        "seed": [Whole(at_least=0)],
+        "error": [Reals(above=0, below=0.5)],
+        "margin": [Reals(above=0)],
+        "most_questions": [Integers(at_least=1), None],
+        "seed": [Integers(at_least=0)],
     }
 
     def check_parameters(self) -> None:
@@ -112,11 +112,11 @@ class TreeRuleSearch(_Explores):
 
     _parameter_constraints: ClassVar[Constraints] = {
         **_Explores._parameter_constraints,
-        "order": [OneOf(*get_args(Order))],
-        "share": [Real(at_least=0, at_most=1)],
-        "constant": [Real(at_least=0), None],
-        "expected": [Whole(at_least=0)],
-        "questions": [Whole(at_least=1)],
+        "order": [StrOptions(*get_args(Order))],
+        "share": [Reals(at_least=0, at_most=1)],
+        "constant": [Reals(at_least=0), None],
+        "expected": [Integers(at_least=0)],
+        "questions": [Integers(at_least=1)],
     }
 
     def check_parameters(self) -> None:
@@ -193,9 +193,9 @@ class LevelRuleSearch(_AsksForHolders):
     decides: ClassVar[bool] = False
     _parameter_constraints: ClassVar[Constraints] = {
         **SHARED,
-        "levels": [Whole(at_least=1)],
+        "levels": [Integers(at_least=1)],
         "confirm": [Exact(at_least=0, below=1)],
-        "most_templates": [Whole(at_least=1)],
+        "most_templates": [Integers(at_least=1)],
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -274,11 +274,11 @@ class SampledRuleSearch(RuleLearner):
     decides: ClassVar[bool] = False
     _parameter_constraints: ClassVar[Constraints] = {
         **SHARED,
-        "levels": [Whole(at_least=1)],
-        "slots": [Whole(at_least=1)],
-        "encoding": [OneOf(*get_args(Encoding))],
-        "most_templates": [Whole(at_least=1)],
-        "seed": [Whole(at_least=0)],
+        "levels": [Integers(at_least=1)],
+        "slots": [Integers(at_least=1)],
+        "encoding": [StrOptions(*get_args(Encoding))],
+        "most_templates": [Integers(at_least=1)],
+        "seed": [Integers(at_least=0)],
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -386,7 +386,10 @@ class RuleSearch(RuleLearner):
         HashedRule,
         Parameters,
     )
-    _parameter_constraints: ClassVar[Constraints] = {"strategy": [OneOf(*STRATEGIES)], **_OF_ALL}
+    _parameter_constraints: ClassVar[Constraints] = {
+        "strategy": [StrOptions(*STRATEGIES)],
+        **_OF_ALL,
+    }
     unit: ClassVar[Any] = _delegated("unit")
     decides: ClassVar[Any] = _delegated("decides")
     search: ClassVar[Any] = _delegated("search")

@@ -18,7 +18,7 @@ from privfed.errors import InputError, NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
-from privfed.learners.parameters import Constraints, Exact, Names, Real, Whole
+from privfed.learners.parameters import Constraints, Exact, Integers, Names, Reals
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
 from privfed.learners.rule_search.level_search import MAX_EPSILON
 from privfed.learners.rule_search.population_rules import (
@@ -46,14 +46,14 @@ MAX_CELLS = 2_000_000_000
 ATOM = (1,)
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
-    "threshold": [Real(above=0, at_most=1)],
+    "threshold": [Reals(above=0, at_most=1)],
     "parameter_epsilon": [Exact(at_least=0)],
-    "percent": [Real(at_least=0, at_most=100)],
+    "percent": [Reals(at_least=0, at_most=100)],
     "operators": [Names()],
     "relations": [Names()],
-    "most_operators": [Whole(at_least=1)],
-    "horizon": [Whole(at_least=1)],
-    "people": [Whole(at_least=1), None],
+    "most_operators": [Integers(at_least=1)],
+    "horizon": [Integers(at_least=1)],
+    "people": [Integers(at_least=1), None],
 }
 
 

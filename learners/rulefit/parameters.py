@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privfed.learners.parameters import Constraints, Flag, OneOf, Real, Whole
+from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions
 from privfed.learners.rulefit.cutoffs import MOST_CUTS
 
 ALLOWED: Constraints = {
-    "bins": [Whole(at_least=2, at_most=100_000)],
-    "cutoffs": [Whole(at_least=1, at_most=MOST_CUTS)],
-    "trees": [Whole(at_least=1, at_most=10_000)],
-    "leaves": [Real(at_least=2, at_most=64)],
-    "shrinkage": [Real(above=0, at_most=1)],
-    "subsample": [Real(at_least=0, at_most=1)],
-    "min_leaf": [Whole(at_least=1, at_most=10**9)],
-    "max_rules": [Whole(at_least=1), None],
-    "linear": [Flag()],
-    "penalty": [Real(at_least=0, at_most=10**6)],
-    "estimation": [OneOf("gradient", "averaging")],
-    "rounds": [Whole(at_least=1, at_most=10**6)],
-    "local_steps": [Whole(at_least=1, at_most=1_000)],
-    "server_step": [Real(above=0, at_most=10)],
-    "client_step": [Real(above=0, at_most=10), None],
-    "clients_per_round": [Whole(at_least=1), None],
-    "reference_rounds": [Whole(at_least=0, at_most=10**6)],
-    "random_state": [Whole(at_least=0), None],
+    "bins": [Integers(at_least=2, at_most=100_000)],
+    "cutoffs": [Integers(at_least=1, at_most=MOST_CUTS)],
+    "trees": [Integers(at_least=1, at_most=10_000)],
+    "leaves": [Reals(at_least=2, at_most=64)],
+    "shrinkage": [Reals(above=0, at_most=1)],
+    "subsample": [Reals(at_least=0, at_most=1)],
+    "min_leaf": [Integers(at_least=1, at_most=10**9)],
+    "max_rules": [Integers(at_least=1), None],
+    "linear": [Boolean()],
+    "penalty": [Reals(at_least=0, at_most=10**6)],
+    "estimation": [StrOptions("gradient", "averaging")],
+    "rounds": [Integers(at_least=1, at_most=10**6)],
+    "local_steps": [Integers(at_least=1, at_most=1_000)],
+    "server_step": [Reals(above=0, at_most=10)],
+    "client_step": [Reals(above=0, at_most=10), None],
+    "clients_per_round": [Integers(at_least=1), None],
+    "reference_rounds": [Integers(at_least=0, at_most=10**6)],
+    "random_state": [Integers(at_least=0), None],
 }
 
 #: What the paper prints (Section 3.1) where the defaults differ. Its dual averaging by small steps needs

@@ -48,14 +48,14 @@ def shared(learner: Any, policy: Policy) -> Told:
 @cache
 def tree() -> Told:
     """A published fuzzy tree."""
-    learner = FuzzyTreeRegressor(sets=3, max_depth=2)
+    learner = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=2)
     return shared(learner, learner.published())
 
 
 @cache
 def forest() -> Told:
     """A published forest."""
-    learner = FedForestClassifier(trees=25, random_state=0)
+    learner = FedForestClassifier(n_estimators=25, random_state=0)
     return shared(learner, learner.published())
 
 

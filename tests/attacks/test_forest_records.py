@@ -34,7 +34,7 @@ def released(
     policy: Policy | None = None, trees: int = 25
 ) -> tuple[Transcript, dict[str, Records]]:
     """The transcript of a small forest, and the truth."""
-    learner, frame = FedForestClassifier(trees=trees, random_state=0), table()
+    learner, frame = FedForestClassifier(n_estimators=trees, random_state=0), table()
     fed = LocalDisclosure.from_frame(
         frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
     )
@@ -60,7 +60,10 @@ def test_suppression_and_noise_hand_over_none() -> None:
     """Nodes whose values are not all told, and private ones, are not pieced together."""
     learner = FedForestClassifier()
     assert attack(learner.nullified()) == []
-    assert attack(FedForestClassifier(trees=25, random_state=0).private("8", schema=SCHEMA)) == []
+    assert (
+        attack(FedForestClassifier(n_estimators=25, random_state=0).private("8", schema=SCHEMA))
+        == []
+    )
 
 
 def test_values_that_share_their_nodes_belong_together() -> None:

@@ -35,7 +35,7 @@ def test_subtraction_works_out_uneven_sets_too() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.uniform(0, 1, (40, 3)), columns=list("abc"))
     frame = frame.assign(y=lambda f: f["a"] - f["b"], client=rng.integers(0, 2, 40))
-    learner = FuzzyTreeRegressor(sets={"a": 2, "b": 3, "c": 4}, min_share=0.01)
+    learner = FuzzyTreeRegressor(n_fuzzy_sets={"a": 2, "b": 3, "c": 4}, min_samples_split=0.01)
     fed = LocalDisclosure.from_frame(
         frame, "y", client="client", schema=SCHEMA, policy=learner.published()
     )

@@ -31,7 +31,7 @@ def table(records: int = 240) -> pd.DataFrame:
 
 def attack(policy: Policy | None = None, **ways: Any) -> list[Finding]:
     """What the attack finds in the transcript of a small forest."""
-    learner = FedForestClassifier(**({"trees": 25, "random_state": 0} | ways))
+    learner = FedForestClassifier(**({"n_estimators": 25, "random_state": 0} | ways))
     frame = table()
     fed = LocalDisclosure.from_frame(
         frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
@@ -56,7 +56,9 @@ def test_published_sketches_are_the_raw_data() -> None:
 
 def test_least_squares_undoes_interpolation() -> None:
     """Interpolated quantiles of one tree hide cells verbatim, and equations give them back."""
-    verbatim, solved = attack(trees=4, interpolate=True, sampling="all", max_depth=7, min_leaf=1)
+    verbatim, solved = attack(
+        n_estimators=4, interpolate=True, sampling="all", max_depth=7, min_samples_leaf=1
+    )
     assert shares([solved])[0] > 0.95
     assert shares([solved])[0] > shares([verbatim])[0] + 0.1
 
@@ -64,13 +66,13 @@ def test_least_squares_undoes_interpolation() -> None:
 def test_suppression_hands_over_less_of_one_tree() -> None:
     """Under `nullified` a tree tells fewer cells, and still some: it is no guarantee."""
     learner = FedForestClassifier()
-    open_, few = (shares(attack(policy, trees=1)) for policy in (None, learner.nullified()))
+    open_, few = (shares(attack(policy, n_estimators=1)) for policy in (None, learner.nullified()))
     assert 0 < few[0] < open_[0] - 0.2
 
 
 def test_without_truth_or_sketches_there_is_nothing_to_say() -> None:
     """No findings."""
-    learner = FedForestClassifier(trees=2, max_depth=1)
+    learner = FedForestClassifier(n_estimators=2, max_depth=1)
     fed = LocalDisclosure.from_frame(
         table(60), "y", client="client", schema=SCHEMA, policy=learner.published(), seed=0
     )

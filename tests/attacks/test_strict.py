@@ -129,7 +129,9 @@ def grown(seed: int, strict: bool) -> tuple[Transcript, Records]:
     y = np.clip(x[:, 0] * x[:, 1] + x[:, 2] ** 2 / 2 + rng.normal(0, 0.02, 400), 0, 1)
     frame = pd.DataFrame({**{f"x{i}": x[:, i] for i in range(FEATURES)}, "y": y})
     frame["owner"] = np.where(np.arange(400) < 60, "small", "large")
-    learner = FuzzyTreeRegressor(sets=SETS, scaling="schema", min_share=0.02, min_gain=1e-5)
+    learner = FuzzyTreeRegressor(
+        n_fuzzy_sets=SETS, scaling="schema", min_samples_split=0.02, min_gain=1e-5
+    )
     federation = LocalDisclosure.from_frame(
         frame,
         "y",

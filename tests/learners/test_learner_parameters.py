@@ -15,7 +15,16 @@ from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines import FedAvgLogistic, LocalRuleFitClassifier
-from privfed.learners.parameters import Allowed, Exact, Flag, Learner, Names, OneOf, Real, Whole
+from privfed.learners.parameters import (
+    Allowed,
+    Boolean,
+    Exact,
+    Integers,
+    Learner,
+    Names,
+    Reals,
+    StrOptions,
+)
 from privfed.questions import plugins
 from privfed.testing.hospitals import BINARY, NUMERIC
 
@@ -25,10 +34,10 @@ LEARNERS = sorted(plugins.available("learners"))
 def test_the_whole_line() -> None:
     """Learner, parameter, what it must be, what it was and of which type, what to write."""
     with pytest.raises(InputError) as caught:
-        FuzzyTreeRegressor(sets="three").check(NUMERIC)  # type: ignore[arg-type]
+        FuzzyTreeRegressor(n_fuzzy_sets="three").check(NUMERIC)  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "FuzzyTreeRegressor: sets must be a whole number from 2 to 99, a list of them, or a table of "
-        "them by feature, not 'three' (str); write for example sets = 5"
+        "FuzzyTreeRegressor: n_fuzzy_sets must be a whole number from 2 to 99, a list of them, or a table of "
+        "them by feature, not 'three' (str); write for example n_fuzzy_sets = 5"
     )
 
 
@@ -74,9 +83,29 @@ def test_what_looks_right_and_is_not(
         build(**given).check(BINARY)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_an_old_name_is_refused_by_its_new_one(name: str) -> None:
+    """In code and in saved models alike; no parameter of today goes by an old name."""
+    build: type[FederatedLearner] = plugins.load("learners", name)
+    today = build().get_params(deep=False)
+    assert build.old_names.keys().isdisjoint(today)
+    for old, new in build.old_names.items():
+        assert new in today
+        with pytest.raises(InputError, match=rf"^{name}: {old} is now {new};"):
+            build(**{old: 1})
+
+
+def test_a_saved_model_and_a_study_with_an_old_name_say_what_it_is_now() -> None:
+    """One line each, for all old names at once."""
+    saved: dict[str, Any] = {"format": "privfed model 1", "learner": "FuzzyTreeRegressor"}
+    saved["parameters"] = {"sets": 3, "bins": 32}
+    with pytest.raises(InputError, match=r"sets is now n_fuzzy_sets, bins is now n_bins"):
+        FuzzyTreeRegressor.from_dict(saved)
+
+
 def test_numpy_s_numbers_are_numbers() -> None:
     """And its truth values are truth values."""
-    numbers: dict[str, Any] = {"sets": np.int64(3), "min_gain": np.float32(0.25)}
+    numbers: dict[str, Any] = {"n_fuzzy_sets": np.int64(3), "min_gain": np.float32(0.25)}
     FuzzyTreeRegressor(**numbers).check(NUMERIC)
     truths: dict[str, Any] = {"linear": np.bool_(False), "leaves": np.float64(4)}
     RuleFitClassifier(**truths).check(BINARY)
@@ -89,15 +118,15 @@ def test_columns_that_are_not_there_are_told_before_anything_is_asked() -> None:
 
 
 KINDS: list[tuple[Allowed, list[Any], list[Any]]] = [
-    (Whole(at_least=1), [1, np.int8(5)], [0, 1.0, True, "1", None]),
-    (Whole(at_least=1, at_most=2), [2], [3]),
-    (Real(above=0, at_most=1), [1, 0.5, np.float32(0.5)], [0, 1.1, True, "0.5", 1j]),
-    (Real(at_least=0), [0, 7], [-1e-9, float("nan"), float("inf")]),
-    (Real(below=0), [-1], [0]),
+    (Integers(at_least=1), [1, np.int8(5)], [0, 1.0, True, "1", None]),
+    (Integers(at_least=1, at_most=2), [2], [3]),
+    (Reals(above=0, at_most=1), [1, 0.5, np.float32(0.5)], [0, 1.1, True, "0.5", 1j]),
+    (Reals(at_least=0), [0, 7], [-1e-9, float("nan"), float("inf")]),
+    (Reals(below=0), [-1], [0]),
     (Exact(above=0, below=1), ["0.5", Decimal("0.1"), Fraction(1, 3), 0.2], ["1", 0, "x", True]),
     (Exact(above=0), [np.int64(3), "1e-3"], ["-1", "inf", [1]]),
-    (OneOf("a", "b"), ["a"], ["c", None, ["a"]]),
-    (Flag(), [True, np.bool_(False)], [0, "true", None]),
+    (StrOptions("a", "b"), ["a"], ["c", None, ["a"]]),
+    (Boolean(), [True, np.bool_(False)], [0, "true", None]),
     (Names(), [[], ["a"], ("a", "b"), np.array(["a"])], ["a", [1], None]),
     (Learner(FuzzyTreeRegressor), [FuzzyTreeRegressor()], [FuzzyTreeRegressor, "x"]),
 ]

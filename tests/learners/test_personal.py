@@ -21,7 +21,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import save
 from privfed.learners.base import FederatedRegressor, PersonalLearner, Planned
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.questions import plugins
 from privfed.questions.exact import Number
 from privfed.questions.query import LocalEffect, LocalView, Query
@@ -59,7 +59,7 @@ class OwnTrees(FederatedRegressor, PersonalLearner):
     """A mean of all for whoever asks, and at each client a tree of its own."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (LevelSums, KeepTree)
-    _parameter_constraints: ClassVar[Constraints] = {"feature": [Whole(at_least=0)]}
+    _parameter_constraints: ClassVar[Constraints] = {"feature": [Integers(at_least=0)]}
 
     def __init__(self, feature: int = 0) -> None:
         self.feature = feature

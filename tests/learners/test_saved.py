@@ -41,8 +41,8 @@ FRAME = patients(300)
 X = FRAME[list(NAMES)]
 SMALL: dict[str, Any] = QUICK | {"trees": 10, "rounds": 8}
 LEARNERS: list[tuple[FederatedLearner, str]] = [
-    (FuzzyTreeRegressor(sets=3, max_depth=2), "published"),
-    (FuzzyTreeRegressor(sets=3, max_depth=1, features=["age", "GCS"]), "private"),
+    (FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=2), "published"),
+    (FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1, features=["age", "GCS"]), "private"),
     (RuleFitClassifier(**SMALL), "published"),
     (RuleFitClassifier(**SMALL), "private"),
     (RuleFitRegressor(**SMALL, reference_rounds=3), "published"),
@@ -124,7 +124,7 @@ def _foreign(data: dict[str, Any]) -> None:
 
 
 def _impossible(data: dict[str, Any]) -> None:
-    data["parameters"]["sets"] = 0
+    data["parameters"]["n_fuzzy_sets"] = 0
 
 
 def _objects(data: dict[str, Any]) -> None:

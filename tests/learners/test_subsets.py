@@ -14,7 +14,7 @@ from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.exchange.disclosure import Disclosure, ReplayDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import FederatedRegressor, Planned
-from privfed.learners.parameters import Constraints, Whole
+from privfed.learners.parameters import Constraints, Integers
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -35,8 +35,8 @@ class Subsets(FederatedRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (LevelSums,)
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Whole(at_least=1)],
-        "random_state": [Whole(at_least=0), None],
+        "trees": [Integers(at_least=1)],
+        "random_state": [Integers(at_least=0), None],
     }
 
     def __init__(self, trees: int = 3, random_state: int | None = None) -> None:

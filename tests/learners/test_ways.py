@@ -23,12 +23,17 @@ from privfed.learners.baselines import HistogramForestClassifier
 from privfed.learners.ways import LearnerByWays
 from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, patients
 
-GENETIC: dict[str, Any] = {"population": 4, "generations": 2, "deepest": 4, "random_state": 0}
+GENETIC: dict[str, Any] = {
+    "population_size": 4,
+    "generations": 2,
+    "max_depth": 4,
+    "random_state": 0,
+}
 LEARNERS: list[LearnerByWays] = [
     RuleFitClassifier(**QUICK),
     RuleFitRegressor(**QUICK),
-    FedForestClassifier(trees=3, random_state=0),
-    FedForestRegressor(trees=3, random_state=0),
+    FedForestClassifier(n_estimators=3, random_state=0),
+    FedForestRegressor(n_estimators=3, random_state=0),
     GeneticTreeClassifier(**GENETIC),
     GeneticTreeRegressor(**GENETIC),
 ]
@@ -91,7 +96,7 @@ def test_published_opens_no_query_of_the_private_way(learner: LearnerByWays) -> 
 
 def test_a_baseline_with_one_way_asks_for_nothing_else() -> None:
     """A histogram forest never learns in the private way."""
-    learner = HistogramForestClassifier(trees=2)
+    learner = HistogramForestClassifier(n_estimators=2)
     private = FedForestClassifier().private(4)
     assert [way.name for way in learner.ways] == ["published"]
     with pytest.raises(NobodyAnswered):
@@ -111,4 +116,4 @@ def test_constructors_differ_from_their_parents_as_declared() -> None:
     with pytest.raises(TypeError, match="bounded"):
         GeneticTreeClassifier(bounded=True)
     assert clone(GeneticTreeRegressor(7, bounded=True)).get_params()["bounded"] is True
-    assert GeneticTreeRegressor(7).get_params()["population"] == 7
+    assert GeneticTreeRegressor(7).get_params()["population_size"] == 7

@@ -91,7 +91,7 @@ partition = "column"
 column = "site"
 [learner]
 name = "FuzzyTreeRegressor"
-params = { max_depth = 1, sets = 2 }
+params = { max_depth = 1, n_fuzzy_sets = 2 }
 [[policy]]
 name = "published"
 [[policy]]

@@ -142,11 +142,15 @@ STUDIES = {
         ("max_depth", "gamma"),
         "no parameter 'gamma'; it takes .*sets",
     ),
+    "a parameter's old name": (("n_fuzzy_sets = 2", "sets = 2"), "sets is now n_fuzzy_sets"),
     "text for a seed": (("seed = 1", 'seed = "one"'), "at seed; write a whole number, without"),
-    "a wrong parameter": (("sets = 2", "sets = 1"), "sets must be a whole number from 2 to 99"),
+    "a wrong parameter": (
+        ("sets = 2", "sets = 1"),
+        "n_fuzzy_sets must be a whole number from 2 to 99",
+    ),
     "text for a number": (
         ("sets = 2", 'sets = "two"'),
-        r"params: sets expected int \| table \| list, got str; write a whole number, without",
+        r"params: n_fuzzy_sets expected int \| table \| list, got str; write a whole number, without",
     ),
     "zCDP without a delta": (('epsilon = "4"', 'epsilon = "4"\ndelta = 0'), "write delta = "),
     "a budget beside published": (

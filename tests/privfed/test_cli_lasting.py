@@ -34,7 +34,7 @@ ledgers = "owners"
 budget = {{ epsilon = "8", delta = "1e-5" }}
 [learner]
 name = "FuzzyTreeRegressor"
-params = {{ max_depth = 1, sets = 2 }}
+params = {{ max_depth = 1, n_fuzzy_sets = 2 }}
 [[policy]]
 name = "private"
 epsilon = "{epsilon}"

@@ -35,13 +35,13 @@ FEATURES = (
 NUMERIC = Schema(FEATURES, Column("y", "number", -12, 12))
 BINARY = Schema(FEATURES, Column("y", "category", categories=("no", "yes")))
 REGRESSORS: list[Any] = [
-    HistogramForestRegressor(trees=20, random_state=0),
+    HistogramForestRegressor(n_estimators=20, random_state=0),
     FedAvgNetworkRegressor(hidden=(16, 8), rounds=15, random_state=0),
     CentralForestRegressor(trees=20, random_state=0),
     LocalForestRegressor(trees=20, random_state=0),
 ]
 CLASSIFIERS: list[Any] = [
-    HistogramForestClassifier(trees=20, random_state=0),
+    HistogramForestClassifier(n_estimators=20, random_state=0),
     FedAvgNetworkClassifier(hidden=(16, 8), rounds=15, random_state=0),
     CentralForestClassifier(trees=20, random_state=0),
     LocalForestClassifier(trees=20, random_state=0),
@@ -101,8 +101,8 @@ def test_histograms_cut_at_equal_widths() -> None:
     """Bins of one width between a node's extremes, wherever its records lie; settings reach it."""
     cuts = equal_steps(np.array([0.0, 2.0, np.inf]), np.array([10.0, 2.0, -np.inf]), 5)
     assert cuts.tolist() == [[2, 4, 6, 8], [0] * 4, [0] * 4]
-    learner = HistogramForestRegressor(bins=4)
-    assert clone(learner).set_params(bins=6)._params(NUMERIC).quantiles == 6
+    learner = HistogramForestRegressor(n_bins=4)
+    assert clone(learner).set_params(n_bins=6)._params(NUMERIC).quantiles == 6
     assert learner._params(NUMERIC).candidates == "range"
 
 

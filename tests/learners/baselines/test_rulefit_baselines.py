@@ -163,7 +163,7 @@ def test_local_models_of_three_classes_predict_all_three() -> None:
     table = frame().assign(y=lambda f: np.select([f["a"] < -0.5, f["a"] < 0.5], ["u", "v"], "w"))
     target = Column("y", "category", categories=("u", "v", "w"))
     federation = UngatedDisclosure.from_frame(table, Schema(SCHEMA.features, target), "client")
-    forest = FedForestClassifier(trees=5, random_state=0)
+    forest = FedForestClassifier(n_estimators=5, random_state=0)
     local = LocalRuleFitClassifier(forest).fit(federation)
     assert np.mean(local.predict(table) == table["y"]) > 0.9
 

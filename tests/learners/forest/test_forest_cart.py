@@ -25,10 +25,10 @@ X = tuple(Column(f"x{number}", "number", -10, 10) for number in range(FEATURES))
 NUMBERS, CLASSES = Schema(X, Column("y", "number", 0, 16)), Schema(X, Column("y", "integer", 0, 2))
 #: Every record in one tree, all features, all values: nothing is left to chance or resolution.
 CART: dict[str, Any] = {
-    "trees": 1,
+    "n_estimators": 1,
     "sampling": "all",
     "candidates": "midpoints",
-    "quantiles": 200,
+    "n_quantiles": 200,
     "max_features": None,
 }
 
@@ -126,7 +126,7 @@ def test_trees_are_centralized_cart(
         rng.integers(0, clients, rows),
     )
     kind = FedForestRegressor if regression else FedForestClassifier
-    forest = kind(**CART, min_leaf=min_leaf, max_depth=depth).fit(fed).forest_
+    forest = kind(**CART, min_samples_leaf=min_leaf, max_depth=depth).fit(fed).forest_
     values = (forest.values[:, 0] + 0.5) * 16 if regression else forest.values @ np.arange(3.0)
     naive = Naive("squared_error" if regression else "gini", min_leaf, depth).grow(x, y)
     assert same(nested(forest, values), naive)
@@ -137,7 +137,7 @@ def test_few_candidates_are_not_enough() -> None:
     rng = np.random.default_rng(0)
     table = np.column_stack([rng.uniform(-9, 9, (60, FEATURES)), rng.uniform(0, 16, 60)])
     fed = federation(NUMBERS, table, rng.integers(0, 3, 60))
-    coarse = CART | {"quantiles": 2, "candidates": "quantiles", "max_depth": 60}
+    coarse = CART | {"n_quantiles": 2, "candidates": "quantiles", "max_depth": 60}
     forests = [FedForestRegressor(**way).fit(fed).forest_ for way in (CART, coarse)]
     assert not same(*(nested(forest, forest.values[:, 0]) for forest in forests))
 
@@ -149,7 +149,7 @@ def test_scikit_learn_grows_the_same(depth: int) -> None:
     x = rng.uniform(-9, 9, (150, FEATURES)).astype(np.float32).astype(float)
     y = np.clip(8 + 4 * np.sin(x[:, 0]) + x[:, 1] / 3 + rng.normal(0, 1, 150), 0, 16)
     fed = federation(NUMBERS, np.column_stack([x, y]), rng.integers(0, 4, 150))
-    ours = FedForestRegressor(**CART, min_leaf=4, max_depth=depth).fit(fed)
+    ours = FedForestRegressor(**CART, min_samples_leaf=4, max_depth=depth).fit(fed)
     theirs = DecisionTreeRegressor(max_depth=depth, min_samples_leaf=4).fit(x, y)
     assert np.allclose(ours.predict(x), theirs.predict(x), atol=1e-4)
     fresh = rng.uniform(-9, 9, (500, FEATURES))
@@ -161,7 +161,9 @@ def test_any_division_among_clients_grows_the_same_forest() -> None:
     rng = np.random.default_rng(2)
     table = np.column_stack([rng.integers(0, 50, (120, FEATURES)) / 5, rng.uniform(0, 16, 120)])
     fits = [
-        FedForestRegressor(**CART, min_leaf=3).fit(federation(NUMBERS, table, clients)).forest_
+        FedForestRegressor(**CART, min_samples_leaf=3)
+        .fit(federation(NUMBERS, table, clients))
+        .forest_
         for clients in (np.zeros(120, int), rng.integers(0, 7, 120))
     ]
     assert np.array_equal(fits[0].trees.cut, fits[1].trees.cut)
@@ -177,7 +179,9 @@ def test_a_portion_of_the_pairs_at_a_time_is_as_good_as_all(
     clients, fits = rng.integers(0, 3, 200), []
     for portion in (level_queries.PORTION, 3):
         monkeypatch.setattr(level_queries, "PORTION", portion)
-        learner = FedForestRegressor(trees=4, max_depth=4, clients_per_tree=2, random_state=0)
+        learner = FedForestRegressor(
+            n_estimators=4, max_depth=4, clients_per_tree=2, random_state=0
+        )
         fits.append(learner.fit(federation(NUMBERS, table, clients)).forest_)
     assert len(fits[0].trees) > 20
     assert np.array_equal(fits[0].trees.cut, fits[1].trees.cut)

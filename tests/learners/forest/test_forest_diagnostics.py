@@ -47,7 +47,7 @@ def test_a_covariate_shift_is_found_and_named() -> None:
 
 def test_an_outcome_shift_is_found() -> None:
     """Splits on the client gain much where outcomes differ, and nothing else does it."""
-    learner = FedForestRegressor(trees=15, max_depth=6, random_state=0)
+    learner = FedForestRegressor(n_estimators=15, max_depth=6, random_state=0)
     same = outcome_shift(clients(1500, 1), learner)
     shifted = outcome_shift(clients(1500, 1, outcome=4), learner)
     covariate = outcome_shift(clients(1500, 1, covariate=1), learner)

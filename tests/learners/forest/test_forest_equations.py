@@ -36,7 +36,7 @@ def grown(learner):  # type: ignore[no-untyped-def]
     frame = pd.DataFrame(x, columns=["a", "b"]).assign(c=np.array(list("xyz"))[kind])
     frame["y"] = np.rint(y).astype(int) if learner is FedForestClassifier else y
     frame["at"] = np.repeat(["one", "two", "three"], 40)
-    model = learner(trees=3, max_depth=4, random_state=0)
+    model = learner(n_estimators=3, max_depth=4, random_state=0)
     federation = LocalDisclosure.from_frame(
         frame, "y", client="at", schema=schema, policy=model.published(), seed=0
     )

@@ -29,7 +29,7 @@ FEATURES = (
 )
 NUMERIC = Schema(FEATURES, Column("y", "number", -12, 12))
 THREE = Schema(FEATURES, Column("y", "category", categories=("low", "middle", "high")))
-QUICK: dict[str, Any] = {"trees": 15, "max_depth": 6, "random_state": 0}
+QUICK: dict[str, Any] = {"n_estimators": 15, "max_depth": 6, "random_state": 0}
 
 
 def table(records: int = 900, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
@@ -95,18 +95,18 @@ def test_leaves_have_as_many_different_records_as_scikit_learns() -> None:
     "ways",
     [
         {},
-        {"evaluation": "average"},
-        {"shortlist": 2, "max_features": None},
-        {"evaluation": "average", "shortlist": 2, "max_features": None},
+        {"gain_aggregation": "average"},
+        {"top_k": 2, "max_features": None},
+        {"gain_aggregation": "average", "top_k": 2, "max_features": None},
         {"sampling": "poisson"},
         {"sampling": "all", "max_features": 2},
         {"clients_per_tree": 2},
         {"interpolate": True},
-        {"candidates": "midpoints", "quantiles": 50},
+        {"candidates": "midpoints", "n_quantiles": 50},
         {"candidates": "range"},
-        {"min_decrease": 0.05},
+        {"min_impurity_decrease": 0.05},
         {"max_features": 1},
-        {"max_features": "third", "trees": 30},
+        {"max_features": "third", "n_estimators": 30},
     ],
 )
 def test_every_way_learns(ways: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ def test_every_way_learns(ways: dict[str, Any]) -> None:
 def test_it_is_as_good_as_scikit_learn() -> None:
     """Regression and three classes, over gates, beside the pooled forest of the same settings."""
     train, test = table(1500), table(1500, seed=1)
-    learner = FedForestRegressor(**QUICK, min_leaf=5)
+    learner = FedForestRegressor(**QUICK, min_samples_leaf=5)
     learner.fit(federation(train, NUMERIC, learner.published()))
     theirs = RandomForestRegressor(15, max_depth=6, min_samples_leaf=5, random_state=0)
     x, z = (frame[["a", "b"]].assign(v=frame["kind"] == "v") for frame in (train, test))
@@ -159,12 +159,12 @@ def test_splits_on_the_client() -> None:
 def test_the_out_of_bag_score_is_that_of_left_out_records() -> None:
     """Near the score on fresh records, below that on learned ones; in classes too; NaN if withheld."""
     train = table(1200)
-    learner = fitted(train, oob_score=True, trees=40)
+    learner = fitted(train, oob_score=True, n_estimators=40)
     assert abs(learner.oob_score_ - r_squared(learner, table(1200, seed=1))) < 0.03
     assert learner.oob_score_ < r_squared(learner, train)
-    classifier = fitted(classes(train), THREE, oob_score=True, trees=40)
+    classifier = fitted(classes(train), THREE, oob_score=True, n_estimators=40)
     assert 0.6 < classifier.oob_score_ < (classifier.predict(train) == classes(train)["y"]).mean()
-    some = fitted(train, oob_score=True, clients_per_tree=2, client_splits=True, trees=40)
+    some = fitted(train, oob_score=True, clients_per_tree=2, client_splits=True, n_estimators=40)
     assert some.oob_score_ > 0.7
     silent = learner.published()
     silent = replace(
@@ -228,7 +228,7 @@ def leaves(learner: Any, tree: int) -> int:
 
 def test_rules_say_what_they_mean() -> None:
     """A row that meets a rule's conditions is predicted by it."""
-    learner = fitted(table(), trees=1, max_depth=2, max_features=None)
+    learner = fitted(table(), n_estimators=1, max_depth=2, max_features=None)
     rules = learner.describe().splitlines()
     assert 2 <= len(rules) <= 4
     assert all(" => " in rule and ('"a"' in rule or '"b"' in rule) for rule in rules)
@@ -249,7 +249,7 @@ def test_rules_say_what_they_mean() -> None:
 )
 def test_text_that_is_no_forest_is_told(change: Any, told: str) -> None:
     """One clear error for each way to spoil a text."""
-    text = fitted(table(), trees=1, max_depth=2, max_features=None).to_text()
+    text = fitted(table(), n_estimators=1, max_depth=2, max_features=None).to_text()
     with pytest.raises(InputError, match=told):
         FedForestRegressor.from_text(change(text))
 
@@ -266,7 +266,7 @@ def test_one_client_and_clients_of_one_class() -> None:
     for learner in (alone, apart):
         assert (learner.predict(test) == test["y"].to_numpy()).mean() > 0.75
     few = table(30).assign(client=[str(number) for number in range(30)])
-    assert np.isfinite(fitted(few, min_leaf=1).predict(few)).all()
+    assert np.isfinite(fitted(few, min_samples_leaf=1).predict(few)).all()
 
 
 def test_empty_clients_and_constants() -> None:
@@ -296,7 +296,7 @@ def split_features(learner: Any) -> list[int]:
 def test_a_node_of_constants_draws_other_features() -> None:
     """With one feature a node, a constant one does not end the branch."""
     train = table(400).assign(a=0.0, kind="u")
-    learner = fitted(train, max_features=1, trees=20)
+    learner = fitted(train, max_features=1, n_estimators=20)
     roots = learner.forest_.trees.feature[:20]
     assert (roots == 1).all()
 
@@ -323,21 +323,21 @@ def test_missing_and_unseen_values() -> None:
 @pytest.mark.parametrize(
     "ways",
     [
-        {"trees": 0},
-        {"trees": 2.5},
+        {"n_estimators": 0},
+        {"n_estimators": 2.5},
         {"max_depth": -1},
         {"max_depth": 61},
-        {"min_leaf": 0},
-        {"min_decrease": -1},
-        {"min_decrease": float("nan")},
+        {"min_samples_leaf": 0},
+        {"min_impurity_decrease": -1},
+        {"min_impurity_decrease": float("nan")},
         {"criterion": "gini"},
         {"max_features": 0},
         {"max_features": "half"},
         {"max_features": 1.5},
-        {"quantiles": 1},
+        {"n_quantiles": 1},
         {"candidates": "all"},
-        {"evaluation": "local"},
-        {"shortlist": 0},
+        {"gain_aggregation": "local"},
+        {"top_k": 0},
         {"sampling": "chunks"},
         {"sampling": "all", "oob_score": True},
         {"clients_per_tree": 9},
@@ -371,11 +371,11 @@ def test_features_a_node() -> None:
 
 def test_depth_and_leaf_limits_hold() -> None:
     """No path longer, no leaf smaller than asked, no split of less worth."""
-    learner = fitted(table(), max_depth=3, min_leaf=20)
+    learner = fitted(table(), max_depth=3, min_samples_leaf=20)
     trees = learner.forest_.trees
     assert trees.depth().max() == 3
     assert learner.forest_.sizes[trees.feature == LEAF].min() >= 20
-    rough, fine = (fitted(table(), min_decrease=way) for way in (0.2, 0.0))
+    rough, fine = (fitted(table(), min_impurity_decrease=way) for way in (0.2, 0.0))
     assert 0 < len(split_features(rough)) < len(split_features(fine))
 
 
@@ -411,7 +411,7 @@ def test_conformance(schema: Schema) -> None:
     """The kit's checks; the private way has its own tests."""
     frame = table(200) if schema is NUMERIC else classes(table(200))
     kind = FedForestRegressor if schema is NUMERIC else FedForestClassifier
-    learner = kind(trees=4, max_depth=3, oob_score=True, client_splits=True)
+    learner = kind(n_estimators=4, max_depth=3, oob_score=True, client_splits=True)
     ran = check_learner(
         learner,
         lambda policy: federation(frame, schema, policy),
@@ -474,12 +474,14 @@ def test_averaged_gains_miss_a_split_between_supports() -> None:
     rows = test.drop(columns=["y", "client"])
 
     def error(known: list[str] | None = None, **ways: Any) -> float:
-        model = FedForestRegressor(trees=20, max_depth=3, random_state=0, **ways).fit(federation)
+        model = FedForestRegressor(n_estimators=20, max_depth=3, random_state=0, **ways).fit(
+            federation
+        )
         return float(np.mean((model.predict(rows, client=known) - test["y"]) ** 2))
 
     assert error() < 0.32
-    assert error(evaluation="average") > 0.6
-    assert error(list(test["client"]), evaluation="average", client_splits=True) < 0.32
+    assert error(gain_aggregation="average") > 0.6
+    assert error(list(test["client"]), gain_aggregation="average", client_splits=True) < 0.32
 
 
 @pytest.mark.parametrize(("small", "chosen"), [(40, 0), (2000, 1)])
@@ -498,8 +500,13 @@ def test_averaged_gains_are_weighted_by_records(small: int, chosen: int) -> None
     data = UngatedDisclosure.from_frame(
         frame, Schema(bounds, Column("y", "integer", 0, 1)), "client"
     )
-    ways: dict[str, Any] = {"trees": 1, "max_depth": 1, "max_features": None, "random_state": 0}
-    forest = FedForestClassifier(evaluation="average", **ways).fit(data)
+    ways: dict[str, Any] = {
+        "n_estimators": 1,
+        "max_depth": 1,
+        "max_features": None,
+        "random_state": 0,
+    }
+    forest = FedForestClassifier(gain_aggregation="average", **ways).fit(data)
     assert int(np.argmax(forest.feature_importances_)) == chosen
 
 

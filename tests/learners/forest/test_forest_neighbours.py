@@ -256,7 +256,7 @@ def test_hostile_values_and_depths_are_refused() -> None:
 
 def test_a_gate_refuses_hostile_trees_before_it_reads_a_record() -> None:
     """Through the gate too: the reason is public, the ledger charges nothing."""
-    learner = FedForestClassifier(trees=2)
+    learner = FedForestClassifier(n_estimators=2)
     federation: LocalDisclosure = gates(patients(60), learner.published(), BINARY)
     bad = replace(GOOD, nodes=np.array([2, 2, 4, 5]))
     assert federation.offers(Sketches(bad, 3)) == ()

@@ -239,10 +239,10 @@ def test_an_empty_client_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("parameters", "word"),
     [
-        ({"sets": 1}, "sets"),
+        ({"n_fuzzy_sets": 1}, "n_fuzzy_sets"),
         ({"scaling": "magic"}, "scaling"),
         ({"min_gain": float("nan")}, "min_gain"),
-        ({"min_share": 1.0}, "min_share"),
+        ({"min_samples_split": 1.0}, "min_samples_split"),
         ({"max_depth": -1}, "max_depth"),
         ({"clients_per_round": 9}, "clients_per_round"),
         ({"features": ["height"]}, "height"),
@@ -274,8 +274,8 @@ def test_nobody_answering_at_all_is_an_error() -> None:
 
 def test_scikit_learns_manners() -> None:
     """Parameters survive a clone, and predicting before fitting is an error that says so."""
-    model = clone(FuzzyTreeRegressor(sets=3, min_gain=0.01))
-    assert model.get_params()["sets"] == 3
+    model = clone(FuzzyTreeRegressor(n_fuzzy_sets=3, min_gain=0.01))
+    assert model.get_params()["n_fuzzy_sets"] == 3
     with pytest.raises(Exception, match="not fitted"):
         model.predict(table(2))
     fitted = model.fit(bare(table()))
@@ -335,8 +335,8 @@ def test_a_spent_budget_is_no_model() -> None:
 def test_each_feature_may_have_sets_of_its_own() -> None:
     """By a table, a list or one number; branches, labels and predictions follow, over gates too."""
     frame = table(600)
-    by_name = FuzzyTreeRegressor(sets={"age": 2, "dose": 3}).fit(bare(frame))
-    listed = FuzzyTreeRegressor(sets=[2, 3, 5])
+    by_name = FuzzyTreeRegressor(n_fuzzy_sets={"age": 2, "dose": 3}).fit(bare(frame))
+    listed = FuzzyTreeRegressor(n_fuzzy_sets=[2, 3, 5])
     fed = LocalDisclosure.from_frame(frame, "score", client="client", schema=SCHEMA, policy=OPEN)
     listed.fit(fed)
     assert [leaf.path for leaf in by_name.leaves_] == [leaf.path for leaf in listed.leaves_]
@@ -345,13 +345,13 @@ def test_each_feature_may_have_sets_of_its_own() -> None:
     assert all(branch < sets[feature] for leaf in by_name.leaves_ for feature, branch in leaf.path)
     assert {f for leaf in by_name.leaves_ for f, _ in leaf.path} == {0, 1, 2}
     assert by_name.readable()["sets"]["age"] == ["Low", "High"]
-    even, one = FuzzyTreeRegressor(sets=[3] * 3), FuzzyTreeRegressor(sets=3)
+    even, one = FuzzyTreeRegressor(n_fuzzy_sets=[3] * 3), FuzzyTreeRegressor(n_fuzzy_sets=3)
     assert np.array_equal(even.fit(bare(frame)).predict(frame), one.fit(bare(frame)).predict(frame))
 
 
 def test_a_private_tree_may_have_uneven_sets() -> None:
     """The questions carry them, and the model survives being saved."""
-    learner = FuzzyTreeRegressor(sets={"age": 2})
+    learner = FuzzyTreeRegressor(n_fuzzy_sets={"age": 2})
     fed = LocalDisclosure.from_frame(
         table(), "score", client="client", schema=SCHEMA, policy=learner.private(8), seed=0
     )
@@ -364,7 +364,7 @@ def test_a_private_tree_may_have_uneven_sets() -> None:
 def test_sets_that_fit_no_schema_are_named(sets: object) -> None:
     """A wrong length, an unknown feature and absurd numbers each give one error."""
     with pytest.raises((InputError, SchemaError), match=r"sets|height"):
-        FuzzyTreeRegressor(sets=sets).fit(bare(table(50)))  # type: ignore[arg-type]
+        FuzzyTreeRegressor(n_fuzzy_sets=sets).fit(bare(table(50)))  # type: ignore[arg-type]
 
 
 def test_a_saved_tree_predicts_what_reaches_no_leaf_the_same() -> None:

@@ -67,7 +67,7 @@ def test_percentiles_are_exact_to_a_millionth_of_the_bounds(bins: int) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"tail": rng.lognormal(0, 2, 999), "even": rng.normal(0.5, 0.1, 999)})
     frame = frame.assign(y=0.0).clip(upper=FAR)
-    model = FuzzyTreeRegressor(bins=bins).fit(UngatedDisclosure.from_frame(frame, SCHEMA))
+    model = FuzzyTreeRegressor(n_bins=bins).fit(UngatedDisclosure.from_frame(frame, SCHEMA))
     for place, name in enumerate(("tail", "even")):
         ordered = np.sort(frame[name].to_numpy())
         slack = 1e-6 * (FAR if name == "tail" else 1)

@@ -27,7 +27,7 @@ from privfed.testing.check_learner import CHECKS, check_learner
 MakeGated = Callable[..., LocalDisclosure]
 MakeUngated = Callable[..., UngatedDisclosure]
 MakeTable = Callable[..., pd.DataFrame]
-QUICK: dict[str, Any] = {"generations": 4, "deepest": 5, "population": 6, "random_state": 0}
+QUICK: dict[str, Any] = {"generations": 4, "max_depth": 5, "population_size": 6, "random_state": 0}
 LEARNERS = [GeneticTreeClassifier(**QUICK), GeneticTreeRegressor(**QUICK)]
 EACH = pytest.mark.parametrize("learner", LEARNERS, ids=["classes", "numbers"])
 
@@ -160,7 +160,7 @@ def test_one_tree_for_all_exists_only_where_it_was_released(
     private, _ = _fitted(LEARNERS[0], gated, LEARNERS[0].private(8), records=900)
     assert set(private.predict(x)) <= {"no", "yes"}
     published, _ = _fitted(LEARNERS[0], gated, LEARNERS[0].published())
-    with pytest.raises(InputError, match=r"predict\(x, client='c0'\)"):
+    with pytest.raises(InputError, match=r"predict\(X, client='c0'\)"):
         published.predict(x)
     for model in (private, published):
         with pytest.raises(InputError, match=r"describe\(client='c0'\)"):
@@ -220,9 +220,9 @@ def test_a_shared_tree_is_saved_to_the_bit(gated: MakeGated, table: MakeTable) -
 @pytest.mark.parametrize(
     "changes",
     [
-        {"participation": 0.34},
-        {"population": 1, "generations": 1},
-        {"fitness": "folds", "own_tree": True, "refit": True},
+        {"client_fraction": 0.34},
+        {"population_size": 1, "generations": 1},
+        {"fitness": "folds", "include_local_tree": True, "refit": True},
         {"depth": 1},
         {"leaf_share": 1.0},
     ],
@@ -257,16 +257,16 @@ def test_tiny_clients_learn(learner: PersonalLearner, records: int, gated: MakeG
 
 
 BAD: dict[str, tuple[dict[str, object], str]] = {
-    "too deep": ({"deepest": 16}, "deepest"),
-    "upside down": ({"lowest": 6, "deepest": 5}, "above deepest"),
-    "nobody": ({"population": 0}, "population"),
+    "too deep": ({"max_depth": 16}, "max_depth"),
+    "upside down": ({"min_depth": 6, "max_depth": 5}, "above max_depth"),
+    "nobody": ({"population_size": 0}, "population_size"),
     "never": ({"generations": 0}, "generations"),
-    "no fold": ({"folds": 1}, "folds"),
-    "strings without end": ({"deepest": 15, "population": 1000}, "too large"),
-    "no share": ({"train_share": float("nan")}, "train_share"),
+    "no fold": ({"cv": 1}, "cv"),
+    "strings without end": ({"max_depth": 15, "population_size": 1000}, "too large"),
+    "no share": ({"train_size": float("nan")}, "train_size"),
     "an unknown fitness": ({"fitness": "best"}, "fitness"),
-    "no participation": ({"participation": 0.0}, "participation"),
-    "text": ({"own_tree": "yes"}, "own_tree"),
+    "no participation": ({"client_fraction": 0.0}, "client_fraction"),
+    "text": ({"include_local_tree": "yes"}, "include_local_tree"),
 }
 
 

@@ -23,12 +23,12 @@ from privfed.testing.hospitals import BINARY, NUMERIC, QUICK, gates, patients
 
 LEARNERS: Mapping[str, tuple[Callable[[], FederatedLearner], Any]] = {
     "rounds of one question": (
-        lambda: FuzzyTreeRegressor(sets=3, max_depth=2, random_state=0),
+        lambda: FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=2, random_state=0),
         NUMERIC,
     ),
     "what is offered": (lambda: RuleFitClassifier(**QUICK), BINARY),
     "personal models": (
-        lambda: GeneticTreeClassifier(generations=2, population=6, random_state=0),
+        lambda: GeneticTreeClassifier(generations=2, population_size=6, random_state=0),
         BINARY,
     ),
 }

@@ -38,7 +38,7 @@ server = "north.sock"
 
 def learner() -> FederatedLearner:
     """What is learned in these tests."""
-    return FuzzyTreeRegressor(max_depth=1, sets=2, random_state=0)
+    return FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=2, random_state=0)
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_learners_and_sources_must_fit(
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
     assert 'name = "RuleSearch"' in capsys.readouterr().err
     table = study_text.replace('"FuzzyTreeRegressor"', '"RuleSearch"')
-    path = write_study(table.replace("params = { max_depth = 1, sets = 2 }", ""))
+    path = write_study(table.replace("params = { max_depth = 1, n_fuzzy_sets = 2 }", ""))
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == BAD_INPUT
     assert 'partition = "cohort"' in capsys.readouterr().err
 

@@ -68,7 +68,7 @@ def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
 
 def test_a_learner_is_scored_on_what_it_has_not_seen() -> None:
     """Better than a constant on every fold; marked as what it is; the learner stays unfitted."""
-    learner = FuzzyTreeRegressor(sets=3, max_depth=1)
+    learner = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1)
     found = cross_validate(learner, folds())
     assert list(found["fold"]) == [0, 1, 2]
     assert (found["score"] > 0.5).all() and (found["value"] < found["baseline"]).all()
@@ -94,7 +94,7 @@ def test_every_fold_keeps_the_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
         close(self)
 
     monkeypatch.setattr(LocalDisclosure, "close", closing)
-    learner = FuzzyTreeRegressor(sets=3, max_depth=1)
+    learner = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1)
     one, again = (cross_validate(learner, folds(), epsilon=4, noise=7) for _ in range(2))
     assert one["score"].tolist() == again["score"].tolist()
     assert len(spent) == 18 and 0 < min(spent) <= max(spent) <= 4
@@ -103,7 +103,7 @@ def test_every_fold_keeps_the_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_grid_finds_the_better_setting() -> None:
     """A tree that may not split is worse than one that may; the best is given back unfitted."""
     found = grid_search(
-        FuzzyTreeRegressor(sets=3, leaf_features=[]), {"max_depth": [0, 1, 2]}, folds()
+        FuzzyTreeRegressor(n_fuzzy_sets=3, leaf_features=[]), {"max_depth": [0, 1, 2]}, folds()
     )
     assert found.table["max_depth"].tolist()[-1] == 0
     assert found.table["score"].is_monotonic_decreasing
@@ -132,10 +132,10 @@ def test_a_setting_under_which_nobody_answers_comes_last() -> None:
 
 def test_slips_in_a_grid() -> None:
     """Names and values are told before or by the learner's own check."""
-    with pytest.raises(InputError, match="no parameter 'depth'; there are bins, "):
+    with pytest.raises(InputError, match="no parameter 'depth'; there are clients_per_round, "):
         grid_search(FuzzyTreeRegressor(), {"depth": [1]}, folds())
-    with pytest.raises(InputError, match="sets must be a whole number"):
-        grid_search(FuzzyTreeRegressor(), {"sets": [0]}, folds())
+    with pytest.raises(InputError, match="n_fuzzy_sets must be a whole number"):
+        grid_search(FuzzyTreeRegressor(), {"n_fuzzy_sets": [0]}, folds())
     with pytest.raises(InputError, match="neither a regressor nor a classifier"):
         cross_validate(RuleSearch(), folds())
     with pytest.raises(InputError, match=r"numeric target|two values"):

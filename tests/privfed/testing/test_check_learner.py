@@ -22,7 +22,7 @@ from privfed.learners.baselines import (
     CentralRuleFitClassifier,
     LocalRuleFitRegressor,
 )
-from privfed.learners.parameters import Constraints, Real
+from privfed.learners.parameters import Constraints, Reals
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -54,7 +54,7 @@ class Mean(FederatedRegressor):
     """Predicts the mean target: the least learner there is."""
 
     queries: ClassVar[tuple[type[Query], ...]] = KINDS
-    _parameter_constraints: ClassVar[Constraints] = {"shrink": [Real(at_least=0, at_most=1)]}
+    _parameter_constraints: ClassVar[Constraints] = {"shrink": [Reals(at_least=0, at_most=1)]}
 
     def __init__(self, shrink: float = 0.0) -> None:
         self.shrink = shrink

@@ -177,7 +177,7 @@ def test_sentinels_take_after_a_frame() -> None:
 def test_privfed_s_own_learner_keeps_to_it(private: bool) -> None:
     """A tree's releases over three hospitals, under both of its policies."""
     frame = patients(300)
-    learner = FuzzyTreeRegressor(sets=3, max_depth=1)
+    learner = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1)
     policy: Policy = learner.private(2) if private else learner.published()
     federation = LocalDisclosure.from_frame(
         frame[["age", "GCS", "noise", "sex", "hospital", "days"]],
