@@ -104,11 +104,7 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame[columns], target)
         _check_target(known, target)
         queries = tuple(queries)
-        folder = None if ledgers is None else _folder(ledgers)
-        paths = {
-            name: None if folder is None else folder / f"{quote(name, safe=' ')}.db"
-            for name in groups
-        }
+        paths = _paths(groups, ledgers)
         secrets = {name: _secret(path, seed, name) for name, path in paths.items()}
         policies = _with_keys({name: _policy(policy, name, known) for name in groups}, secrets)
         prepared = {
@@ -249,10 +245,13 @@ def published() -> Policy:
     return union.renamed("published")
 
 
-def _folder(path: str | Path) -> Path:
-    folder = Path(path)
+def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path | None]:
+    """Where each owner's ledger is kept."""
+    if ledgers is None:
+        return dict.fromkeys(owners)
+    folder = Path(ledgers)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return {name: folder / f"{quote(name, safe=' ')}.db" for name in owners}
 
 
 def _noise(seed: int | None, number: int) -> Noise:

@@ -353,23 +353,16 @@ class SumOfGaussians(Law):
     measure: ClassVar[Literal["epsilon", "rho"]] = "rho"
     norm: ClassVar[Literal[1, 2]] = 2
 
-    def __init__(
-        self,
-        sigma: Parameter | str,
-        counted: Parameter | str,
-        owners: Parameter | str,
-        cells: Parameter | str,
-    ) -> None:
-        super().__init__(_positive(self.name, sigma), counted, owners, cells)
-        self.counted, self.owners, self.cells = (int(each) for each in self.parameters[1:])
-        whole = self.parameters[1:] == (self.counted, self.owners, self.cells)
-        if not (whole and 1 <= self.counted <= self.owners and self.cells >= 1):
+    def __init__(self, sigma: Parameter | str, *sizes: Parameter | str) -> None:
+        super().__init__(_positive(self.name, sigma), *sizes)
+        whole = tuple(int(each) for each in self.parameters[1:])
+        if len(whole) != 3 or whole != self.parameters[1:] or not 1 <= whole[0] <= whole[1]:
+            raise InputError(f"law {self.name!r} takes sigma, counted, owners and cells")
+        self.counted, self.owners, self.cells = whole
+        if self.share.parameter < 0.5 or self.cells < 1:
             raise InputError(
-                f"law {self.name!r} takes a sigma, and whole numbers of shares that count, of owners, "
-                "and of cells"
+                f"law {self.name!r} needs a cell, and shares of a sigma of at least 0.5"
             )
-        if self.share.parameter < 0.5:
-            raise InputError(f"law {self.name!r} takes shares of a sigma of at least 0.5")
 
     @cached_property
     def share(self) -> DiscreteGaussian:
@@ -379,9 +372,8 @@ class SumOfGaussians(Law):
     @cached_property
     def tau(self) -> float:
         """How far the sum's shape is from a discrete Gaussian's."""
-        k = np.arange(1, self.counted)
-        powers = -2 * (math.pi * self.share.parameter) ** 2 * k / (k + 1)
-        return 10 * float(np.exp(powers).sum())
+        k, sigma = np.arange(1, self.counted), self.share.parameter
+        return 10 * float(np.exp(-2 * (math.pi * sigma) ** 2 * k / (k + 1)).sum())
 
     def draw(self, noise: Noise, cells: int) -> np.ndarray:
         """See :class:`Law`: all owners' shares."""
@@ -401,11 +393,8 @@ class SumOfGaussians(Law):
         if not units:
             return Fraction(0)
         moved = math.sqrt(units / self.counted) / self.share.parameter
-        epsilon = min(
-            math.sqrt(moved**2 + 2 * self.tau * self.cells),
-            moved + self.tau * math.sqrt(self.cells),
-        )
-        return Fraction(epsilon**2 / 2 * DOWN)
+        straight = moved + self.tau * math.sqrt(self.cells)
+        return Fraction(min(moved**2 + 2 * self.tau * self.cells, straight**2) / 2 * DOWN)
 
 
 class BitFlips(Law):

@@ -258,7 +258,7 @@ def test_without_noise_five_masked_owners_learn_what_one_does(learner: Any) -> N
         dealt = frame.assign(owner=[owners[i % len(owners)] for i in range(len(frame))])
 
         def allowed(known: Schema, owners: Sequence[str] = owners) -> Policy:
-            made = learner().private(4, schema=known)
+            made: Policy = learner().private(4, schema=known)
             return made.masked_among(owners) if len(owners) > 1 else made
 
         held = LocalDisclosure.from_frame(
@@ -267,7 +267,8 @@ def test_without_noise_five_masked_owners_learn_what_one_does(learner: Any) -> N
         model = learner(random_state=0).fit(silent(held))
         predict = model.predict if number else model.predict_proba
         answers.append(np.asarray(predict(features.iloc[200:300, :4])))
-    assert_array_equal(*answers)
+    one, masked = answers
+    assert_array_equal(masked, one)
 
 
 def _public(frame: pd.DataFrame) -> Schema:
