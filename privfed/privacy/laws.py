@@ -366,7 +366,7 @@ class SumOfGaussians(Law):
 
     @cached_property
     def share(self) -> DiscreteGaussian:
-        """The law of one owner's noise; a little wider than sigma / sqrt(m), which pays for tau."""
+        """One owner's noise; a little wider than sigma / sqrt(m), which pays for tau."""
         return DiscreteGaussian(self.parameter / math.sqrt(self.counted) * (1 + 1e-11))
 
     @cached_property
@@ -484,9 +484,7 @@ class Unknown(Law):
         self.name, self.parameters = name, parameters  # type: ignore[assignment]
 
     def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise UnsupportedLoss(
-            f"the law {self.name!r} is not installed here; install the package that brings it"
-        )
+        raise UnsupportedLoss(f"the law {self.name!r} is not installed here; install its package")
 
     draw = log_mass = loses = _refused
 
