@@ -9,7 +9,7 @@ from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.fitness import macro_f1
-from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tree
+from privfed.learners.genetic_tree.structures import NIL, length, of_tree
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,6 @@ def depth_scores(
     return np.array(rows)
 
 
-def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What a whole tree, no deeper than strings can be, says of rows."""
-    whole: np.ndarray = by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]
-    return whole
-
-
 def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
     """Predictions of a tree cut at each of some rising depths from 1, shape (depths, rows)."""
     return labels(nodes["values"][reached_by_depth(nodes, x, depths)])
@@ -129,8 +123,7 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
 
 def labels(values: np.ndarray) -> np.ndarray:
     """The first class of the greatest value along the last axis; a single value is a number."""
-    said: np.ndarray = values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0]
-    return said
+    return np.asarray(values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0])
 
 
 def f1(true: np.ndarray, said: np.ndarray, classes: int) -> float:
