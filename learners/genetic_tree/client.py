@@ -9,14 +9,11 @@ import numpy as np
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.population import Scoring, classes
 from privfed.learners.genetic_tree.splits import Ranked
-from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.query import View
 from privfed.tables.records import nearest_class
 
 _KEY = "genetic_tree.client"
-#: Depths of predictions by a whole tree, no deeper than strings can be.
-WHOLE = range(DEEPEST, DEEPEST + 1)
 
 
 class Client:
@@ -81,7 +78,7 @@ class Client:
             true.append(self.y[held])
             if len(fit) and len(held):
                 nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
-                said.append(local.by_depth(nodes, self.x[held], WHOLE)[0])
+                said.append(local.predictions(nodes, self.x[held]))
             else:
                 said.append(np.zeros(len(held)))
         return np.concatenate(true), np.concatenate(said)

@@ -9,7 +9,7 @@ from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.fitness import macro_f1
-from privfed.learners.genetic_tree.structures import NIL, length, of_tree
+from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tree
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,11 @@ def depth_scores(
         nodes = cart(x[rest], y[rest], classes, depths[-1])
         rows.append([_score(y[held], said, classes) for said in by_depth(nodes, x[held], depths)])
     return np.array(rows)
+
+
+def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What a whole tree, no deeper than strings can be, says of rows."""
+    return np.asarray(by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0])
 
 
 def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
