@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice, starmap
 
 import numpy as np
 
 from privfed.leaks.artefact import Block, Released
 from privfed.leaks.chance import densities, surprise
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.precision import NO_GRADE, decimals_of, fits, simplicity
+from privfed.leaks.precision import simplicity
 from privfed.leaks.table import RawTable
 
 #: Most numbers of a release of which all pairs are formed, and all triples.
@@ -28,14 +29,8 @@ _MEND = "what left can be combined; release each statistic once, with noise, ove
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What one combination of released numbers gives; the same for every table.
-
-    Args:
-        rule: the combination.
-        values: sizes of the results.
-        errors: by how much rounding may have moved each.
-        locate: works out the path to the first number of a result.
-    """
+    """What one combination of released numbers gives: sizes, by how much rounding may have moved
+    each, and what works out the path to the first number of a result."""
 
     rule: str
     values: np.ndarray
@@ -62,13 +57,11 @@ class Results:
         if not len(sizes) or not len(self.values):
             return None
         after = np.minimum(np.searchsorted(sizes, self.values), len(sizes) - 1)
-        before = np.maximum(after - 1, 0)
-        nearer = sizes[after] - self.values < self.values - sizes[before]
-        nearest = np.where(nearer, after, before)
-        hit = np.flatnonzero(np.abs(sizes[nearest] - self.values) <= self.errors)
+        after -= (after > 0) & (self.values - sizes[after - 1] <= sizes[after] - self.values)
+        hit = np.flatnonzero(np.abs(sizes[after] - self.values) <= self.errors)
         if not len(hit):
             return None
-        nearest, found, errors = nearest[hit], self.values[hit], self.errors[hit]
+        nearest, found, errors = after[hit], self.values[hit], self.errors[hit]
         width = np.maximum(2 * np.abs(sizes[nearest] - found), errors)
         chance = np.maximum(densities(sizes, nearest) * width, 1 / (1 + found / errors))
         chance = np.minimum(np.maximum(chance, simplicity(sizes[nearest])), 1.0)
@@ -89,37 +82,25 @@ class Results:
         )
 
 
-def cells_of(values: np.ndarray) -> np.ndarray:
-    """The distance of neighbouring numbers at each number's own precision."""
-    sizes = np.abs(values)
-    safe = np.where((sizes > 1e-30) & (sizes < 1e30), sizes, 1.0)
-    grades = decimals_of(safe)
-    cells = np.spacing(safe)
-    single = fits(safe, 24)
-    cells = np.where(single, np.spacing(safe.astype(np.float32)).astype(float), cells)
-    return np.where(grades != NO_GRADE, np.maximum(cells, 10.0 ** -grades.astype(float)), cells)
-
-
 def combinations_of(released: Released, records: int) -> Iterator[Results]:
-    """Every combination that is looked at, of the numbers of a release.
-
-    Args:
-        released: what left.
-        records: how many records the table has: means of so many and of one less are told apart.
-    """
-    blocks = [
-        block for block in released.blocks if block.values.dtype != bool and block.values.size
+    """Every combination that is looked at; of means of ``records`` and of one less too."""
+    numbers = [
+        (block, widths)
+        for block, widths in zip(released.blocks, released.widths, strict=True)
+        if block.values.dtype != bool and block.values.size
     ]
-    if sum(block.values.size for block in blocks) <= PAIRS:
-        yield from _of_few(blocks, records)
+    if sum(len(widths) for _, widths in numbers) <= PAIRS:
+        yield from _of_few(numbers, records)
         return
-    small = [block for block in blocks[:BLOCKS] if 2 <= block.values.size <= LONG]
+    small = [one for one in numbers[:BLOCKS] if 2 <= len(one[1]) <= LONG]
     yield from _merged(
-        "the difference of two neighbouring released numbers", map(_neighbours, small)
+        "the difference of two neighbouring released numbers", starmap(_neighbours, small)
     )
-    yield from _merged("the difference to an array of the same shape", _arrays(blocks))
+    yield from _merged("the difference to an array of the same shape", _arrays(numbers))
 
 
+#: A block with the distance of neighbouring numbers at each of its own.
+Numbers = tuple[Block, np.ndarray]
 #: Results with the errors, and what says where each is.
 Parts = tuple[np.ndarray, np.ndarray, Callable[[int], str]]
 
@@ -138,18 +119,19 @@ def _merged(rule: str, parts: Iterable[Parts]) -> Iterator[Results]:
         yield Results.of(rule, values, np.concatenate([one for _, one, _ in listed]), locate)
 
 
-def _of_few(blocks: list[Block], records: int) -> Iterator[Results]:
+def _of_few(numbers: list[Numbers], records: int) -> Iterator[Results]:
     """Every difference and sum of two, differences of totals that means stand for, and triples."""
-    flat = [block.values.reshape(-1).astype(float) for block in blocks]
-    values = np.concatenate([np.empty(0), *flat])
-    ends = np.cumsum([len(one) for one in flat])
+    values = np.concatenate([np.empty(0), *(block.values.reshape(-1) for block, _ in numbers)])
+    widths = np.concatenate([np.empty(0), *(widths for _, widths in numbers)])
+    ends = np.cumsum([len(widths) for _, widths in numbers])
 
     def locate(at: int) -> str:
         block = int(np.searchsorted(ends, at, side="right"))
-        return blocks[block].leaf.element(at - int(ends[block]) + len(flat[block]))
+        one, widths = numbers[block]
+        return one.leaf.element(at - int(ends[block]) + len(widths))
 
     kept = np.flatnonzero(np.isfinite(values) & (np.abs(values) < 1e15))
-    values, cells = values[kept], cells_of(values[kept])
+    values, cells = values[kept].astype(float), widths[kept]
     first, second = np.triu_indices(len(values), 1)
     a, b = values[first], values[second]
     error = cells[first] + cells[second] + 2 * _EPSILON * (np.abs(a) + np.abs(b))
@@ -190,48 +172,29 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
     )
 
 
-def _neighbours(block: Block) -> Parts:
+def _neighbours(block: Block, widths: np.ndarray) -> Parts:
     """Differences of numbers that lie side by side, as in running totals."""
-    values = block.values.astype(float)
-    where = np.arange(values.size).reshape(values.shape)
-    cells = _cells(block).reshape(values.shape)
-    results, errors, places = [np.empty(0)], [np.empty(0)], [np.empty(0, np.int64)]
-    for axis in range(values.ndim):
-        if values.shape[axis] > 1:
-            (after, before), (wide, narrow) = _shifted(values, axis), _shifted(cells, axis)
-            error = wide + narrow + 2 * _EPSILON * (np.abs(after) + np.abs(before))
-            results.append((after - before).ravel())
-            errors.append(error.ravel())
-            places.append(_shifted(where, axis)[0].ravel())
-    at = np.concatenate(places)
-    return np.concatenate(results), np.concatenate(errors), partial(_element, block, at)
+    where = np.arange(block.values.size).reshape(block.values.shape)
+    pairs = [
+        (np.moveaxis(where, axis, 0)[1:].ravel(), np.moveaxis(where, axis, 0)[:-1].ravel())
+        for axis in range(where.ndim)
+    ]
+    after, before = (np.concatenate(places) for places in zip(*pairs, strict=True))
+    values = block.values.reshape(-1).astype(float)
+    a, b = values[after], values[before]
+    error = widths[after] + widths[before] + 2 * _EPSILON * (np.abs(a) + np.abs(b))
+    return a - b, error, lambda at: block.leaf.element(int(after[at]))
 
 
-def _element(block: Block, places: np.ndarray, at: int) -> str:
-    return block.leaf.element(int(places[at]))
-
-
-def _cells(block: Block) -> np.ndarray:
-    """The distance of neighbouring numbers; in a large block that of its type alone."""
-    flat = block.values.reshape(-1)
-    if flat.size <= 200_000 or flat.dtype.kind != "f":
-        return cells_of(flat.astype(float))
-    return np.asarray(np.nan_to_num(np.spacing(np.abs(flat)).astype(float)))
-
-
-def _shifted(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    moved = np.moveaxis(values, axis, 0)
-    return moved[1:], moved[:-1]
-
-
-def _arrays(blocks: list[Block]) -> Iterator[Parts]:
+def _arrays(numbers: list[Numbers]) -> Iterator[Parts]:
     """Differences of arrays of one shape, as a node and its branch or one round and the next."""
-    tried = 0
-    for place, one in enumerate(blocks):
-        for other in blocks[place + 1 : place + 5]:
-            alike = one.values.shape == other.values.shape and 1 < one.values.size <= LONG
-            if alike and tried < ARRAYS:
-                tried += 1
-                a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
-                error = _cells(one) + _cells(other) + 2 * _EPSILON * (np.abs(a) + np.abs(b))
-                yield a - b, error, one.leaf.element
+    pairs = (
+        (one, other)
+        for place, one in enumerate(numbers)
+        for other in numbers[place + 1 : place + 5]
+        if one[0].values.shape == other[0].values.shape and 1 < len(one[1]) <= LONG
+    )
+    for (one, width), (other, narrow) in islice(pairs, ARRAYS):
+        a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
+        error = width + narrow + 2 * _EPSILON * (np.abs(a) + np.abs(b))
+        yield a - b, error, one.leaf.element

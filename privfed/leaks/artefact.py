@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid
+from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid, widths_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.texts import Runs, runs_of
 
@@ -19,6 +19,8 @@ CHUNK = 1 << 16
 PLACES = 4096
 #: So few numbers are indexed together, whatever their precision.
 TOGETHER = 50_000
+#: From how many numbers on a block's are not looked at one by one for their decimals.
+LARGE = 200_000
 #: Texts shorter than this are looked through together.
 SHORT_TEXT = 1 << 14
 #: Share of sane numbers from which bytes are read as an array of floats.
@@ -29,12 +31,7 @@ TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Numbers that left together.
-
-    Args:
-        leaf: the leaf that holds them.
-        values: the numbers, of any shape and type.
-    """
+    """Numbers that left together, of any shape and type."""
 
     leaf: Leaf
     values: np.ndarray
@@ -114,14 +111,8 @@ class Index:
 
 @dataclass(eq=False)
 class Released:
-    """All that left.
-
-    Args:
-        blocks: arrays of numbers.
-        texts: texts, with their paths.
-        rows: texts made of the cells of one container each, with their paths.
-        strings: bytes of unknown structure, with their paths.
-    """
+    """All that left: arrays of numbers, and with their paths texts, texts made of the cells of one
+    container each, and bytes of unknown structure."""
 
     blocks: list[Block] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
@@ -189,6 +180,20 @@ class Released:
         return [Index.of([part]) for part in self.parts]
 
     @cached_property
+    def widths(self) -> list[np.ndarray]:
+        """For each block, flattened, the distance of neighbouring numbers at each; of floats in a
+        large block, what their type can tell apart."""
+        flat = [block.values.reshape(-1) for block in self.blocks]
+        small = [len(one) <= LARGE or one.dtype.kind != "f" for one in flat]
+        read = [one.astype(float) for one, kept in zip(flat, small, strict=True) if kept]
+        ends = np.cumsum([len(one) for one in read])
+        parts = iter(np.split(widths_of(np.concatenate([np.empty(0), *read])), ends[:-1]))
+        return [
+            next(parts) if kept else np.nan_to_num(np.spacing(np.abs(one)).astype(float))
+            for one, kept in zip(flat, small, strict=True)
+        ]
+
+    @cached_property
     def mixtures(self) -> Sequence[Mapping[Precision, int]]:
         """For each block how many numbers it has of each precision."""
         mixtures: list[dict[Precision, int]] = [{} for _ in self.blocks]
@@ -200,11 +205,7 @@ class Released:
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """Texts one after the other, a new line for each.
-
-    Args:
-        texts: paths and texts.
-    """
+    """Texts with their paths, one after the other, a new line for each."""
 
     texts: Sequence[tuple[str, str]]
 

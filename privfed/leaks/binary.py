@@ -1,8 +1,4 @@
-"""Raw values as the bytes of floats, as digits run together, and as digests.
-
-A table of hashes of every value's bytes, in both byte orders, drops nearly all offsets at once; what
-is left is compared in full.
-"""
+"""Raw values as the bytes of floats, as digits run together, and as digests."""
 
 from __future__ import annotations
 
@@ -21,8 +17,6 @@ from privfed.leaks.table import RawTable
 
 #: How values may be written, as types of NumPy.
 FORMATS = ("<f8", ">f8", "<f4", ">f4")
-#: Logarithm of the size of the table of hashes.
-HASH = 26
 #: Bytes beyond which re-drawn tables are not tried: the model's chance stands alone.
 SCANNED = 1 << 23
 #: How many digits in a row are compared, and in how long a text.
@@ -39,112 +33,89 @@ _HASHES = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "bl
 
 def bytes_in(released: Released, table: RawTable) -> Evidence | None:
     """The most surprising string of bytes in which raw values stand."""
-    cells = table.cells
-    long = np.flatnonzero(decimals_of(cells.sizes) == NO_GRADE)
-    signed = table.numbers.ravel()[cells.first[long]]
-    strings = [(path, data) for path, data in released.strings if len(data) >= 4]
-    if not len(signed) or not strings:
+    long = np.flatnonzero(decimals_of(table.cells.sizes) == NO_GRADE)
+    signed = table.numbers.ravel()[table.cells.first[long]]
+    if not len(signed):
         return None
-    patterns = {kind: _patterns(signed, kind) for kind in FORMATS}
-    total = sum(len(data) for _, data in strings)
-    marked = _marked(patterns) if total > 1 << 16 else None
-    found = []
-    for path, data in strings:
-        likely = None if marked is None else _likely(data, marked)
-        for kind, (ordered, origin) in patterns.items():
-            one = _scan(table, path, data, kind, ordered, long[origin], likely)
-            found += [] if one is None else [one]
-    return max(found, key=lambda one: one.nats, default=None)
-
-
-def _patterns(values: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Values as whole numbers that a little-endian reader would see, ascending, and whose they are."""
     with np.errstate(over="ignore"):
-        written = np.concatenate([values, -values]).astype(kind)
-    seen = written.view(np.uint64 if kind[2] == "8" else np.uint32)
-    order = np.argsort(seen, kind="stable")
-    return seen[order], order % len(values)
-
-
-def _marked(patterns: dict[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Which hashes belong to the four bytes that tell a pattern best."""
-    marked = np.zeros(1 << HASH, dtype=bool)
-    for kind, (seen, _) in patterns.items():
-        marked[_hash(_telling(seen, kind))] = True
-    return marked
-
-
-def _telling(seen: np.ndarray, kind: str) -> np.ndarray:
-    """The four bytes of lowest order of the number itself, as a little-endian reader sees them."""
-    if kind[2] == "4":
-        return seen.astype(np.uint32)
-    shift = np.uint64(32 if kind[0] == ">" else 0)
-    return (seen >> shift).astype(np.uint32)
-
-
-def _hash(words: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.asarray((words * _SPREAD) >> np.uint32(32 - HASH))
-
-
-def _likely(data: bytes, marked: np.ndarray) -> np.ndarray:
-    """Offsets of four bytes that belong to a pattern, going by their hash."""
+        written = {kind: np.r_[signed, -signed].astype(kind) for kind in FORMATS}
+    telling = {kind: one.view("<u4").reshape(len(one), -1) for kind, one in written.items()}
+    marked, bits = _marked([four[:, _telling(kind)] for kind, four in telling.items()])
     found = []
-    for phase in range(4):
+    for path, data in released.strings:
+        likely = _likely(data, marked, bits)
+        for kind, values in written.items():
+            begins = likely - 4 * _telling(kind)
+            begins = begins[(begins >= 0) & (begins <= len(data) - values.itemsize)]
+            found.append(_standing(table, path, data, kind, values, np.tile(long, 2), begins))
+    return max((one for one in found if one), key=lambda one: one.nats, default=None)
+
+
+def _telling(kind: str) -> int:
+    """Which four bytes tell a value best: those of lowest order."""
+    return 1 if kind == ">f8" else 0
+
+
+def _marked(words: list[np.ndarray]) -> tuple[np.ndarray, int]:
+    """A table of the hashes of some words, sparse enough to drop nearly all others."""
+    bits = min(26, int(np.log2(64 * sum(map(len, words)))) + 1)
+    marked = np.zeros(1 << bits, dtype=bool)
+    for one in words:
+        marked[_hash(one, bits)] = True
+    return marked, bits
+
+
+def _hash(words: np.ndarray, bits: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray((words * _SPREAD) >> np.uint32(32 - bits))
+
+
+def _likely(data: bytes, marked: np.ndarray, bits: int) -> np.ndarray:
+    """Offsets of four bytes whose hash is marked."""
+    found = [np.empty(0, np.int64)]
+    for phase in range(min(4, len(data) - 3)):
         words = np.frombuffer(data, "<u4", count=(len(data) - phase) // 4, offset=phase)
-        found.append(np.flatnonzero(marked[_hash(words)]) * 4 + phase)
+        found.append(np.flatnonzero(marked[_hash(words, bits)]) * 4 + phase)
     return np.concatenate(found)
 
 
-def _offsets(data: bytes, kind: str, likely: np.ndarray | None) -> np.ndarray:
-    """Offsets at which a pattern may begin."""
-    count = len(data) - int(kind[2]) + 1
-    if likely is None:
-        return np.arange(max(count, 0))
-    offsets = likely - (4 if kind == ">f8" else 0)
-    return np.asarray(offsets[(offsets >= 0) & (offsets < count)])
-
-
-def _scan(
+def _standing(
     table: RawTable,
     path: str,
     data: bytes,
     kind: str,
-    ordered: np.ndarray,
-    origin: np.ndarray,
-    likely: np.ndarray | None,
+    values: np.ndarray,
+    cells: np.ndarray,
+    begins: np.ndarray,
 ) -> Evidence | None:
-    width = int(kind[2])
-    offsets = _offsets(data, kind, likely)
-    if not len(offsets):
-        return None
+    """Values of one format that stand at some of the offsets."""
+    whole = np.dtype(f"u{values.itemsize}")
+    order = np.argsort(values.view(whole), kind="stable")
+    ordered = values.view(whole)[order]
     octets = np.frombuffer(data, np.uint8)
-    whole = np.zeros(len(offsets), dtype=ordered.dtype)
-    for byte in range(width):
-        whole |= octets[offsets + byte].astype(ordered.dtype) << ordered.dtype.type(8 * byte)
-    place = np.minimum(np.searchsorted(ordered, whole), len(ordered) - 1)
-    hit = np.flatnonzero(ordered[place] == whole)
+    seen = octets[begins[:, None] + np.arange(values.itemsize)].view(whole).ravel()
+    place = np.minimum(np.searchsorted(ordered, seen), len(ordered) - 1)
+    hit = np.flatnonzero(ordered[place] == seen)
     if not len(hit):
         return None
-    sizes = table.cells.sizes
-    at = origin[place[hit]]
-    values = sizes[at]
-    cell = np.spacing(values) if width == 8 else np.spacing(values.astype(np.float32)).astype(float)
-    chance = np.minimum(densities(sizes, at) * cell, 1.0)
+    at = cells[order[place[hit]]]
+    size = table.cells.sizes[at]
+    cell = np.spacing(size.astype(f"f{values.itemsize}")).astype(float)
+    chance = np.minimum(densities(table.cells.sizes, at) * cell, 1.0)
     _, first = np.unique(at, return_index=True)
     cell_at = int(table.cells.first[at[0]])
     return Evidence(
         "bytes",
         "a raw value, as the bytes of a float",
         surprise(chance[first], len(data)) - np.log(len(FORMATS)),
-        lambda: f"{path}, byte {int(offsets[hit[0]])}",
+        partial("{}, byte {}".format, path, int(begins[hit[0]])),
         partial(table.where, cell_at),
         len(first),
-        f"{8 * width} bits, {'little' if kind[0] == '<' else 'big'} end first",
+        f"{8 * values.itemsize} bits, {'little' if kind[0] == '<' else 'big'} end first",
         partial(table.shown, cell_at),
         _BYTES,
         plain=1,
-        certain=width == 8 or len(data) > SCANNED,
+        certain=values.itemsize == 8 or len(data) > SCANNED,
     )
 
 
@@ -213,22 +184,24 @@ def digests_of(released: Released) -> dict[str, str]:
 def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
     """Digests of raw values: whoever can list the values can undo them."""
     lengths = {len(token) for token in seen}
-    names = [name for name in _HASHES if 2 * hashlib.new(name).digest_size in lengths]
-    for written, where in _written(table) if names else ():
-        for name in names:
-            digest = hashlib.new(name, written).hexdigest()
-            if digest in seen:
-                return Evidence(
-                    "digests",
-                    f"the {name} digest of a raw value",
-                    100.0,
-                    partial(str, seen[digest]),
-                    where,
-                    mend="whoever can list the possible values can undo a digest; leave it out",
-                    plain=2,
-                    certain=True,
-                )
+    for name in [name for name in _HASHES if 2 * hashlib.new(name).digest_size in lengths]:
+        digests = table.memoised(name, partial(_digests, name, table))
+        for digest in digests.keys() & seen.keys():
+            return Evidence(
+                "digests",
+                f"the {name} digest of a raw value",
+                100.0,
+                partial(str, seen[digest]),
+                digests[digest],
+                mend="whoever can list the possible values can undo a digest; leave it out",
+                plain=2,
+                certain=True,
+            )
     return None
+
+
+def _digests(name: str, table: RawTable) -> dict[str, Callable[[], str]]:
+    return {hashlib.new(name, one).hexdigest(): where for one, where in _written(table)}
 
 
 def _written(table: RawTable) -> Iterator[tuple[bytes, Callable[[], str]]]:

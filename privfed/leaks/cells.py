@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from privfed.leaks.artefact import PLACES, Index, Released
 from privfed.leaks.chance import densities, surprise, surprises
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.functions import Derived, Function
+from privfed.leaks.functions import Function
 from privfed.leaks.precision import DOUBLE, Precision, simplicity
-from privfed.leaks.table import RawTable
+from privfed.leaks.table import Cells, RawTable
 
 #: In a crowd of so many short numbers, no more than so many values of each function are looked for:
 #: few would not be told from chance.
@@ -26,13 +26,8 @@ MET, SOME = 0.05, 512
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Released numbers that lie as near a raw one as their precision lets them.
-
-    Args:
-        places: their positions in the index.
-        nearest: positions of the nearest raw sizes.
-        chance: how likely each would match by chance.
-    """
+    """Places in an index of numbers as near a raw size as their precision lets them, the places of
+    those sizes, and how likely each would match by chance."""
 
     places: np.ndarray
     nearest: np.ndarray
@@ -40,26 +35,26 @@ class Hits:
 
 
 def compare(
-    function: Function, table: RawTable, released: Released, tolerance: float
+    function: Function, released: Released, tolerance: float, table: RawTable
 ) -> Evidence | None:
     """Hold one function's values against all that left; the most surprising block, if any."""
-    derived = function.of(table)
-    if derived is None or not len(derived.cells):
+    whole = function.of(table)
+    if whole is None or not len(whole):
         return None
-    best: tuple[float, Index, Hits, np.ndarray] | None = None
+    best: tuple[float, Index, Hits, np.ndarray, Cells] | None = None
     for index in released.indices:
-        tried = derived
-        if not function.main and index.precisions[0] is not DOUBLE and len(index.sizes) >= CROWD:
-            if derived.through or _hopeless(derived.cells.sizes, index.precisions[0]):
+        cells = whole
+        crowded = index.precisions[0] is not DOUBLE and len(index.sizes) >= CROWD
+        if crowded and function.plain:
+            if _hopeless(cells.sizes, index.precisions[0]):
                 continue
-            tried = replace(derived, cells=derived.cells.thinned(THIN))
-        hits = _hits(tried, index, tolerance)
+            cells = cells.thinned(THIN)
+        hits = _hits(cells, index, tolerance)
         nats, inside = _surprise(index, hits)
         nats -= np.log(len(released.indices))
         if nats > (best[0] if best else 0.0):
-            best = (nats, index, hits, inside)
-            derived = tried
-    return None if best is None else _told(function, derived, table, released, *best)
+            best = (nats, index, hits, inside, cells)
+    return None if best is None else _evidence(function, table, released, *best)
 
 
 def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
@@ -68,26 +63,17 @@ def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
     return bool(np.median(densities(sizes, some) * precision.cell(sizes[some])) > MET)
 
 
-def _hits(rule: Derived, index: Index, tolerance: float) -> Hits:
+def _hits(cells: Cells, index: Index, tolerance: float) -> Hits:
     """Released numbers within reach of a raw size; none if no group has more than it must."""
-    sizes = rule.cells.sizes
-    if rule.through is None:
-        places = _candidates(index, sizes, rule.slack, tolerance)
-        values, widening = index.sizes[places], 1.0
-    else:
-        places = np.arange(len(index.sizes))
-        values = rule.through(index.sizes)
-        widening = values / index.sizes
-    nearest, distance = _nearest(sizes, values)
-    reach = index.reaches[places] * widening + rule.slack + tolerance * values
-    close = np.flatnonzero(distance <= reach)
-    if not len(close):
-        return Hits(close, close, np.empty(0))
-    cell = (index.cells[places] * widening)[close]
+    places = _candidates(index, cells, tolerance)
+    values = index.sizes[places]
+    nearest, distance = _nearest(cells.sizes, values)
+    slack = cells.slack[nearest] if isinstance(cells.slack, np.ndarray) else cells.slack
+    close = np.flatnonzero(distance <= index.reaches[places] + slack + tolerance * values)
     places, nearest = places[close], nearest[close]
-    width = np.maximum(2 * distance[close], cell)
-    chance = np.minimum(densities(sizes, nearest) * width, 1.0)
-    if _expected(index, places, chance):
+    width = np.maximum(2 * distance[close], index.cells[places])
+    chance = np.minimum(densities(cells.sizes, nearest) * width, 1.0)
+    if not len(close) or _expected(index, places, chance):
         return Hits(places[:0], nearest[:0], chance[:0])
     return Hits(places, nearest, chance)
 
@@ -98,14 +84,14 @@ def _expected(index: Index, places: np.ndarray, chance: np.ndarray) -> bool:
     return bool((hits <= index.trials * min(1.0, float(chance.min()))).all())
 
 
-def _candidates(index: Index, sizes: np.ndarray, slack: float, tolerance: float) -> np.ndarray:
+def _candidates(index: Index, cells: Cells, tolerance: float) -> np.ndarray:
     """Positions of released numbers that may match: all, or those next to a raw size."""
-    released = index.sizes
+    released, sizes = index.sizes, cells.sizes
     if len(released) <= 4 * len(sizes) or len(set(index.precisions)) > 1:
         return np.arange(len(released))
     precision = index.precisions[0]
     cell = precision.cell(sizes) * (PLACES if precision.bits == 53 else 1)
-    reach = (cell + slack + tolerance * sizes) * (1 + 1e-9)
+    reach = (cell + cells.slack + tolerance * sizes) * (1 + 1e-9)
     first = np.searchsorted(released, sizes - reach, side="left")
     upper = sizes + reach
     some = np.flatnonzero(released[np.minimum(first, len(released) - 1)] <= upper)
@@ -154,23 +140,23 @@ def _of_groups(index: Index, hits: Hits, chance: np.ndarray) -> tuple[float, np.
     return max(best, whole) - float(np.log(2)), inside
 
 
-def _told(
+def _evidence(
     function: Function,
-    derived: Derived,
     table: RawTable,
     released: Released,
     nats: float,
     index: Index,
     hits: Hits,
     inside: np.ndarray,
+    cells: Cells,
 ) -> Evidence:
     surest = inside[np.argmin(hits.chance[inside])]
     group = int(index.groups[hits.places[surest]])
     block = released.blocks[int(index.blocks[group])]
-    cell = int(derived.cells.first[min(hits.nearest[surest], len(derived.cells) - 1)])
+    cell = int(cells.first[hits.nearest[surest]])
     return Evidence(
         function.family,
-        function.rule,
+        function.rule.format(k=table.shared),
         nats,
         partial(block.find, float(index.sizes[hits.places[surest]])),
         partial(table.where, cell),

@@ -1,12 +1,10 @@
-"""Vectors as long as the table: they may order, divide or scale the records as a column does.
-
-Such a vector has an entry for each record, and each entry is a function of one record alone, however
-it was encoded: codes, one-hot vectors, ranks, logarithms, hashes.
-"""
+"""Vectors with an entry for each record, which may order, divide or scale them as a column does:
+codes, one-hot vectors, ranks, logarithms, hashes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,13 +26,7 @@ _MEND = "it has an entry for each record; release counts or sums over many recor
 
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """A released vector with an entry for each record.
-
-    Args:
-        block: where it was.
-        start: position of its first entry in the flattened block.
-        values: the entries.
-    """
+    """A released vector with an entry for each record; ``start`` is its place in the flat block."""
 
     block: Block
     start: int
@@ -42,23 +34,19 @@ class Vector:
 
 
 def vectors_of(released: Released, records: int) -> list[Vector]:
-    """Every released vector as long as the table."""
-    return list(_vectors(released, records))[:VECTORS] if records >= SHORTEST else []
-
-
-def _vectors(released: Released, records: int) -> Iterator[Vector]:
-    for block in released.blocks:
+    """Released vectors as long as the table."""
+    found: list[Vector] = []
+    for block in released.blocks if records >= SHORTEST else ():
         values = block.values
-        if values.size % records or values.size < records:
-            continue
         if values.size == records:
-            yield Vector(block, 0, values.reshape(-1).astype(float))
+            found.append(Vector(block, 0, values.reshape(-1).astype(float)))
         elif values.ndim == 2 and values.shape[0] == records:
-            for place, column in enumerate(values.T[:VECTORS]):
-                yield Vector(block, place, column.astype(float))
+            columns = values.T[:VECTORS].astype(float)
+            found += [Vector(block, place, column) for place, column in enumerate(columns)]
         elif values.ndim == 2 and values.shape[1] == records:
-            for place, row in enumerate(values[:VECTORS]):
-                yield Vector(block, place * records, row.astype(float))
+            rows = values[:VECTORS].astype(float)
+            found += [Vector(block, place * records, row) for place, row in enumerate(rows)]
+    return found[:VECTORS]
 
 
 def alike(rule: str, vectors: list[Vector], table: RawTable) -> Evidence | None:
@@ -87,14 +75,7 @@ def alike(rule: str, vectors: list[Vector], table: RawTable) -> Evidence | None:
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """A raw column, sorted once.
-
-    Args:
-        values: its values.
-        order: positions of its values, ascending.
-        codes: the group of equal values that each belongs to, by size.
-        sizes: how large each group is.
-    """
+    """A raw column: positions in ascending order, and groups of equal values with their sizes."""
 
     values: np.ndarray
     order: np.ndarray
@@ -119,12 +100,9 @@ def _structured(values: np.ndarray) -> bool:
 
 
 def _log_factorial(counts: np.ndarray) -> np.ndarray:
-    """log(n!), exactly to 170 and by Stirling's series with two terms beyond (error below 1e-9)."""
-    n = np.asarray(counts, dtype=float)
-    small = np.r_[0.0, np.cumsum(np.log(np.arange(1, 171)))]
-    big = np.maximum(n, 1)
-    series = big * np.log(big) - big + 0.5 * np.log(2 * np.pi * big) + 1 / (12 * big)
-    return np.asarray(np.where(n <= 170, small[np.minimum(n, 170).astype(int)], series))
+    """log(n!) of each."""
+    different, places = np.unique(counts, return_inverse=True)
+    return np.array([math.lgamma(one + 1) for one in different.tolist()])[places]
 
 
 def _log_ways(sizes: np.ndarray) -> float:
@@ -184,13 +162,11 @@ def _stretched(column: _Prepared, vector: np.ndarray) -> float:
 
 def _permuted(column: _Prepared, vector: np.ndarray) -> float:
     """Log chance that a vector lists the records in the column's order, from 0 or from 1."""
-    if len(column.sizes) < len(vector):
-        return 0.0
-    for base in (0, 1):
-        if np.array_equal(vector - base, column.order) or np.array_equal(
-            vector - base, column.order[::-1]
-        ):
-            return float(np.log(4) - _log_factorial(np.array(len(vector))))
+    orders = (column.order, column.order[::-1])
+    if len(column.sizes) == len(vector) and any(
+        np.array_equal(vector - base, order) for base in (0, 1) for order in orders
+    ):
+        return float(np.log(4) - math.lgamma(len(vector) + 1))
     return 0.0
 
 

@@ -18,27 +18,26 @@ PRODUCTS = 20_000_000
 
 def parallel(released: Released, logarithm: bool, table: RawTable) -> Evidence | None:
     """Rows that are a times a record plus b, for some a and b of their own (or such rows' exp)."""
-    raw = _unit(table.numbers)
-    if table.numbers.shape[1] < 3 or len(raw) < 2:
+    records, width = table.numbers.shape
+    if width < 3 or records < 2:
         return None
-    best, looked, left = (0.0, "", 0), 0, PRODUCTS // len(raw)
-    for block, rows, turned in _rows_of(released, table.numbers.shape[1]):
-        rows = rows[: max(0, left - looked)].astype(float)
-        looked += len(rows)
+    raw = _unit(table.numbers)
+    best, looked, left = (0.0, "", 0), 0, PRODUCTS // records
+    for block, rows, turned in _rows_of(released, width):
+        rows = rows[: left - looked].astype(float)
         if not len(rows):
             break
+        looked += len(rows)
         with np.errstate(all="ignore"):
             log, nearest = _nearest_direction(raw, _unit(np.log(rows) if logarithm else rows))
         surest = int(np.argmin(log))
         if log[surest] < best[0]:
-            start = surest if turned else surest * raw.shape[1]
+            start = surest if turned else surest * width
             best = (float(log[surest]), block.leaf.element(start), int(nearest[surest]))
-    nats = -best[0] - np.log(max(1, looked) * len(raw))
-    rule = "a record, scaled and shifted as a whole" + (", its exponential" if logarithm else "")
     return Evidence(
         "directions",
-        rule,
-        nats,
+        f"a record, scaled and shifted as a whole{', its exponential' * logarithm}",
+        -best[0] - np.log(max(1, looked) * records),
         partial(str, best[1]),
         partial(str, f"record {best[2]}{table.whose}"),
         mend=MEND,
@@ -60,10 +59,9 @@ def _rows_of(released: Released, width: int) -> Iterator[tuple[Block, np.ndarray
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     """Rows centred and scaled to length one; those without spread become zero."""
-    plain = rows.astype(float)
     with np.errstate(all="ignore"):
-        centred = plain - plain.mean(axis=1, keepdims=True)
-        unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     return np.where(np.isfinite(unit).all(axis=1, keepdims=True), unit, 0.0)
 
 

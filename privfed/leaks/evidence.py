@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: How many tables of the same shape are drawn anew.
-DRAWS = 200
-
 
 @dataclass(frozen=True)
 class Evidence:

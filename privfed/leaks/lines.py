@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 
-from privfed.leaks.arithmetic import cells_of
-from privfed.leaks.artefact import Block, Located, Released
+from privfed.leaks.artefact import Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, HINT, dates_in
@@ -47,10 +47,10 @@ class Lines:
     """Numbers and runs of letters by line.
 
     Args:
-        names: normalised names of the table's numeric columns.
+        names: keys of the names of the table's numeric columns.
         text: the texts that are read, one after the other.
         runs: their letters and digits, and the line of each.
-        differences: of which two groups of released numbers each further line is made.
+        differences: the two groups of released numbers of which each further line is made.
     """
 
     names: Sequence[bytes]
@@ -58,7 +58,7 @@ class Lines:
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     _line_of: list[int] = field(default_factory=list)
-    _tokens: list[tuple[float, float, int, int, bool]] = field(default_factory=list)
+    _tokens: list[np.ndarray] = field(default_factory=list)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
@@ -70,14 +70,14 @@ class Lines:
                 texts.append((path, text))
         lines = cls([key_of(name) for name in table.names], Located(texts))
         lines._read()
-        lines._subtract(released.blocks, table.records)
+        lines._subtract(released, table.records)
         return lines
 
     def __len__(self) -> int:
         return len(self._line_of)
 
     def _read(self) -> None:
-        first = []
+        first, read = [], []
         for number, line in enumerate(self.text.joined.split("\n") if self.text.texts else ()):
             first.append(len(self._line_of))
             self._line_of.append(number)
@@ -85,30 +85,38 @@ class Lines:
                 if count and count % TOKENS == 0:
                     self._line_of.append(number)
                 place = len(self._line_of) - 1
-                self._tokens.append((*token[:2], self._column(token[2]), place, token[3]))
+                read.append((*token[:2], self._column(token[2]), place, token[3]))
+        self._tokens.append(np.array(read, dtype=float).reshape(-1, 5))
         for runs in runs_of(self.text.joined):
             if len(runs.lower):
                 self.runs.append((runs, np.array(first)[runs.lines]))
 
-    def _subtract(self, blocks: Sequence[Block], records: int) -> None:
+    def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
-        few = [one for one in blocks if 2 <= one.values.size <= CELLS and one.values.dtype != bool]
-        pairs = [(a, b) for at, a in enumerate(few) for b in few[at + 1 : at + 4]]
-        for one, other in [pair for pair in pairs if pair[0].values.size == pair[1].values.size][
-            :PAIRS
-        ]:
+        few = [
+            (block, widths)
+            for block, widths in zip(released.blocks, released.widths, strict=True)
+            if 2 <= len(widths) <= CELLS and block.values.dtype != bool
+        ]
+        pairs = (
+            (one, other)
+            for at, one in enumerate(few)
+            for other in few[at + 1 : at + 4]
+            if len(one[1]) == len(other[1])
+        )
+        more = np.repeat([1.0, records, records + 1.0], [1, 2, 2])[:, None]
+        less = np.where(more > 1, more - 1, 1.0)
+        for (one, width), (other, narrow) in islice(pairs, PAIRS):
             a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
-            names = one.leaf.labels or [""] * a.size
-            error = cells_of(a) + cells_of(b)
-            for more in (1.0, records, records + 1.0):
-                for first, second in ((a, b), (b, a)) if more > 1 else ((a, b),):
-                    result = np.abs(more * first - (more - 1 if more > 1 else 1.0) * second)
-                    self.differences.append(f"{one.path} less {other.path}")
-                    self._line_of.append(-len(self.differences))
-                    for value, width, name in zip(result, error * more, names, strict=True):
-                        if np.isfinite(value) and value > 4 * width:
-                            place = len(self._line_of) - 1
-                            self._tokens.append((value, width, self._column(name), place, False))
+            first, second = np.array([a, a, b, a, b]), np.array([b, b, a, b, a])
+            value, error = np.abs(more * first - less * second), more * (width + narrow)
+            line, at = np.nonzero(np.isfinite(value) & (value > 4 * error))
+            named = np.array([self._column(name) for name in one.leaf.labels or [""] * len(a)])
+            place = len(self._line_of) + line
+            kept = value[line, at], error[line, at], named[at], place, np.zeros(len(at))
+            self._tokens.append(np.column_stack(kept))
+            self.differences.append(f"{one.path} less {other.path}")
+            self._line_of += [-len(self.differences)] * len(more)
 
     def _column(self, key: str) -> int:
         """The column that a key names, or -1."""
@@ -121,7 +129,7 @@ class Lines:
     @cached_property
     def tokens(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Values, widths, named columns, lines, and whether dates."""
-        value, width, named, line, dated = np.array(self._tokens, dtype=float).reshape(-1, 5).T
+        value, width, named, line, dated = np.concatenate(self._tokens).T
         return value, width, named.astype(int), line.astype(int), dated.astype(bool)
 
     def locate(self, line: int) -> str:
@@ -155,7 +163,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
 
 @dataclass(frozen=True, eq=False)
 class _Matches:
-    """Cells that match tokens: line, column, how many other tokens might have, nats, records."""
+    """Cells that match tokens: nats, and records as a slice of some order."""
 
     line: np.ndarray
     column: np.ndarray
@@ -333,13 +341,16 @@ def _pair(
     """
     numbers = table.numbers
     width = np.maximum(width, np.abs(value) * 1e-12)
+    order = table.memoised("order", lambda: np.argsort(numbers, axis=0, kind="stable"))
     scales = np.nanstd(np.where(np.isfinite(numbers), numbers, np.nan), axis=0) * 2.5 * np.sqrt(2)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
     for token in range(len(value)):
         for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
             share = max(width[token], table.steps[column]) / max(scales[column], 1e-300)
             if share * table.records**2 / 2 < 50:
-                first_found.append(_partners(numbers[:, column], value[token], width[token]))
+                ranked = order[:, column]
+                ordered = numbers[ranked, column]
+                first_found.append(_partners(ordered, ranked, value[token], width[token]))
     if not first_found:
         return 0.0, (0, 0)
     one, other = (np.concatenate(part)[:5000] for part in zip(*first_found, strict=True))
@@ -358,10 +369,10 @@ def _pair(
     return float(total[most] - pairs), (int(one[most]), int(other[most]))
 
 
-def _partners(column: np.ndarray, total: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+def _partners(
+    ordered: np.ndarray, order: np.ndarray, total: float, width: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of records whose values add up to a total, within half a last digit."""
-    order = np.argsort(column, kind="stable")
-    ordered = column[order]
     reach = 0.5 * width * (1 + 1e-6) + abs(total) * 1e-12
     first = np.searchsorted(ordered, total - ordered - reach, side="left")
     last = np.searchsorted(ordered, total - ordered + reach, side="right")

@@ -64,7 +64,7 @@ def _plants(table: RawTable) -> Iterable[object]:
 
 def _noticed(plant: object, table: RawTable, settings: Settings) -> bool:
     leaves: Sequence[Leaf] = list(flatten(plant, "planted", rows=True))
-    narrow = Settings(settings.alpha, settings.smallest, off=(*settings.off, *COMPUTED))
+    narrow = Settings(settings.alpha, off=(*settings.off, *COMPUTED))
     return any(
         evidence.nats >= floor_of(evidence.family, settings, 1)
         for _, evidence in scores(table, Released.of(leaves), narrow)

@@ -94,13 +94,10 @@ def decimals_of(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
 
 def _zeros(whole: np.ndarray) -> np.ndarray:
     """How many zeros each whole number ends with."""
-    count = np.zeros(whole.shape, dtype=np.int64)
-    left = whole.copy()
-    more = (left != 0) & (left % 10 == 0)
-    while more.any():
-        left[more] //= 10
-        count[more] += 1
-        more &= left % 10 == 0
+    count, power = np.zeros(whole.shape, dtype=np.int64), 10
+    while (ends := (whole % power == 0) & (whole != 0)).any():
+        count += ends
+        power *= 10
     return count
 
 
@@ -109,6 +106,17 @@ def fits(values: np.ndarray, bits: int) -> np.ndarray:
     mantissa, _ = np.frexp(values)
     scaled = np.ldexp(mantissa, bits)
     return np.asarray(scaled == np.rint(scaled))
+
+
+def widths_of(values: np.ndarray) -> np.ndarray:
+    """The distance of neighbouring numbers, at the precision of each number itself."""
+    sizes = np.abs(values)
+    safe = np.where((sizes > 1e-30) & (sizes < 1e30), sizes, 1.0)
+    grades = decimals_of(safe)
+    cells = np.spacing(safe)
+    single = fits(safe, 24)
+    cells = np.where(single, np.spacing(safe.astype(np.float32)).astype(float), cells)
+    return np.where(grades != NO_GRADE, np.maximum(cells, 10.0 ** -grades.astype(float)), cells)
 
 
 def precisions_of(

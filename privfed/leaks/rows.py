@@ -1,8 +1,7 @@
 """Rows that left in the table's order: whole records or most of one, at any precision.
 
 Values that are too short to be told from chance one by one (whole numbers, 16-bit floats, rounded
-ones) give a record away together. Windows of released numbers and records are compared by hashes
-(Rabin and Karp).
+ones) give a record away together.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ from privfed.leaks.chance import chernoff, densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import DOUBLE, Precision
 from privfed.leaks.table import RawTable
+from privfed.leaks.windows import Windows, hashes_of
 
-#: An odd number whose powers spread keys over 64 bits, its inverse modulo 2^64, and a mixer.
-_BASE = np.uint64(0x9E3779B97F4A7C15)
-_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
 #: Most that a value's simplicity counts in a row, whose other values are no simpler for it.
 SIMPLE = 0.25
 #: From how many numbers on a block is large.
@@ -35,62 +31,40 @@ MEND = "no row may leave; release sums or means over many records, with noise"
 
 @dataclass(eq=False)
 class Stream:
-    """Blocks one after the other, rounded to one precision, hashed by windows.
-
-    Args:
-        precision: to which the numbers are rounded.
-        parts: the blocks, each row by row or column by column.
-        turned: whether column by column.
-    """
+    """Blocks one after the other, each row by row or (turned) column by column, rounded."""
 
     precision: Precision
     parts: Sequence[Block]
     turned: bool
     keys: np.ndarray = field(init=False)
-    starts: list[int] = field(init=False)
-    _prefix: np.ndarray = field(init=False)
-    _back: np.ndarray = field(init=False)
-    _windows: dict[int, np.ndarray] = field(init=False, default_factory=dict)
+    _starts: list[int] = field(init=False)
+    _windows: Windows = field(init=False)
+    _known: dict[int, np.ndarray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         flat = [
             (block.values.T if self.turned else block.values).reshape(-1) for block in self.parts
         ]
         self.keys = self.precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
-        self.starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
-        self._prefix, self._back = _prefixes(self.keys)
+        self._starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
+        self._windows = Windows(self.keys)
 
     def windows(self, width: int) -> np.ndarray:
         """A hash of each window of so many keys."""
-        if width not in self._windows:
+        if width not in self._known:
             count = max(0, len(self.keys) - width + 1)
-            with np.errstate(over="ignore"):
-                sums = self._prefix[width : width + count] - self._prefix[:count]
-                self._windows[width] = np.asarray(sums * self._back[:count])
-        return self._windows[width]
+            ends = slice(width, width + count)
+            self._known[width] = self._windows.hashes(slice(0, count), ends)
+        return self._known[width]
 
     def locate(self, place: int) -> str:
         """The path to the number at a position of the stream."""
-        at = bisect_right(self.starts, place) - 1
-        block, place = self.parts[at], place - self.starts[at]
+        at = bisect_right(self._starts, place) - 1
+        block, place = self.parts[at], place - self._starts[at]
         if self.turned:
             rows, columns = block.values.shape
             place = place % rows * columns + place // rows
         return block.leaf.element(place)
-
-
-def _prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of keys times powers up to each place, and what shifts a window back to the start.
-
-    Keys are mixed first: floats' bit patterns end with zeros, which no power would ever fill.
-    """
-    with np.errstate(over="ignore"):
-        mixed = keys.view(np.uint64)
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX
-        mixed ^= mixed >> np.uint64(32)
-        powers = np.cumprod(np.full(len(mixed), _BASE))
-        prefix = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed * powers)])
-        return prefix, np.cumprod(np.full(len(mixed), _INVERSE))
 
 
 def streams_of(released: Released) -> list[Stream]:
@@ -132,22 +106,44 @@ def aligned(
     span: tuple[bool, int, int], streams: Sequence[Stream], table: RawTable
 ) -> Evidence | None:
     """Windows of released numbers that are some columns of a record, in the table's order."""
-    coded, first, last = span
-    whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
-    part = whole[:, first:last]
-    found = [one for stream in streams for one in _rows(part, stream, table)]
-    best = max(found, key=lambda one: one.nats, default=None)
-    return best
+    found = [one for stream in streams for one in _rows(span, stream, table)]
+    return max(found, key=lambda one: one.nats, default=None)
 
 
-def _rows(part: np.ndarray, stream: Stream, table: RawTable) -> Iterator[Evidence]:
-    """Records among the windows of one stream, rounded to the nearest or cut off."""
-    windows = stream.windows(part.shape[1])
-    plain, precision = np.nan_to_num(part), stream.precision
-    cell = precision.cell(plain)
-    for rounded in (plain, np.trunc(plain / cell) * cell):
-        keys = precision.keys(rounded)
-        hit, record = _equal(keys, windows, stream)
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Some columns of all records at one precision, their keys, and the order of the keys' hashes."""
+
+    part: np.ndarray
+    keys: np.ndarray
+    hashes: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(
+        cls, table: RawTable, span: tuple[bool, int, int], precision: Precision, cut: bool
+    ) -> _Records:
+        """Rounded to the nearest, or cut off."""
+        coded, first, last = span
+        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
+        part = whole[:, first:last]
+        plain = np.nan_to_num(part)
+        cell = precision.cell(plain)
+        keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
+        hashes = hashes_of(keys)
+        order = np.argsort(hashes)
+        return cls(part, keys, hashes[order], order)
+
+
+def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Iterator[Evidence]:
+    """Records among the windows of one stream."""
+    precision = stream.precision
+    windows = stream.windows(span[2] - span[1])
+    for cut in (False, True):
+        key = (span, precision, cut)
+        records = table.memoised(key, partial(_Records.of, table, *key))
+        part, keys = records.part, records.keys
+        hit, record = _equal(records, windows, stream)
         usable = (keys[record] != keys[record][:, :1]).any(axis=1)
         usable &= np.isfinite(part[record]).all(axis=1)
         hit, record = hit[usable], record[usable]
@@ -164,41 +160,28 @@ def _rows(part: np.ndarray, stream: Stream, table: RawTable) -> Iterator[Evidenc
             "a record, column by column",
             max(single, together) - np.log(4),
             partial(stream.locate, int(hit[least])),
-            partial(_whose, table, at),
+            partial(str, f"record {at}{table.whose}"),
             len(hit),
             precision.name,
-            partial(_shown, table, at),
+            partial(repr, table.numbers[at].tolist()),
             MEND,
             plain=1,
         )
 
 
-def _whose(table: RawTable, record: int) -> str:
-    return f"record {record}{table.whose}"
-
-
-def _shown(table: RawTable, record: int) -> str:
-    return repr([float(value) for value in table.numbers[record]])
-
-
-def _equal(keys: np.ndarray, windows: np.ndarray, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+def _equal(records: _Records, windows: np.ndarray, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     """Windows whose keys are a record's, and the records: by a table of bits, by hash, in full."""
-    width = keys.shape[1]
-    prefix, back = _prefixes(keys.reshape(-1))
-    first = np.arange(len(keys)) * width
-    with np.errstate(over="ignore"):
-        rows = (prefix[first + width] - prefix[first]) * back[first]
-    order = np.argsort(rows)
     maybe = np.arange(len(windows))
     if len(windows) > 1 << 14:
         marked = np.zeros(1 << HASH, dtype=bool)
-        marked[rows >> np.uint64(64 - HASH)] = True
+        marked[records.hashes >> np.uint64(64 - HASH)] = True
         maybe = np.flatnonzero(marked[windows >> np.uint64(64 - HASH)])
-    place = np.minimum(np.searchsorted(rows[order], windows[maybe]), len(rows) - 1)
-    alike = rows[order][place] == windows[maybe]
-    maybe, record = maybe[alike], order[place[alike]]
-    same = (stream.keys[maybe[:, None] + np.arange(width)] == keys[record]).all(axis=1)
-    return maybe[same], record[same]
+    place = np.searchsorted(records.hashes, windows[maybe])
+    place = np.minimum(place, len(records.hashes) - 1)
+    alike = records.hashes[place] == windows[maybe]
+    maybe, record = maybe[alike], records.order[place[alike]]
+    same = stream.keys[maybe[:, None] + np.arange(records.keys.shape[1])] == records.keys[record]
+    return maybe[same.all(axis=1)], record[same.all(axis=1)]
 
 
 def _log_chances(part: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
@@ -21,11 +22,11 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.cells import compare
 from privfed.leaks.columns import RULES, alike, vectors_of
 from privfed.leaks.directions import parallel
-from privfed.leaks.evidence import DRAWS, Evidence
-from privfed.leaks.functions import Function, functions
+from privfed.leaks.evidence import Evidence
+from privfed.leaks.functions import FUNCTIONS
 from privfed.leaks.lines import Lines, of_two_records, together
 from privfed.leaks.rows import aligned, spans_of, streams_of
-from privfed.leaks.table import RawTable
+from privfed.leaks.table import DRAWS, RawTable
 
 #: Families of rules, the plainest first, by which they can be switched off.
 FAMILIES = (
@@ -38,8 +39,6 @@ PLAIN = 4
 COMPUTED = ("bounds", "functions", "scalings", "few", "combinations", "directions")
 #: By how many times a score must exceed a re-drawn table's.
 WRONG = 1.5
-#: Tables of so few cells are kept once they are drawn.
-KEPT = 20_000
 Score = Callable[[RawTable], Evidence | None]
 
 
@@ -49,13 +48,11 @@ class Settings:
 
     Args:
         alpha: how often what has nothing to do with the tables may be convicted.
-        smallest: how many records make a group that is no longer small.
         tolerance: share of a value by which released numbers may differ on top of their precision.
         off: families of rules that are switched off.
     """
 
     alpha: float
-    smallest: int = 5
     tolerance: float = 0.0
     off: tuple[str, ...] = ()
 
@@ -78,123 +75,73 @@ def search(tables: Sequence[RawTable], released: Released, settings: Settings) -
         for table in tables
         for score, evidence in scores(table, released, settings)
     ]
-    drawn = {id(table): Redrawn(table) for table in tables}
     for evidence, score, table in sorted(scored, key=lambda one: (one[0].plain, -one[0].nats)):
         if found and evidence.plain > found[0].plain:
             break
         floor = floor_of(evidence.family, settings, len(tables))
         beyond = max(1.0, floor - float(np.log(DRAWS)))
         if evidence.nats >= floor and (
-            evidence.certain or drawn[id(table)].beaten(score, evidence.nats, beyond)
+            evidence.certain or beaten(score, table, evidence.nats, beyond)
         ):
             found.append(evidence)
     return found
 
 
-class Redrawn:
-    """Re-drawn tables of one shape, the same for every rule."""
+def beaten(score: Score, table: RawTable, nats: float, beyond: float) -> bool:
+    """Whether a score is beyond every re-drawn table's by so many nats, and by half of it.
 
-    def __init__(self, table: RawTable) -> None:
-        self._table = table
-        self._kept: list[RawTable] = []
-
-    def __iter__(self) -> Iterator[RawTable]:
-        small = self._table.numbers.size + self._table.codes.size <= KEPT
-        for number in range(DRAWS):
-            if number < len(self._kept):
-                yield self._kept[number]
-                continue
-            drawn = self._table.redrawn(np.random.default_rng([1, number]))
-            if small:
-                self._kept.append(drawn)
-            yield drawn
-
-    def beaten(self, score: Score, nats: float, beyond: float) -> bool:
-        """Whether a score is beyond every re-drawn table's by so many nats, and by half of it.
-
-        Where re-drawn tables score much, the model of chance is off, and so is its scale.
-        """
-        for table in self:
-            evidence = score(table)
-            if evidence is not None and max(0.0, WRONG * evidence.nats) + beyond >= nats:
-                return False
-        return True
+    Where re-drawn tables score much, the model of chance is off, and so is its scale.
+    """
+    for drawn in table.redraws():
+        evidence = score(drawn)
+        if evidence is not None and max(0.0, WRONG * evidence.nats) + beyond >= nats:
+            return False
+    return True
 
 
 def scores(
     table: RawTable, released: Released, settings: Settings
 ) -> Iterator[tuple[Score, Evidence]]:
-    """Each rule that is not switched off, and its score of the raw table, where there is one."""
-    counted: dict[str, int] = {}
-    listed = []
-    for family, score in rules(table, released, settings):
-        evidence = score(table)
-        counted[family] = counted.get(family, 0) + 1
-        if evidence is not None:
-            listed.append((score, evidence))
-    for score, evidence in listed:
-        several = float(np.log(counted[evidence.family]))
-        yield _less(score, several), _lessened(evidence, several)
+    """Each rule that is not switched off, and its score of the raw table, where there is one.
+
+    Of a family of n rules each scores log(n) less.
+    """
+    for family, listed in _families(table, released, settings.tolerance):
+        rules = [] if family in settings.off else list(listed)
+        for rule in rules:
+            score = partial(_one_of, rule, float(np.log(len(rules))))
+            evidence = score(table)
+            if evidence is not None:
+                yield score, evidence
 
 
-def _less(score: Score, nats: float) -> Score:
-    def lessened(table: RawTable) -> Evidence | None:
-        evidence = score(table)
-        return None if evidence is None else _lessened(evidence, nats)
-
-    return lessened
-
-
-def _lessened(evidence: Evidence, nats: float) -> Evidence:
-    return replace(evidence, nats=evidence.nats - nats)
-
-
-def rules(table: RawTable, released: Released, settings: Settings) -> Iterator[tuple[str, Score]]:
-    """Every rule as a function of the table alone; what it needs of what left is worked out once."""
-    for family, listed in _families(table, released, settings):
-        if family not in settings.off:
-            yield from ((family, rule) for rule in listed())
+def _one_of(score: Score, nats: float, table: RawTable) -> Evidence | None:
+    evidence = score(table)
+    return None if evidence is None else replace(evidence, nats=evidence.nats - nats)
 
 
 def _families(
-    table: RawTable, released: Released, settings: Settings
-) -> Iterator[tuple[str, Callable[[], Iterable[Score]]]]:
-    numeric = table.numbers.shape[1] > 0
-    every = functions(settings.smallest) if numeric else []
-    for family in ("values", "bounds", "functions", "scalings", "few"):
-        mine = [one for one in every if one.family == family]
-        yield family, partial(_comparisons, mine, released, settings.tolerance)
+    table: RawTable, released: Released, tolerance: float
+) -> Iterator[tuple[str, Iterable[Score]]]:
+    """The rules of each family as functions of the table; what they need else is worked out once."""
     naming = [at for at, column in enumerate(table.texts) if column.naming]
+    yield "names", [partial(words.names_in, released, at) for at in naming]
     masked = words.masked_of(released) if naming else []
-    yield "names", lambda: [partial(words.names_in, released, at) for at in naming]
-    yield "masked", lambda: [partial(words.masked_in, masked, at) for at in naming if masked]
+    yield "masked", [partial(words.masked_in, masked, at) for at in naming if masked]
     lines = Lines.of(released, table)
-    if len(lines):
-        yield "lines", lambda: [partial(together, lines), partial(of_two_records, lines)]
+    yield "lines", [partial(one, lines) for one in (together, of_two_records) if len(lines)]
     digests = binary.digests_of(released)
-    yield "digests", lambda: [partial(binary.digests_in, digests)] if digests else []
-    if numeric:
-        yield from _numeric_families(table, released)
-
-
-def _numeric_families(
-    table: RawTable, released: Released
-) -> Iterator[tuple[str, Callable[[], Iterable[Score]]]]:
-    yield "bytes", lambda: [partial(binary.bytes_in, released)] if released.strings else []
+    yield "digests", [partial(binary.digests_in, digests)] if digests else []
+    if table.numbers.shape[1] == 0:
+        return
+    for family, listed in groupby(FUNCTIONS, lambda one: one.family):
+        yield family, [partial(compare, one, released, tolerance) for one in listed]
+    yield "bytes", [partial(binary.bytes_in, released)] if released.strings else []
     windows = binary.windows_of(released)
-    yield "digits", lambda: [partial(binary.digits_in, windows)] if windows else []
+    yield "digits", [partial(binary.digits_in, windows)] if windows else []
     streams = streams_of(released)
-    spans = list(spans_of(table)) if streams else []
-    yield "rows", lambda: [partial(aligned, span, streams) for span in spans]
+    yield "rows", [partial(aligned, span, streams) for span in spans_of(table) if streams]
     vectors = vectors_of(released, table.records)
-    yield "columns", lambda: [partial(alike, rule, vectors) for rule in RULES] if vectors else []
-    yield "directions", lambda: [partial(parallel, released, log) for log in (False, True)]
-    combined = combinations_of(released, table.records)
-    yield "combinations", lambda: [one.score for one in combined]
-
-
-def _comparisons(mine: list[Function], released: Released, tolerance: float) -> list[Score]:
-    def score(function: Function) -> Score:
-        return lambda table: compare(function, table, released, tolerance)
-
-    return [score(function) for function in mine]
+    yield "columns", [partial(alike, rule, vectors) for rule in RULES if vectors]
+    yield "directions", [partial(parallel, released, log) for log in (False, True)]
+    yield "combinations", (one.score for one in combinations_of(released, table.records))

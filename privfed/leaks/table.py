@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +20,15 @@ from privfed.leaks.texts import TextColumn
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 #: By how many ranks, and by what share of all, a re-drawn number may leave its place.
 MOVED, MOVED_SHARE = 3.0, 0.05
+#: How many tables of the same shape are drawn anew; those of so few cells are kept.
+DRAWS, KEPT = 200, 20_000
+#: How many raw data are known again, with what was worked out of them.
+RECENT = 4
+#: Most cells that are tried in other forms; of larger tables, evenly spaced records are.
+SAMPLE = 100_000
 #: How many steps away another value is looked for where one has been drawn.
 APART = 8
 
@@ -39,6 +48,7 @@ class RawTable:
         bounds: public bounds of numeric columns, by which a release may have scaled them.
         public: values that may leave.
         shared: a value of so many records is nobody's own.
+        redrawn: whether it is drawn anew after another.
         memo: what rules worked out of it.
     """
 
@@ -51,12 +61,22 @@ class RawTable:
     bounds: Mapping[str, tuple[float, float]] | None = None
     public: np.ndarray = field(default_factory=lambda: np.empty(0))
     shared: int = 5
-    memo: dict[str, Any] = field(default_factory=dict, init=False)
+    redrawn: bool = False
+    memo: dict[object, Any] = field(default_factory=dict, init=False)
 
     @property
     def records(self) -> int:
         """How many records there are."""
         return len(self.numbers)
+
+    def memoised(self, key: object, make: Callable[[], T]) -> T:
+        """What a rule works out of the table, once; of a re-drawn one nothing is kept."""
+        if self.redrawn:
+            return make()
+        if key not in self.memo:
+            self.memo[key] = make()
+        kept: T = self.memo[key]
+        return kept
 
     @cached_property
     def codes(self) -> np.ndarray:
@@ -98,6 +118,14 @@ class RawTable:
         return numbers
 
     @cached_property
+    def sample(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers, own numbers and cells' positions of all records, or of evenly spaced ones."""
+        most = max(1, SAMPLE // max(1, self.numbers.shape[1]))
+        rows = np.linspace(0, self.records - 1, min(most, self.records)).astype(np.int64)
+        where = np.arange(self.numbers.size).reshape(self.numbers.shape)
+        return self.numbers[rows], self.own[rows], where[rows]
+
+    @cached_property
     def steps(self) -> np.ndarray:
         """For each numeric column the step of which its values are multiples apart, else 0."""
         return np.array([step_of(column[np.isfinite(column)]) for column in self.numbers.T])
@@ -107,7 +135,19 @@ class RawTable:
         columns = zip(self.own.T, self.steps, self.numbers.T, strict=True)
         return [Shape.of(own, step, column) for own, step, column in columns]
 
-    def redrawn(self, rng: np.random.Generator) -> RawTable:
+    def redraws(self) -> Iterator[RawTable]:
+        """The tables of the same shape that every rule is held against; small ones are kept."""
+        kept = self.memoised("redraws", list[RawTable])
+        for number in range(DRAWS):
+            if number < len(kept):
+                yield kept[number]
+                continue
+            drawn = self.redraw(np.random.default_rng([1, number]))
+            if self.numbers.size + self.codes.size <= KEPT:
+                kept.append(drawn)
+            yield drawn
+
+    def redraw(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.
 
         Each column by itself is shuffled among the records; values that few records have are drawn
@@ -118,7 +158,8 @@ class RawTable:
         for column, shape in zip(numbers.T, self._shapes, strict=True):
             shape.redraw(column, rng)
             rng.shuffle(column)
-        return replace(self, numbers=numbers, texts=RedrawnTexts(self.texts, rng.spawn(1)[0]))
+        texts = RedrawnTexts(self.texts, rng.spawn(1)[0])
+        return replace(self, numbers=numbers, texts=texts, redrawn=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,18 +275,20 @@ def step_of(values: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Different sizes of numeric cells, ascending.
+    """Different sizes of numeric cells, or of a function of them, ascending.
 
     Args:
         sizes: absolute values, ascending and all different.
-        first: the position in the flattened table of a cell of each size.
+        first: the position in the flattened table of a cell that each comes from.
+        slack: by how much rounding may have moved all, or each.
     """
 
     sizes: np.ndarray
     first: np.ndarray
+    slack: float | np.ndarray = 0.0
 
     @classmethod
-    def of(cls, numbers: np.ndarray, where: np.ndarray | None = None) -> Cells:
+    def of(cls, numbers: np.ndarray, where: np.ndarray | None = None, slack: float = 0.0) -> Cells:
         """Of an array of any shape; ``where`` gives positions, if not its own."""
         flat = np.abs(np.asarray(numbers, dtype=float).ravel())
         usable = np.flatnonzero(np.isfinite(flat) & (flat > 0))
@@ -255,15 +298,21 @@ class Cells:
         new = np.ones(len(ordered), bool)
         new[1:] = ordered[1:] != ordered[:-1]
         chosen = usable[order[new]]
-        return cls(ordered[new], chosen if where is None else np.asarray(where).ravel()[chosen])
+        first = chosen if where is None else np.asarray(where).ravel()[chosen]
+        return cls(ordered[new], first, slack)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def times(self, factor: float) -> Cells:
+        """The same values, each multiplied."""
+        return Cells(self.sizes * factor, self.first, self.slack * factor)
+
     def thinned(self, most: int) -> Cells:
         """No more than so many of them, evenly by rank."""
         step = -(-len(self.sizes) // most)
-        return Cells(self.sizes[::step], self.first[::step])
+        slack = self.slack[::step] if isinstance(self.slack, np.ndarray) else self.slack
+        return Cells(self.sizes[::step], self.first[::step], slack)
 
 
 def raw_tables(
@@ -278,9 +327,29 @@ def raw_tables(
         public: values that may leave; bounds of the schema among them anyway.
         shared: a value that so many records of a column have is nobody's own.
 
+    What was worked out of equal data before is still known.
+
     Raises:
         InputError: there is no record in it, or it is no table.
     """
+    try:
+        whole = pickle.dumps((raw, schema, public, shared))
+    except Exception:  # noqa: BLE001  # what cannot be pickled refuses in its own way
+        return _read_tables(raw, schema, public, shared)
+    key = hashlib.blake2b(whole).digest()
+    if key not in _KNOWN:
+        _KNOWN[key] = _read_tables(raw, schema, public, shared)
+        for old in list(_KNOWN)[:-RECENT]:
+            del _KNOWN[old]
+    return _KNOWN[key]
+
+
+_KNOWN: dict[bytes, list[RawTable]] = {}
+
+
+def _read_tables(
+    raw: object, schema: Any, public: np.ndarray | None, shared: int
+) -> list[RawTable]:
     if isinstance(raw, Mapping) and raw and all(_is_table(value) for value in raw.values()):
         tables = [table for owner, one in raw.items() for table in _one(one, str(owner), schema)]
     else:

@@ -2,8 +2,7 @@
 
 Every text becomes the bytes of its letters and digits (NFKD, without accents, lower case). A
 value of a table is found in what left as a run of these bytes that begins and ends at a word's edge,
-however it was spaced, hyphenated or quoted. Runs are compared by 64-bit sums of powers (Rabin and
-Karp), so that all places are tried at once.
+however it was spaced, hyphenated or quoted.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
+from privfed.leaks.windows import Windows, hashes_of
+
 #: Share of different values above which a text column names records instead of describing them.
 NAMING = 0.5
 #: Longest run of letters and digits that is compared; of longer values, the beginning.
@@ -25,9 +26,6 @@ SHORTEST = 4
 FEW = 30
 #: How much text is looked at at a time.
 CHUNK = 1 << 22
-_BASE = np.uint64(0x9E3779B97F4A7C15)
-_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
-_MIX = np.random.default_rng(26).integers(1, 1 << 63, 256, dtype=np.uint64) | np.uint64(1)
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
@@ -75,10 +73,9 @@ class TextColumn:
 
     Args:
         name: of the column.
-        codes: which of the different values each record has; -1 for none.
-        values: the different values as they are.
-        keys: letters and digits of each, shape (forms, longest), zeros behind: of the values
-            first, then of their other forms.
+        codes: which of ``values`` each record has; -1 for none.
+        values: the different ones as they are.
+        keys: letters and digits of each form of a value, shape (forms, longest), zeros behind.
         value_of: the value that each form is of.
     """
 
@@ -121,12 +118,8 @@ class TextColumn:
 
     @cached_property
     def hashes(self) -> np.ndarray:
-        """The sum of powers of each value; 0 for the empty one."""
-        width = self.keys.shape[1]
-        with np.errstate(over="ignore"):
-            powers = np.cumprod(np.r_[np.uint64(1), np.full(width - 1, _BASE)])
-            mixed = np.where(self.keys != 0, _MIX[self.keys], np.uint64(0))
-            return np.asarray((mixed * powers).sum(axis=1, dtype=np.uint64))
+        """The hash of each value."""
+        return hashes_of(self.keys, self.lengths)
 
     @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
@@ -180,14 +173,14 @@ class TextColumn:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Letters and digits of a text that left, and where its words begin and end.
+    """Letters and digits of a text that left, in lower case.
 
     Args:
         lower: the bytes.
         begins: positions at which words begin.
-        ends: for each position, whether a word ends before it; one longer than ``lower``.
-        proper: for each position, whether the byte was a digit or in upper case.
-        lines: for each position, the line of the text.
+        ends: whether a word ends before each position; one longer than ``lower``.
+        proper: whether each was a digit or in upper case.
+        lines: the line of the text of each.
     """
 
     lower: np.ndarray
@@ -211,23 +204,13 @@ class Runs:
         return cls(_LOWER[chosen], begins, ends, proper, lines)
 
     @cached_property
-    def _sums(self) -> tuple[np.ndarray, np.ndarray]:
-        with np.errstate(over="ignore"):
-            count = len(self.lower)
-            powers = np.cumprod(np.r_[np.uint64(1), np.full(count, _BASE)])
-            sums = np.r_[np.uint64(0), np.cumsum(_MIX[self.lower] * powers[:count])]
-            return sums, np.cumprod(np.r_[np.uint64(1), np.full(count, _INVERSE)])
+    def _windows(self) -> Windows:
+        return Windows(self.lower)
 
     def of_length(self, length: int) -> np.ndarray:
         """Where a run of so many letters and digits begins and ends at words' edges."""
         begins = self.begins[self.begins + length <= len(self.lower)]
         return np.asarray(begins[self.ends[begins + length]])
-
-    def hashes(self, begins: np.ndarray, length: int) -> np.ndarray:
-        """The sums of powers of runs of one length."""
-        sums, back = self._sums
-        with np.errstate(over="ignore"):
-            return np.asarray((sums[begins + length] - sums[begins]) * back[begins])
 
     def find(self, column: TextColumn, length: int) -> tuple[np.ndarray, np.ndarray, int]:
         """Places at which forms of one length stand, the forms, and how many places were tried."""
@@ -235,7 +218,7 @@ class Runs:
         if not len(begins):
             return begins, begins, 0
         ordered, which = column.by_hash
-        seen = self.hashes(begins, length)
+        seen = self._windows.hashes(begins, begins + length)
         place = np.minimum(np.searchsorted(ordered, seen), len(ordered) - 1)
         hit = np.flatnonzero(ordered[place] == seen)
         return begins[hit], which[place[hit]], len(begins)

@@ -298,7 +298,7 @@ def attacks_of(study: Study) -> list[Any]:
     for name in names:
         with faults.collected():
             attack = plugins.load("attacks", name)()
-            attack.seconds = study.attack_seconds or attack.seconds
+            attack.time_limit = study.attack_seconds or attack.time_limit
             built.append(attack)
     faults.tell(StudyError)
     return built

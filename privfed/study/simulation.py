@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.attacks.clock import Clock
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
@@ -325,14 +324,14 @@ def attack(
     inapplicable = {}
     attacks = attacks_of(prepared.study)
     for tried in attacks:
-        tried.seconds, tried.relation = seconds or tried.seconds, relation
-        attackable, clock = tried.attackable(transcript), Clock(tried.seconds)
+        tried.time_limit, tried.relation = seconds or tried.time_limit, relation
+        attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
             told = tried.run(transcript, known, prepared.schema) if attackable else []
-        if attackable and not told and clock.over:
+        if attackable and not told and tried.bounds and tried.bounds.over:
             told = [tried.unfinished()]
         found.extend(told)
         if not told:

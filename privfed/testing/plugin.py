@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -16,7 +17,6 @@ import pytest
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
     from privfed.testing.assertions.suite import Suite
 
@@ -53,7 +53,7 @@ class Claim:
 
 
 class LeakCheck:
-    """The assertions of ``privfed.testing``, with the marker's claim and a seed of the test's own.
+    """Everything of ``privfed.testing``, with the marker's claim and a seed of the test's own.
 
     Args:
         claim: what the marker says.
@@ -70,58 +70,24 @@ class LeakCheck:
 
         return np.random.default_rng(self.seed)
 
-    def sentinels(self, schema_or_frame: Any, n: int, **options: Any) -> pd.DataFrame:
-        """See :func:`privfed.testing.sentinels`; of the test's seed."""
-        from privfed.testing import sentinels
+    def __getattr__(self, name: str) -> Any:
+        from privfed import testing
 
-        return sentinels(schema_or_frame, n, **{"seed": self.seed, **options})
-
-    def assert_no_raw(self, left: object, raw: object, **options: Any) -> None:
-        """See :func:`privfed.testing.assert_no_raw`."""
-        __tracebackhide__ = True
-        from privfed.testing import assert_no_raw
-
-        assert_no_raw(left, raw, **options)
-
-    def assert_support(self, run: Any, raw: Any, k: int = 5, **options: Any) -> None:
-        """See :func:`privfed.testing.assert_support`."""
-        __tracebackhide__ = True
-        from privfed.testing import assert_support
-
-        assert_support(run, raw, k, **{"seed": self.seed, **options})
+        named = getattr(testing, name)
+        return partial(named, seed=self.seed) if name in ("sentinels", "assert_support") else named
 
     def assert_dp(self, run: Any, neighbours: Any, **options: Any) -> None:
         """See :func:`privfed.testing.assert_dp`; epsilon, delta, unit and trials are the marker's."""
         __tracebackhide__ = True
         from privfed.testing import assert_dp
 
-        claimed = {
-            "epsilon": self.claim.epsilon,
-            "delta": self.claim.delta,
-            "unit": self.claim.unit,
-            "trials": self.claim.trials,
-            "gaussian": self.claim.gaussian,
-        }
+        claimed = {name: value for name, value in vars(self.claim).items() if name != "seed"}
         chosen = {**claimed, **options}
         if chosen["epsilon"] is None:
             raise pytest.UsageError(
                 "assert_dp needs a claim; write @pytest.mark.privacy(epsilon=1.0) or pass epsilon="
             )
         assert_dp(run, neighbours, **chosen)
-
-    def assert_ledger(self, left: object, ledger: Any, **options: Any) -> None:
-        """See :func:`privfed.testing.assert_ledger`."""
-        __tracebackhide__ = True
-        from privfed.testing import assert_ledger
-
-        assert_ledger(left, ledger, **options)
-
-    def assert_refuses_over_budget(self, ask: Any, times: int, **options: Any) -> None:
-        """See :func:`privfed.testing.assert_refuses_over_budget`."""
-        __tracebackhide__ = True
-        from privfed.testing import assert_refuses_over_budget
-
-        assert_refuses_over_budget(ask, times, **options)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -168,8 +134,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not _names_assertions(item) and not _loaded():
         with spending(alpha):
             return (yield)
-    from dataclasses import replace
-
     from privfed.testing.assertions.suite import running
 
     suite = _suite(item.config)

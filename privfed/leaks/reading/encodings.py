@@ -10,15 +10,16 @@ import bz2
 import gzip
 import io
 import lzma
+import pickletools
+import re
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-
-from privfed.leaks.reading.pickles import is_pickle, opcodes_hold
 
 #: Most bytes that anything is unpacked to.
 LARGEST = 1 << 30
@@ -30,6 +31,10 @@ PROBED = 1024
 PACKED = 1 << 26
 _STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+#: Opcodes whose argument is no datum: names of modules, classes, memo slots, frames, versions.
+_STRUCTURE = {"PROTO", "FRAME", "GLOBAL", "INST", "PUT", "BINPUT", "LONG_BINPUT"}
+_STRUCTURE |= {"GET", "BINGET", "LONG_BINGET", "EXT1", "EXT2", "EXT4"}
+_TYPE = re.compile(r"^[<>|=]?([fiucV][0-9]{1,2})$")
 
 #: What was found: how it was encoded, and what it is.
 Decoded = Iterator[tuple[str, object]]
@@ -135,9 +140,46 @@ def _others(data: bytes) -> Decoded:
 
 
 def _pickle(data: bytes) -> Decoded:
-    if is_pickle(data):
-        for found in opcodes_hold(data):
-            yield "pickle", found
+    """Every datum of a pickle of protocol 2 or later, read off its opcodes: nothing is ever loaded.
+
+    Numbers, texts and bytes stand there as arguments, in order. An array of NumPy is a type's name
+    (``f8``), a mark for its byte order, and its bytes; the last type named before bytes is what they
+    are read as, and the plain bytes are handed on as well.
+    """
+    if len(data) > 3 and data[0] == 0x80 and 2 <= data[1] <= 5 and data[-1:] == b".":
+        yield from (("pickle", found) for found in _arguments(data))
+
+
+def _arguments(data: bytes) -> Iterator[object]:
+    numbers: list[float] = []
+    kind, order = "", "<"
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in _STRUCTURE or argument is None:
+            continue
+        if isinstance(argument, bool | int | float):
+            numbers.append(argument)
+            continue
+        if isinstance(argument, str):
+            named = _TYPE.match(argument)
+            kind = named[1] if named else kind
+            order = argument if argument in ("<", ">") else order
+            yield argument
+            if not argument.isascii() and max(argument) <= "\xff":
+                # bytes, before protocol 3
+                yield from _array(argument.encode("latin-1"), kind, order)
+        elif isinstance(argument, bytes | bytearray):
+            yield from _array(bytes(argument), kind, order)
+    yield numbers
+
+
+def _array(data: bytes, kind: str, order: str) -> Iterator[object]:
+    """The bytes as numbers of the type that was named last, where they fit, and as they are."""
+    if kind and kind[0] in "fiuc" and kind not in ("f1", "c1"):
+        width = int(kind[1:])
+        if width in (1, 2, 4, 8, 16) and len(data) % width == 0 and len(data) > 0:
+            with suppress(TypeError):  # a type that NumPy does not know
+                yield np.frombuffer(data, np.dtype(order + kind))
+    yield data
 
 
 def _text(data: bytes) -> Decoded:
@@ -145,8 +187,7 @@ def _text(data: bytes) -> Decoded:
     head = data[:4096]
     if coding == "utf-8" and sum(byte < 9 or 13 < byte < 32 for byte in head):
         return
-    text = data.decode(coding)
-    yield "text", text
+    yield "text", data.decode(coding)
 
 
 def _msgpack(data: bytes) -> Decoded:

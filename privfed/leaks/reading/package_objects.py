@@ -1,8 +1,4 @@
-"""What other libraries' objects hold, without importing a library that nobody else imported.
-
-Each reader takes an object that its library made, by the names of the object's classes, and gives
-plainer things: arrays, mappings, texts.
-"""
+"""What other libraries' objects hold, without importing a library that nobody else imported."""
 
 from __future__ import annotations
 
@@ -81,16 +77,12 @@ def _index(index: Any) -> Parts:
         yield ".index.names", list(index.names)
 
 
-def _index_alone(index: Any) -> Parts:
-    yield "", list(index)
-
-
 def _categorical(categorical: Any) -> Parts:
     yield ".codes", np.asarray(categorical.codes)
     yield ".categories", list(categorical.categories)
 
 
-def _extension(array: Any) -> Parts:
+def _listed(array: Any) -> Parts:
     yield "", list(array)
 
 
@@ -105,7 +97,10 @@ def _tensor(tensor: Any) -> Parts:
 def _log_record(record: logging.LogRecord) -> Parts:
     """What a handler writes, and what was passed along; no line numbers, clocks or processes."""
     usual = vars(logging.LogRecord("", 0, "", 0, "", (), None))
-    yield ".getMessage()", _message(record)
+    try:
+        yield ".getMessage()", record.getMessage()
+    except (TypeError, ValueError):  # arguments that do not fit their text
+        yield ".getMessage()", str(record.msg)
     yield ".args", record.args
     yield ".exc_text", record.exc_text
     if record.exc_info and record.exc_info[1] is not None:
@@ -113,23 +108,13 @@ def _log_record(record: logging.LogRecord) -> Parts:
     yield "", {name: value for name, value in vars(record).items() if name not in usual}
 
 
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except (TypeError, ValueError):  # arguments that do not fit their text
-        return str(record.msg)
+def _attribute(name: str) -> Callable[[Any], Parts]:
+    """A reader of one attribute: the rest is nobody's datum."""
 
+    def read(thing: Any) -> Parts:
+        yield f".{name}", getattr(thing, name)
 
-def _caplog(caplog: Any) -> Parts:
-    yield ".records", list(caplog.records)
-
-
-def _warning(warning: Any) -> Parts:
-    yield ".message", warning.message
-
-
-def _exception_info(info: Any) -> Parts:
-    yield ".value", info.value
+    return read
 
 
 def _exception(error: BaseException) -> Parts:
@@ -158,42 +143,28 @@ def _request(request: Any) -> Parts:
             yield f".{name}", dict(value) if name == "headers" and value is not None else value
 
 
-def _transcript_entry(entry: Any) -> Parts:
-    """What a data owner of privfed released; the question is the asking side's own."""
-    yield ".release", entry.release
-
-
-def _release(release: Any) -> Parts:
-    """The parts; ids and digests of requests are the asking side's own."""
-    yield ".parts", release.parts
+def _nothing(thing: object) -> Parts:
+    return iter(())
 
 
 def _released_part(part: Any) -> Parts:
-    values = part.values
-    kept = np.asarray(values.data)
-    if part.type == "artifact" and kept.dtype.kind in "ui":
-        yield ".values", kept.astype(np.uint8).tobytes()
-    else:
-        yield ".values", kept
-
-
-def _random_state(state: object) -> Parts:
-    """A generator's state is long random numbers, and no record's."""
-    return iter(())
+    kept = np.asarray(part.values.data)
+    artifact = part.type == "artifact" and kept.dtype.kind in "ui"
+    yield ".values", kept.astype(np.uint8).tobytes() if artifact else kept
 
 
 READERS: dict[str, Callable[[Any], Parts]] = {
     "pandas.DataFrame": _frame,
     "pandas.Series": _series,
-    "pandas.Index": _index_alone,
+    "pandas.Index": _listed,
     "pandas.Categorical": _categorical,
-    "pandas.ExtensionArray": _extension,
+    "pandas.ExtensionArray": _listed,
     "torch.Tensor": _tensor,
     "torch._C.TensorBase": _tensor,
     "logging.LogRecord": _log_record,
-    "_pytest.LogCaptureFixture": _caplog,
-    "_pytest.ExceptionInfo": _exception_info,
-    "warnings.WarningMessage": _warning,
+    "_pytest.LogCaptureFixture": _attribute("records"),
+    "_pytest.ExceptionInfo": _attribute("value"),
+    "warnings.WarningMessage": _attribute("message"),
     "builtins.BaseException": _exception,
     "requests.Response": _response,
     "httpx.Response": _response,
@@ -201,10 +172,10 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "requests.PreparedRequest": _request,
     "httpx.Request": _request,
     "urllib.Request": _request,
-    "privfed.TranscriptEntry": _transcript_entry,
-    "privfed.Release": _release,
+    # the question, ids and digests of requests are the asking side's own
+    "privfed.TranscriptEntry": _attribute("release"),
+    "privfed.Release": _attribute("parts"),
     "privfed.ReleasedPart": _released_part,
-    "numpy.Generator": _random_state,
-    "numpy.RandomState": _random_state,
-    "numpy.BitGenerator": _random_state,
+    # a generator's state is long random numbers, and no record's
+    **dict.fromkeys(("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), _nothing),
 }

@@ -96,10 +96,12 @@ class _Walk:
         elif hasattr(thing, "tocoo"):
             coo = thing.tocoo()
             yield from self._named(path, [(".data", coo.data)], depth, nested)
-        elif isinstance(thing, Sequence | set | frozenset | Iterator) or _lists(thing):
+        elif isinstance(thing, Sequence | set | frozenset | Iterator):
             yield from self._items(path, thing, depth, nested)
         elif hasattr(thing, "__array__"):
             yield from self._named(path, [("", np.asarray(thing))], depth, nested)
+        elif hasattr(thing, "__iter__") and hasattr(thing, "__len__"):
+            yield from self._items(path, thing, depth, nested)
         else:
             yield from self._named(path, _state(thing), depth, nested)
 
@@ -123,7 +125,8 @@ class _Walk:
                 yield from self.leaves(whole, part, depth + 1, nested)
                 continue
             if self._rows and len(cells) <= CELLS and isinstance(part, _CELL):
-                cells.append(f"{label.strip('.[]')}={shown(part)}")
+                shown = f"{part!s}"[:200].replace("\n", " ")
+                cells.append(f"{label.strip('.[]')}={shown}")
             plain = None if isinstance(part, np.ndarray) else numbers_of(part)
             if plain is not None:
                 numbers += plain
@@ -161,10 +164,10 @@ class _Walk:
             return
         table = _as_table(listed, kinds)
         if table is not None:
-            yield table_leaf(path, *table)
-            if table[1] is None:
-                if self._rows:
-                    yield from rows_of(path, table[0])
+            values, labels = table
+            yield Leaf(f"{path}[rows]" if labels else path, values, labels)
+            if labels is None:
+                yield from _rows_of(path, values) if self._rows else ()
                 return
         parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
         yield from self._gathered(parts, path, depth, nested)
@@ -178,7 +181,7 @@ class _Walk:
         if kind in "fiub":
             yield Leaf(path, np.asarray(array))
             if self._rows and kind != "b":
-                yield from rows_of(path, np.asarray(array))
+                yield from _rows_of(path, np.asarray(array))
             if array.dtype.itemsize == 1 and kind != "b" and array.size > SHORT:
                 yield from self._bytes(f"{path} as bytes", array.tobytes(), depth, nested)
         elif kind == "c":
@@ -236,17 +239,7 @@ class _Walk:
             yield from self._file(path, Path(stream.name), depth, nested)
 
 
-def table_leaf(path: str, values: np.ndarray, labels: list[str] | None) -> Leaf:
-    """A list of rows as one array, so that its columns can be compared too."""
-    return Leaf(f"{path}[rows]" if labels else path, values, labels)
-
-
-def shown(cell: object) -> str:
-    """A cell as a text would show it."""
-    return f"{cell!s}"[:200].replace("\n", " ")
-
-
-def rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
+def _rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
     """The rows of a small array as lines of text, as many as may be read."""
     rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
     if 1 < rows.shape[1] <= CELLS and len(rows) <= ROWS:
@@ -269,7 +262,7 @@ def _as_table(
             return _floats([*chain.from_iterable(rows)]).reshape(len(rows), -1), None
     if isinstance(first, dict) and all(row.keys() == first.keys() for row in rows):
         numeric = [key for key in first if all(type(row[key]) in (int, float) for row in rows)]
-        if len(numeric) > 1 or numeric:
+        if numeric:
             values = _floats([row[key] for row in rows for key in numeric])
             return values.reshape(len(rows), -1), [_key(key, at) for at, key in enumerate(numeric)]
     return None
@@ -317,26 +310,14 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
     """Moments as seconds since 1970, or lengths of time as seconds; missing ones as NaN."""
     if np.datetime_data(moments.dtype)[0] in ("Y", "M", "generic"):
         moments = moments.astype(f"{moments.dtype.kind}8[s]")
-    unit = np.array(1, dtype="m8[s]") / np.array(1, dtype=f"m8[{_unit(moments)}]")
-    whole = moments.astype(np.int64) / float(unit)
-    return np.where(np.isnat(moments), np.nan, whole)
-
-
-def _unit(moments: np.ndarray) -> str:
     unit, count = np.datetime_data(moments.dtype)
-    return f"{count}{unit}"
+    ticks = float(np.array(1, "m8[s]") / np.array(1, f"m8[{count}{unit}]"))
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / ticks)
 
 
 def _key(key: object, place: int) -> str:
     """How a path names a key: a number may itself be a datum, and is named by its place."""
     return f"[{key!r}]" if isinstance(key, str | bool) else f"[key number {place}]"
-
-
-def _lists(thing: Any) -> bool:
-    """Whether something can be listed as a container can: sized, and iterable."""
-    return (
-        hasattr(thing, "__iter__") and hasattr(thing, "__len__") and not hasattr(thing, "__array__")
-    )
 
 
 def _state(thing: Any) -> Iterator[tuple[str, object]]:

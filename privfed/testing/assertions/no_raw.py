@@ -11,11 +11,11 @@ import numpy as np
 
 from privfed.errors import InputError
 from privfed.leaks.artefact import Released
-from privfed.leaks.evidence import DRAWS, Evidence
+from privfed.leaks.evidence import Evidence
 from privfed.leaks.power import is_powerless, too_common
 from privfed.leaks.reading.walk import flatten
 from privfed.leaks.scan import FAMILIES, Settings, search
-from privfed.leaks.table import RawTable, raw_tables
+from privfed.leaks.table import DRAWS, RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 
@@ -94,7 +94,7 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
         if may_be_empty:
             return
         raise AssertionError(_NOTHING)
-    settings = Settings(share(alpha), k, slack, off)
+    settings = Settings(share(alpha), slack, off)
     found = search(tables, released, settings)
     blind = [name for table in tables for name in too_common(table, settings)]
     looked = Looked(len(found), tuple(dict.fromkeys(blind)))

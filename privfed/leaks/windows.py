@@ -1,0 +1,48 @@
+"""Windows of keys compared by sums of powers (Rabin and Karp), all places of a stream at once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+#: An odd number whose powers spread keys over 64 bits, and its inverse modulo 2^64.
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+class Windows:
+    """Sums of a stream's keys k_i b^i modulo 2^64: two windows of equal keys have the same hash.
+
+    Keys are mixed first: floats' bit patterns end with zeros, which no power would ever fill.
+
+    Args:
+        keys: integers of any type.
+    """
+
+    def __init__(self, keys: np.ndarray) -> None:
+        self._keys = keys.astype(np.int64, copy=False).view(np.uint64)
+
+    @cached_property
+    def _sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sums up to each place, and what shifts a window back to the start."""
+        with np.errstate(over="ignore"):
+            mixed = (self._keys ^ (self._keys >> np.uint64(29))) * _MIX
+            mixed ^= mixed >> np.uint64(32)
+            powers = np.cumprod(np.full(len(mixed), _BASE))
+            sums = np.r_[np.uint64(0), np.cumsum(mixed * powers)]
+            return sums, np.cumprod(np.full(len(mixed), _INVERSE))
+
+    def hashes(self, first: np.ndarray | slice, last: np.ndarray | slice) -> np.ndarray:
+        """Of the windows that begin and end at some places."""
+        sums, back = self._sums
+        with np.errstate(over="ignore"):
+            return np.asarray((sums[last] - sums[first]) * back[first])
+
+
+def hashes_of(rows: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    """The hash of each row of keys, or of the beginning of each, as a window of a stream has it."""
+    width = rows.shape[1]
+    first = np.arange(len(rows)) * width
+    return Windows(rows.reshape(-1)).hashes(first, first + (width if lengths is None else lengths))
