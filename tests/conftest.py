@@ -26,6 +26,14 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What privfed remembers of ledgers between runs goes into a folder of the suite's own."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Folder of the development data sets; tests that need it are skipped where it is absent."""

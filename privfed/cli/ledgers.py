@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +37,30 @@ def ledger() -> None:
     cls=Renamed,
     formerly="--public",
     type=PATH,
-    help="File of the owner's public key.",
+    help="File of the owner's public key, which must be one of the ledger's.",
 )
-def verify(folder: Path, head: tuple[str, ...], public: Path | None) -> int:
-    """Recompute all hash chains; exit 1 if one was rewritten or misses a head that the server saw.
+@click.option("--witness", default="", help="File or address of heads that a witness keeps.")
+def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: str) -> int:
+    """Recompute all hash chains; exit 1 if one was rewritten or misses a head that was seen.
 
-    FOLDER is a study's output, a folder of persistent ledgers, or one ledger's file.
+    FOLDER is a study's output, a folder of persistent ledgers, or one ledger's file. Heads known on this
+    machine are looked up by the ledger, wherever its file lies.
     """
+    from privfed.exchange.messages import Head
+    from privfed.exchange.signing import read_public
+    from privfed.ledger.registry import Registry
     from privfed.study import ledger_commands
 
+    registry = Registry(witness=witness)
     if folder.is_file():
-        return _verified_file(folder, head, public)
+        ledger_commands.check_ledger_file(folder)
+        key = None if public is None else read_public(public)
+        heads = [Head.parse(one) for one in head]
+        return _verified(str(folder), folder, heads, registry, key)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
-    broken = [_verified(where, path, seen) for where, path, seen in ledger_commands.awaited(folder)]
-    return BREACH if any(broken) else FINE
+    told = [_verified(*one, registry) for one in ledger_commands.awaited(folder, registry)]
+    return max(told, default=FINE)
 
 
 @ledger.command()
@@ -63,12 +71,13 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
     """Show every row: time, event, kind and cost."""
     from privfed.reports.text import ROWS, row
 
-    for number, (name, owner, one) in enumerate(_ledgers(folder, policy, client)):
+    ledgers = _Ledgers(folder, policy, client)
+    for number, (name, owner, one) in enumerate(ledgers):
         if not number:
             click.echo(ROWS)
         for entry in one.entries():
             click.echo(f"{name:12} {owner:16} {row(entry)}")
-    return FINE
+    return ledgers.status
 
 
 @ledger.command()
@@ -83,13 +92,14 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
 @client_option
 def export(folder: Path, form: str, policy: str | None, client: str | None) -> int:
     """Write all rows to standard output, payloads included in JSON lines (only their sizes in CSV)."""
-    for number, (_, _, one) in enumerate(_ledgers(folder, policy, client)):
+    ledgers = _Ledgers(folder, policy, client)
+    for number, (_, _, one) in enumerate(ledgers):
         lines = one.export(form)
         if number and form == "csv":
             next(lines)
         for line in lines:
             click.echo(line, nl=False)
-    return FINE
+    return ledgers.status
 
 
 @ledger.command()
@@ -102,15 +112,17 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     from privfed.reports.text import SPENDING, spending
     from privfed.study import ledger_commands
 
-    if policy is None and ledger_commands.is_plain(folder):
-        for path in ledger_commands.chosen(folder, client).values():
-            click.echo(ledger_commands.budget(path, by, named=folder.is_dir()))
-        return FINE
-    click.echo(SPENDING)
-    for name, owner, one in _ledgers(folder, policy, client):
+    plain = policy is None and ledger_commands.is_plain(folder)
+    ledgers = _Ledgers(folder, policy, client)
+    for number, (name, owner, one) in enumerate(ledgers):
+        if plain:
+            click.echo(ledger_commands.budget(one, by, named=folder.is_dir()))
+            continue
+        if not number:
+            click.echo(SPENDING)
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
-    return FINE
+    return ledgers.status
 
 
 @ledger.command("set-budget")
@@ -134,41 +146,112 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 ledger.add_command(renamed(set_budget), "amend")
 
 
-@click.command()
+@ledger.command()
 @click.argument("file", type=PATH)
-def key(file: Path) -> int:
-    """Make a key that signs a ledger's heads: FILE for its owner only, FILE.pub for verification."""
+def forget(file: Path) -> int:
+    """Forget the ledger that was last seen at FILE, which is gone or was begun anew on purpose."""
+    from privfed.ledger.registry import Registry
+
+    known = Registry().forget(file)
+    click.echo(f"forgot ledger {known.identity[:12]} of {known.dataset!r} with head {known.head}")
+    return FINE
+
+
+@ledger.command("renew-secret")
+@click.argument("file", type=PATH)
+def renew_secret(file: Path) -> int:
+    """Make another secret beside a ledger's FILE, in place of a lost one: recorded in the ledger.
+
+    The owner's own randomness then differs from before: a question asked again meets other coins.
+    """
+    from privfed.study import ledger_commands
+
+    with ledger_commands.writable(file) as one:
+        one.renew_secret()
+    click.echo(f"{file}: has another secret beside it, and says so")
+    return FINE
+
+
+@click.group()
+def key() -> None:
+    """Make, check or replace the keys that sign ledgers' heads."""
+
+
+@key.command("new")
+@click.argument("file", type=PATH)
+def new_key(file: Path) -> int:
+    """Make a key: FILE for its owner only, FILE's .pub for verification."""
     from privfed.exchange.signing import Signer
 
-    public = Signer.generate(file)
-    beside = file.with_name(f"{file.name}.pub")
-    beside.write_bytes(public)
+    beside = _beside(file)
+    beside.write_bytes(Signer.generate(file))
     click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
     return FINE
 
 
-def _verified(where: str, path: Path | None, head: Any) -> int:
-    from privfed.ledger import Ledger
+@key.command("rotate")
+@click.argument("file", type=PATH)
+@click.argument("new", type=PATH)
+@click.option("--old", type=PATH, help="The key that signs the ledger now.")
+@click.option("--lost", is_flag=True, help="The old key is lost: the ledger says so for ever.")
+def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
+    """Let the key NEW sign the ledger in FILE from now on, recorded under the signature of --old."""
+    from privfed.exchange.signing import read_key
+    from privfed.study import ledger_commands
 
-    try:
-        if path is None:
-            raise LedgerError("the server saw its head, and there is no such file")
-        with closing(Ledger.read(path)) as one:
-            reached = one.verify(head)
-    except LedgerError as error:
-        return _broken(where, error)
-    click.echo(f"intact {where}: {reached.seq} rows, head {reached}")
+    if lost == (old is not None):
+        raise InputError("give the key that signs the ledger now, --old FILE, or --lost")
+    key, earlier = read_key(new), None if old is None else read_key(old)
+    with ledger_commands.writable(file, earlier) as one:
+        head = one.rotate(key, lost=lost)
+    click.echo(f"{file}: signed by the key in {new} from row {head.seq} on")
     return FINE
 
 
-def _verified_file(path: Path, heads: tuple[str, ...], public: Path | None) -> int:
+@key.command("check")
+@click.argument("file", type=PATH)
+@click.argument("keys", nargs=-1, type=PATH)
+def check_key(file: Path, keys: tuple[Path, ...]) -> int:
+    """Verify the ledger in FILE, list the keys that signed it, and check KEYS (or .pub files) against them.
+
+    Exit status 1 if a key is not the one that signs now.
+    """
+    from privfed.exchange.signing import Signer, read_key, read_public
     from privfed.study import ledger_commands
 
-    ledger_commands.check_ledger_file(path)
+    with ledger_commands.opened(file) as one:
+        for entry in one.signing_keys():
+            followed = "signed by the one before" if entry.body["signature"] else "NOT signed by it"
+            how = f"replaces another, {followed}" if entry.body["replaces"] else "the first"
+            click.echo(f"row {entry.seq}: {entry.body['public']}, {how}")
+        now, status = one.public, FINE
+    if now is None:
+        click.echo("no key: its heads are not signed")
+    for path in keys:
+        public = read_public(path) if path.suffix == ".pub" else Signer(read_key(path), "").public
+        if public != now:
+            click.echo(f"{path}: not the key that signs it now", err=True)
+            status = BREACH
+    return status
+
+
+def _beside(file: Path) -> Path:
+    """The file of the public key: ``north.pub`` beside ``north.key``."""
+    return file.with_name(f"{file.name.removesuffix('.key')}.pub")
+
+
+def _verified(
+    where: str, path: Path | None, heads: Any, registry: Any, public: bytes | None = None
+) -> int:
+    from privfed.ledger.ledger import verified
+    from privfed.study.ledger_commands import intact
+
     try:
-        click.echo(ledger_commands.verified(path, heads, public))
+        if path is None:
+            raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
+        click.echo(f"intact {where}: {intact(verified(path, registry, heads, public))}")
     except LedgerError as error:
-        return _broken(path, error)
+        return _broken(where, error)
     return FINE
 
 
@@ -177,22 +260,40 @@ def _broken(where: object, error: LedgerError) -> int:
     return BREACH
 
 
-def _ledgers(folder: Path, policy: str | None, client: str | None) -> Iterator[Any]:
-    """Yield policy, client and ledger of each chosen ledger; FOLDER may be one ledger's file."""
-    from privfed.study import ledger_commands
-    from privfed.study.output import Output
+class _Ledgers:
+    """Chosen ledgers, verified one by one: policy, client and ledger; FOLDER may be one ledger's file.
 
-    if policy is None and ledger_commands.is_plain(folder):
-        for path in ledger_commands.chosen(folder, client).values():
-            with ledger_commands.opened(path) as one:
-                yield "", one.dataset, one
-        return
-    output = Output.opened(folder)
-    if policy is not None and policy not in output.policies:
-        raise InputError(unknown("policy", policy, output.policies))
-    for name in output.policies if policy is None else (policy,):
-        with output.ledgers(name) as ledgers:
-            if client is not None and client not in ledgers:
-                raise InputError(unknown("client", client, ledgers))
-            for owner in ledgers if client is None else (client,):
-                yield name, owner, ledgers[owner]
+    One that does not verify is told and left out; ``status`` then says so.
+    """
+
+    def __init__(self, folder: Path, policy: str | None, client: str | None) -> None:
+        self.folder, self.policy, self.client = folder, policy, client
+        self.status = FINE
+
+    def __iter__(self) -> Iterator[Any]:
+        from privfed.study import ledger_commands
+
+        for name, owner, path, heads in self._chosen():
+            try:
+                with ledger_commands.opened(path, heads) as one:
+                    yield name, owner or one.dataset, one
+            except LedgerError as error:
+                self.status = _broken(path, error)
+
+    def _chosen(self) -> Iterator[tuple[str, str, Path, list[Any]]]:
+        from privfed.study import ledger_commands
+        from privfed.study.output import Output
+
+        if self.policy is None and ledger_commands.is_plain(self.folder):
+            for path in ledger_commands.chosen(self.folder, self.client).values():
+                yield "", "", path, []
+            return
+        output = Output.opened(self.folder)
+        if self.policy is not None and self.policy not in output.policies:
+            raise InputError(unknown("policy", self.policy, output.policies))
+        for name in output.policies if self.policy is None else (self.policy,):
+            files, seen = output.ledger_files(name), output.heads(name)
+            if self.client is not None and self.client not in files:
+                raise InputError(unknown("client", self.client, files))
+            for owner in files if self.client is None else (self.client,):
+                yield name, owner, files[owner], [seen[owner]] if owner in seen else []

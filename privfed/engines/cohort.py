@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from privfed.engines.local import LocalDisclosure, proved
-from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 from privfed.owner.cohort_gate import CohortGate
-from privfed.owner.secret import secret_beside
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
@@ -24,11 +23,10 @@ class CohortDisclosure(LocalDisclosure):
 
     Args:
         gate: the cohort's gate.
-        heads: see :class:`privfed.exchange.channel.ChannelDisclosure`.
     """
 
-    def __init__(self, gate: CohortGate, *, heads: HeadStore | None = None) -> None:
-        super().__init__({gate.owner: gate}, heads=heads)
+    def __init__(self, gate: CohortGate) -> None:
+        super().__init__({gate.owner: gate})
         self.people = gate.people
         self._gate = gate
 
@@ -44,7 +42,8 @@ class CohortDisclosure(LocalDisclosure):
         name: str = "cohort",
         study: str = "",
         block: int = 1,
-        heads: HeadStore | None = None,
+        registry: Registry | None = None,
+        key: bytes | None = None,
     ) -> CohortDisclosure:
         """Put a gate before a cohort's records.
 
@@ -54,23 +53,23 @@ class CohortDisclosure(LocalDisclosure):
             seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
             ledger: an SQLite file; the cohort's secret lies beside it. ``None``: both in memory.
             name, study: names of the cohort and of the study, for the ledger.
-            queries, block, heads: see :class:`CohortGate` and :class:`ChannelDisclosure`.
+            queries, block: see :class:`CohortGate`.
+            registry, key: see :class:`privfed.ledger.Ledger`.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
-        own = None if ledger is None else Path(ledger)
-        secret = secret_beside(own) if seed is None else f"test secret {seed}".encode()
+        book = Ledger(ledger, name, key=key, registry=registry)
         gate = CohortGate(
             name,
             records,
             policy,
-            Ledger(ledger, name),
+            book,
             noise=noise,
             queries=queries,
             study=study,
             block=block,
-            secret=secret,
+            secret=book.secret() if seed is None else f"test secret {seed}".encode(),
         )
-        return cls(gate, heads=heads)
+        return cls(gate)
 
     def budget(self) -> pd.DataFrame:
         """What the individuals have spent: see the base, for the one who spent most.

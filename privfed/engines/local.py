@@ -17,14 +17,15 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, Note, PolicyError, no_column
-from privfed.exchange.channel import ChannelDisclosure, HeadStore
+from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.masked_totals import in_time
+from privfed.exchange.signing import Identity, read_key
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 from privfed.owner.gate import Gate
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey
-from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
@@ -44,7 +45,6 @@ class LocalDisclosure(ChannelDisclosure):
     Args:
         gates: the clients' gates, by name.
         parallel: whether to ask all clients at once; the transcript's order is then random.
-        heads: see :class:`ChannelDisclosure`.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class LocalDisclosure(ChannelDisclosure):
         gates: Mapping[str, Gate],
         *,
         parallel: bool = False,
-        heads: HeadStore | None = None,
     ) -> None:
         if not gates:
             raise InputError(
@@ -61,7 +60,12 @@ class LocalDisclosure(ChannelDisclosure):
         self.gates = dict(gates)
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}
-        super().__init__(schema, channels, parallel=parallel, heads=heads)
+        keys = {
+            name: Identity(name, public)
+            for name, gate in self.gates.items()
+            if (public := gate.ledger.public) is not None
+        }
+        super().__init__(schema, channels, parallel=parallel, keys=keys)
 
     @classmethod
     def from_frame(  # noqa: PLR0913 - by name after two
@@ -79,7 +83,8 @@ class LocalDisclosure(ChannelDisclosure):
         study: str = "",
         amend: bool = False,
         block: int = 1,
-        heads: HeadStore | None = None,
+        registry: Registry | None = None,
+        keys: str | Path | None = None,
     ) -> LocalDisclosure:
         """Split one table among its data owners.
 
@@ -97,23 +102,32 @@ class LocalDisclosure(ChannelDisclosure):
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
             amend, block: see :class:`Gate`.
-            heads: see :class:`ChannelDisclosure`.
+            registry: where the heads of ledgers that last are remembered.
+            keys: a folder with the key ``<client>.key`` of each ledger; ``None``: nothing is signed.
         """
         groups = _split(frame, client)
         columns = [c for c in frame.columns if c not in (client, individual)]
         known = _known(schema, frame[columns], target)
         _check_target(known, target)
         queries = tuple(queries)
-        paths = _paths(groups, ledgers)
-        secrets = {name: _secret(path, seed, name) for name, path in paths.items()}
-        policies = _with_keys({name: _policy(policy, name, known) for name in groups}, secrets)
+        policies = {name: _policy(policy, name, known) for name in groups}
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
+        signing = dict.fromkeys(groups) if keys is None else signing_keys(Path(keys), groups)
+        books = {
+            name: Ledger(path, name, key=signing[name], registry=registry)
+            for name, path in _paths(groups, ledgers).items()
+        }
+        secrets = {
+            name: book.secret() if seed is None else f"test secret {seed} {name}".encode()
+            for name, book in books.items()
+        }
+        policies = _with_keys(policies, secrets)
         gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
             gates[name] = Gate(
-                *(name, records, policies[name], Ledger(paths[name], dataset=name)),
+                *(name, records, policies[name], books[name]),
                 noise=_noise(seed, number),
                 queries=queries,
                 study=study,
@@ -121,7 +135,7 @@ class LocalDisclosure(ChannelDisclosure):
                 amend=amend,
                 block=block,
             )
-        return cls(gates, heads=heads)
+        return cls(gates)
 
     def transcript(self) -> Transcript:
         """What left, in order of time: all that an attack may read."""
@@ -256,8 +270,13 @@ def _noise(seed: int | None, number: int) -> Noise:
     return SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
 
 
-def _secret(ledger: Path | None, seed: int | None, name: str) -> bytes:
-    return secret_beside(ledger) if seed is None else f"test secret {seed} {name}".encode()
+def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]:
+    """Each owner's key, from ``<client>.key`` in a folder.
+
+    Raises:
+        InputError: one is missing, is no key, or can be read by others.
+    """
+    return {name: read_key(folder / f"{quote(name, safe=' ')}.key") for name in owners}
 
 
 def _line(name: str, gate: Gate) -> dict[str, Any]:

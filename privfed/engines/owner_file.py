@@ -16,9 +16,11 @@ from privfed.engines.batches import schema_digest
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.engines.sockets import SocketServer
 from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
+from privfed.ledger.ledger import verified
+from privfed.ledger.registry import Registry
 from privfed.owner.gate import Gate
-from privfed.owner.secret import secret_beside
 from privfed.privacy.policy import Policy
 from privfed.tables.csv_text import Text
 from privfed.tables.records import Records
@@ -26,8 +28,6 @@ from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
 from privfed.tables.toml_file import naming, read_toml
 
-#: Bytes of an Ed25519 key.
-KEY = 32
 #: Keys of files that earlier versions wrote, and what they are called now.
 ALIASES = {"doors": "sockets", "key": "signing_key"}
 
@@ -47,7 +47,8 @@ class OwnerFile:
         individual: the column that names the person behind each record.
         sep: the table's column separator.
         encoding: the table's encoding.
-        signing_key: file of the key that signs the ledger's heads, or None.
+        signing_key: file of the key that signs replies and the ledger's heads, or None.
+        witness: file or address to which the ledger's heads are appended, or None.
         rounds: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``.
         block: how many equal charges a ledger reserves at once.
         agreed: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start.
@@ -67,6 +68,7 @@ class OwnerFile:
     signing_key: str | None = None
     rounds: Rounds = "asker"
     block: int = 1
+    witness: str | None = None
     agreed: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()
 
@@ -143,13 +145,21 @@ class OwnerFile:
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
+        registry, key = Registry(witness=self._witness()), self._signing()
+        if ledger.is_file() and Ledger.begun(ledger):
+            verified(ledger, registry)
+        book = Ledger(ledger, self.client, key=key, registry=registry)
+        if book.public is not None and key is None:
+            raise InputError(
+                f'ledger {ledger}: its heads are signed; name its key, signing_key = "owner.key"'
+            )
         gate = Gate(
             self.client,
             records,
             policy,
-            Ledger(ledger, self.client, key=self._signing()),
+            book,
             study=self.study,
-            secret=secret_beside(ledger),
+            secret=book.secret(),
             amend=amend,
             block=self.block,
         )
@@ -176,16 +186,11 @@ class OwnerFile:
         return self.folder / name
 
     def _signing(self) -> bytes | None:
-        if self.signing_key is None:
-            return None
-        where = f"key file {self.signing_key}"
-        try:
-            key = self._path(self.signing_key).read_bytes()
-        except OSError as error:
-            raise InputError(f"{where}: {error.strerror}; make one with privfed key") from None
-        if len(key) != KEY:
-            raise InputError(f"{where}: not a key; make one with privfed key")
-        return key
+        return None if self.signing_key is None else read_key(self._path(self.signing_key))
+
+    def _witness(self) -> str:
+        named = self.witness or ""
+        return named if not named or "://" in named else str(self._path(named))
 
     def _check_agreed(self, schema: Schema, policy: Policy) -> None:
         if schema.inferred:

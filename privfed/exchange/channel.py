@@ -27,7 +27,6 @@ from privfed.exchange.messages import (
     DryRunReply,
     Envelope,
     Head,
-    Refusal,
     Reply,
     Request,
 )
@@ -100,31 +99,51 @@ class HeadStore(MutableMapping[str, Head]):
     """Stores each ledger's last head on the server, across runs.
 
     A ledger restored from an older copy is sound in itself, and its budget looks unspent: only a later
-    head shows it. Two runs may share one file: neither overwrites what the other has seen.
+    head shows it. Only signed heads are kept in the file: anybody on the way could have made up another.
+    Two runs may share one file: neither overwrites what the other has seen.
 
     Args:
         path: a JSON file, written whole after every change; ``None``: in memory.
+        keys: the owners' public keys; what was kept and is not signed by them is passed over.
 
     Raises:
         InputError: the file holds something else.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
-        self._path = None if path is None else Path(path)
-        self._heads: dict[str, Head] = {}
-        if self._path is not None and self._path.exists():
-            self._heads = _read(self._path)
+    def __init__(
+        self, path: str | Path | None = None, keys: Mapping[str, Identity] | None = None
+    ) -> None:
+        self._path, self._keys = None if path is None else Path(path), dict(keys or {})
+        names = {self._name(client): client for client in self._keys}
+        kept = {names.get(name, name): head for name, head in self._kept().items()}
+        self._heads = {c: head for c, head in kept.items() if self._signed(c, head)}
+
+    def _name(self, client: str) -> str:
+        """What a client is called in the file: with its key, as others may have its name."""
+        key = self._keys.get(client)
+        return client if key is None else f"{client} {key.public.hex()}"
+
+    def _signed(self, client: str, head: Head) -> bool:
+        """Whether a head is its owner's, as far as the keys that are known tell."""
+        if self._keys:
+            return client in self._keys and self._keys[client].signed(head)
+        return bool(head.signature)
 
     def __getitem__(self, client: str) -> Head:
         return self._heads[client]
 
     def __setitem__(self, client: str, head: Head) -> None:
         self._heads[client] = head
-        self._write(self._latest())
+        if self._path is not None and self._signed(client, head):
+            kept, name = self._kept(), self._name(client)
+            if name not in kept or kept[name].seq < head.seq:
+                self._write(self._path, {**kept, name: head})
 
     def __delitem__(self, client: str) -> None:
         del self._heads[client]
-        self._write({other: head for other, head in self._latest().items() if other != client})
+        if self._path is not None:
+            name = self._name(client)
+            self._write(self._path, {n: head for n, head in self._kept().items() if n != name})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._heads)
@@ -132,27 +151,22 @@ class HeadStore(MutableMapping[str, Head]):
     def __len__(self) -> int:
         return len(self._heads)
 
-    def _latest(self) -> dict[str, Head]:
-        """The later head of each ledger, of this run and the file."""
-        if self._path is None or not self._path.exists():
-            return self._heads
-        latest = dict(self._heads)
-        for client, head in _read(self._path).items():
-            if client not in latest or latest[client].seq < head.seq:
-                latest[client] = head
-        return latest
+    def _kept(self) -> dict[str, Head]:
+        """All that the file holds."""
+        return {} if self._path is None or not self._path.exists() else read_heads(self._path)
 
-    def _write(self, heads: Mapping[str, Head]) -> None:
+    @staticmethod
+    def _write(path: Path, heads: Mapping[str, Head]) -> None:
         """Put a new file in the old one's place, so that there is always a whole one."""
-        if self._path is None:
-            return
-        plain = {client: [str(head), head.signature] for client, head in heads.items()}
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        plain = {name: [str(head), head.signature] for name, head in heads.items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
-        partial.replace(self._path)
+        partial.replace(path)
 
 
-def _read(path: Path) -> dict[str, Head]:
+def read_heads(path: Path) -> dict[str, Head]:
+    """Read a file of heads, signed or not; an InputError where it is none."""
     try:
         plain: Mapping[str, Any] = msgspec.json.decode(
             path.read_bytes(), type=dict[str, tuple[str, str]]
@@ -174,7 +188,8 @@ class ChannelDisclosure(Disclosure):
         channels: how to reach each client.
         principal: the server's name; a gate keeps request ids apart by it.
         patience: how long to retry.
-        keys: whose signature each client's replies must bear.
+        keys: whose signature each client's replies of every kind must bear. Before anything is asked of
+            a client, a dry run shows whether its key is in use there.
         parallel: whether to ask all clients at once, each in a thread; a slow one then counts as
             absent at the deadline without delaying the others.
         heads: the last head seen of each client's ledger; a ledger that does not contain it answers
@@ -210,11 +225,13 @@ class ChannelDisclosure(Disclosure):
         #: What the ids of all its requests begin with.
         self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
+        self._met: set[str] = set()  # clients whose key was seen in use
         self._asked = self._round = 0
 
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
+        self._meet(questions)
         requests = {place: self._request(q, spend) for place, q in distinct(questions).items()}
         self._round += 1
         encoded = {place: wire.encode(request) for place, request in requests.items()}
@@ -241,10 +258,28 @@ class ChannelDisclosure(Disclosure):
     ) -> Sequence[Sequence[str]]:
         inquiries = [wire.encode(DryRun(self._request(query, spend))) for query in queries]
         said = self._reach(dict.fromkeys(clients, inquiries))
+        for client, several in said.items():
+            for opened in several:
+                if opened is not None:
+                    self._check_signed(client, opened)
         return [
             [client for client in clients if _offered(said[client][number])]
             for number in range(len(queries))
         ]
+
+    def _meet(self, questions: Mapping[str, Sequence[Query]]) -> None:
+        """Notice a wrong key before anything is charged: nothing is asked of whom it is not seen."""
+        new = {
+            client: [
+                wire.encode(DryRun(Request.of(f"{self.session}-key", queries[0], self.principal)))
+            ]
+            for client, queries in questions.items()
+            if client in self._keys and client not in self._met and queries
+        }
+        for client, (opened,) in self._reach(new).items() if new else ():
+            if opened is not None:
+                self._check_signed(client, opened)
+                self._met.add(client)
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
         """A query of the next round, under a new id."""
@@ -285,18 +320,17 @@ class ChannelDisclosure(Disclosure):
         if opened is None:
             return Absent(client, request)
         reply, envelope = opened
+        self._check_signed(client, opened)
         if isinstance(reply, DryRunReply) or reply.request not in (request, ""):
             return Absent(client, request)
-        self._check_signed(client, opened)
         if envelope.head is not None:
             self._check(client, envelope.head)
         return reply
 
     def _check_signed(self, client: str, opened: Opened) -> None:
-        """Check a release against its owner's key, if that is known."""
-        reply, envelope = opened
-        if client in self._keys and not isinstance(reply, Refusal | DryRunReply):
-            self._keys[client].check(envelope)
+        """Check a reply of any kind against its owner's key, if that is known."""
+        if client in self._keys:
+            self._keys[client].check(opened[1])
 
     def _check(self, client: str, head: Head) -> None:
         last = self.heads.get(client)
@@ -314,8 +348,13 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
     """
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(
-            f"client {client!r} published head {head} after {last}: its ledger was rewritten; "
-            "ask its owner to verify it against both"
+            f"client {client!r} published head {head} after {last}: its ledger was rewritten"
+            + (
+                "; ask its owner to verify it against both"
+                if head.signature and last.signature
+                else ", or somebody on the way answered in its place, for not all of this is signed; ask "
+                "its owner to verify the ledger against both, and for its public key"
+            )
         )
 
 

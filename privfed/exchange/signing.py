@@ -1,11 +1,13 @@
-"""Optional signatures of ledger heads: Ed25519 (RFC 8032) by ``cryptography``, extra ``privfed[sign]``.
+"""Optional signatures of replies and ledger heads: Ed25519 (RFC 8032), extra ``privfed[sign]``.
 
-A signed head proves that this ledger, up to this entry, was the owner's.
+A signed head proves that this ledger, up to this entry, was the owner's. A key's file holds its 32 bytes
+and is its owner's alone; the file of its public key, 32 bytes too, may go anywhere.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,9 @@ from typing import Any
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
+
+#: Bytes of a key, secret or public.
+KEY = 32
 
 
 def _ed25519() -> Any:
@@ -33,6 +38,46 @@ def _sealed(dataset: str, envelope: Envelope) -> bytes:
     return b"privfed reply\n" + told.encode()
 
 
+def _handed(dataset: str, public: bytes, successor: bytes) -> bytes:
+    return b"privfed key\n" + f"{public.hex()}\n{successor.hex()}\n{dataset}".encode()
+
+
+def read_key(path: str | Path) -> bytes:
+    """Read a key's file.
+
+    Raises:
+        InputError: it cannot be read, is no key, or can be read by others than its owner.
+    """
+    where = f"key file {path}"
+    key = _read(path, where, "make one with: privfed key new FILE")
+    if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
+        raise InputError(
+            f"{where}: others than its owner can read it; chmod 600 it, and if it lay open for long, "
+            "put another in its place: privfed key rotate"
+        )
+    return key
+
+
+def read_public(path: str | Path) -> bytes:
+    """Read a public key's file.
+
+    Raises:
+        InputError: it cannot be read, or is no key.
+    """
+    return _read(path, f"public key file {path}", "give the .pub file that lies beside the key")
+
+
+def _read(path: str | Path, where: str, way_out: str) -> bytes:
+    try:
+        key = Path(path).read_bytes()
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"{where}: cannot be read ({why}); {way_out}") from None
+    if len(key) != KEY:
+        raise InputError(f"{where}: is no key, which has {KEY} bytes; {way_out}")
+    return key
+
+
 class Signer:
     """Signs the heads of one ledger.
 
@@ -42,29 +87,26 @@ class Signer:
     """
 
     def __init__(self, key: bytes, dataset: str) -> None:
-        if len(key) != 32:
+        if len(key) != KEY:
             raise InputError("an Ed25519 key has 32 bytes; make one with Signer.generate")
         self._key = _ed25519().Ed25519PrivateKey.from_private_bytes(key)
         self.dataset = dataset
 
-    @classmethod
-    def from_file(cls, path: str | Path, dataset: str) -> Signer:
-        """Read a key file."""
-        try:
-            return cls(Path(path).read_bytes(), dataset)
-        except OSError as error:
-            raise InputError(f"key file {path}: {error.strerror}") from None
-
     @staticmethod
     def generate(path: str | Path) -> bytes:
         """Write a new key to a file that only its owner can read; give the public key."""
-        key = os.urandom(32)
+        key = os.urandom(KEY)
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(key)
         except OSError as error:
             raise InputError(f"key file {path}: {error.strerror}; give a new file") from None
         return Signer(key, "").public
+
+    def hand_over(self, successor: bytes) -> str:
+        """The signature under which another public key follows this one, hexadecimal."""
+        signature: bytes = self._key.sign(_handed(self.dataset, self.public, successor))
+        return signature.hex()
 
     @property
     def public(self) -> bytes:
@@ -95,6 +137,18 @@ def check_signature(head: Head, dataset: str, public: bytes) -> None:
         )
 
 
+def check_handed(dataset: str, public: bytes, successor: bytes, signature: str) -> None:
+    """Hold the signature under which one public key follows another against the earlier one.
+
+    Raises:
+        LedgerError: it is not the earlier key's.
+    """
+    if not _verifies(public, signature, _handed(dataset, public, successor)):
+        raise LedgerError(
+            f"data set {dataset!r}: a key follows another whose signature is not under it"
+        )
+
+
 def _verifies(public: bytes, signature: str, message: bytes) -> bool:
     try:
         _ed25519().Ed25519PublicKey.from_public_bytes(public).verify(
@@ -112,16 +166,26 @@ class Identity:
     dataset: str
     public: bytes
 
+    def signed(self, head: Head) -> bool:
+        """Whether a head is signed by the owner's key."""
+        return _verifies(self.public, head.signature, _message(self.dataset, head))
+
     def check(self, envelope: Envelope) -> None:
         """Hold a reply's signatures against the key.
 
+        Only a refusal or an offer, which no row records, may come without a head.
+
         Raises:
-            LedgerError: it has no head, or head or bytes are not signed by the owner's key.
+            LedgerError: a release or failure has no head, or head or bytes are not signed by the
+                owner's key.
         """
         sealed = _sealed(self.dataset, envelope)
-        if envelope.head is None or not _verifies(self.public, envelope.signature, sealed):
+        bare = envelope.head is None and envelope.status not in ("refusal", "offer")
+        if bare or not _verifies(self.public, envelope.signature, sealed):
             raise LedgerError(
-                f"a reply of data set {self.dataset!r} is not signed by the owner's key together with "
-                "a head of its ledger; nothing in it can be relied on"
+                f"a reply in the name of data set {self.dataset!r} is not signed by the owner's key "
+                "together with a head of its ledger: another key is in use there, or somebody else "
+                "answers; nothing in it was believed or kept"
             )
-        check_signature(envelope.head, self.dataset, self.public)
+        if envelope.head is not None:
+            check_signature(envelope.head, self.dataset, self.public)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from privfed.errors import LedgerError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
@@ -35,6 +35,8 @@ from privfed.ledger.policy_constraints import (
     raised,
     terms_digest,
 )
+from privfed.ledger.registry import Known, Registry
+from privfed.ledger.secret import commitment, new_secret, read_secret, renewed_secret, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
 from privfed.ledger.statement import Line, export, statement
 from privfed.ledger.store import FORMAT, OWN_EVENTS, Entry, Store, Tip
@@ -53,7 +55,13 @@ class Ledger:
         path: an SQLite file; ``None`` in memory (tests, ephemeral simulations); or another store.
         dataset: names the data set; a ledger of another one is refused.
         clock: gives the time written into rows.
-        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or ``None``.
+        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or ``None``. The
+            ledger commits to its public half, and to the secret beside its file.
+        registry: where its heads are remembered, for a ledger that lasts; or ``None``.
+
+    Raises:
+        LedgerError: the file is no ledger, another data set's, or was rewritten; another key signs it;
+            or the registry knows a later head of it, another ledger at its place, or a copy of it.
     """
 
     def __init__(
@@ -62,21 +70,55 @@ class Ledger:
         dataset: str = "",
         clock: Callable[[], datetime] | None = None,
         key: bytes | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self.dataset = dataset
+        self._registry, self._identity, self._secret = registry, "", b""
         self._signer = None if key is None else Signer(key, dataset)
+        if registry is not None and isinstance(path, str | Path):
+            registry.check_place(Path(path))
         self._store = path if isinstance(path, Store) else SqliteStore(path, clock)
         self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
         self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._store.undone = self._forget_blocks
         with self._store.exclusive():
             if self._store.empty:
-                begun = {"dataset": dataset, "format": FORMAT}
-                self._store.append("begun", "", "", begun)
-                return
-            check_begun(self._store, dataset)
-            self._store.check_last()
-            self._store.check_state()
+                self._begin()
+            else:
+                check_begun(self._store, dataset)
+                self._store.check_last()
+                self._store.check_state()
+            if self._signer is not None:
+                self._commit_key(self._signer)
+        if registry is not None and self.path is not None:
+            registry.check(self.identity, self.path, self.passes)
+            registry.keep(self._known(self._store.head))
+            self._store.written = lambda head: registry.keep(self._known(head))
+
+    def _known(self, head: Head) -> Known:
+        assert self.path is not None
+        return Known(self.identity, self.dataset, self.path.resolve(), head)
+
+    def _begin(self) -> None:
+        """The first row; a ledger on disk commits to the secret beside it."""
+        begun: dict[str, Any] = {"dataset": self.dataset, "format": FORMAT}
+        state = {}
+        if self.path is not None:
+            state["secret"] = begun["secret"] = commitment(secret_beside(self.path))
+        self._store.append("begun", "", "", begun, state=state)
+
+    def _commit_key(self, signer: Signer) -> None:
+        """Write down the first key that signs; no other one signs but by rotation."""
+        (held,) = self._store.held("key")
+        public = signer.public.hex()
+        if held is None:
+            body = {"public": public, "replaces": "", "signature": ""}
+            self._store.append("key", "", "", body, state={"key": public})
+        elif held != public:
+            raise LedgerError(
+                f"{self._store}: its heads are signed by another key than this one; give its owner's "
+                "key, or put this one in its place: privfed key rotate"
+            )
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
@@ -89,6 +131,7 @@ class Ledger:
         ledger._store = SqliteStore(path, reading=True)
         ledger.dataset = check_begun(ledger._store, None)
         ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
+        ledger._registry, ledger._identity, ledger._secret = None, "", b""
         return ledger
 
     @staticmethod
@@ -110,6 +153,86 @@ class Ledger:
     def path(self) -> Path | None:
         """Where it is kept; ``None`` in memory."""
         return self._store.path
+
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from every other: the hash of its first row."""
+        self._identity = self._identity or str(self._store.hash_at(1))
+        return self._identity
+
+    def secret(self) -> bytes:
+        """The owner's durable secret, beside the ledger's file; in memory it lasts as long as the ledger.
+
+        Raises:
+            LedgerError: it is lost, damaged, or not the one that the ledger commits to.
+        """
+        if self.path is None:
+            self._secret = self._secret or new_secret()
+            return self._secret
+        (committed,) = self._store.look("secret")
+        if committed is None:  # a ledger of an earlier version
+            return self._commit_secret(secret_beside(self.path))
+        secret = read_secret(self.path)
+        if commitment(secret) != committed:
+            raise LedgerError(
+                f"{self._store}: the secret beside it is another one's; put its own back from a copy"
+            )
+        return secret
+
+    def renew_secret(self) -> None:
+        """Make another secret, by the owner's decision, in place of one that is lost."""
+        if self.path is not None:
+            self._commit_secret(renewed_secret(self.path))
+
+    def _commit_secret(self, secret: bytes) -> bytes:
+        digest = commitment(secret)
+        with self._store.exclusive():
+            body = {"secret": digest}
+            self._store.append("secret", "", "", body, state={"secret": digest})
+        return secret
+
+    @property
+    def public(self) -> bytes | None:
+        """The public key that signs its heads now, or ``None``."""
+        (held,) = self._store.look("key")
+        return None if held is None else bytes.fromhex(held)
+
+    def signing_keys(self) -> list[Entry]:
+        """The rows of all keys that signed its heads, in order."""
+        return list(self.entries(events=("key",)))
+
+    def check_public(self, public: bytes) -> None:
+        """Hold a public key against those that the ledger itself names.
+
+        Raises:
+            LedgerError: it names none, or this one is not among them.
+        """
+        if public.hex() not in [entry.body["public"] for entry in self.signing_keys()]:
+            raise LedgerError(
+                f"{self._store}: names no such key among those that signed its heads; it is not what "
+                "this key's owner answers for"
+            )
+
+    def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
+        """Let another key sign from now on; the rotation is recorded, under the earlier key's signature.
+
+        Args:
+            successor: the new key, 32 bytes.
+            lost: whether the earlier key is lost; the row then bears no signature, and says so.
+
+        Raises:
+            LedgerError: the ledger has no key yet, or was not opened with it.
+        """
+        signer, earlier = Signer(successor, self.dataset), self.public
+        if earlier is None or (self._signer is None and not lost):
+            raise LedgerError(f"{self._store}: open it with the key that signs it now")
+        body = {"public": signer.public.hex(), "replaces": earlier.hex(), "signature": ""}
+        if self._signer is not None and not lost:
+            body["signature"] = self._signer.hand_over(signer.public)
+        with self._store.exclusive():
+            head = self._store.append("key", "", "", body, state={"key": signer.public.hex()})
+            self._signer = signer
+            return self.sign(head)
 
     def together(self) -> AbstractContextManager[object]:
         """Make all that is written inside durable at its end, all or nothing.
@@ -452,8 +575,47 @@ class Ledger:
             return statement(self.entries(), self.terms, by, amended=amended)
 
     def close(self) -> None:
-        """Close the store."""
-        self._store.close()
+        """Close the store; the registry's witness then sees the last head."""
+        try:
+            if self._registry is not None:
+                self._registry.bear_witness(self._known(self._store.head))
+        finally:
+            self._store.close()
+
+
+class Verified(NamedTuple):
+    """What verifying a file found: its data set, head, the heads that were known, and what it copies."""
+
+    dataset: str
+    head: Head
+    known: tuple[Head, ...]
+    copy_of: Path | None = None
+
+
+def verified(
+    path: Path, registry: Registry, heads: Iterable[Head] = (), public: bytes | None = None
+) -> Verified:
+    """Verify a ledger's file against what follows from its rows, and against all heads known of it.
+
+    A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
+
+    Args:
+        path: the file.
+        registry: what is remembered of ledgers.
+        heads: further heads, which were published.
+        public: the owner's public key, if those heads must be signed by it.
+
+    Raises:
+        LedgerError: it was rewritten or put back from an older copy, or ``public`` never signed its heads.
+    """
+    with closing(Ledger.read(path)) as ledger:
+        published = tuple(heads)
+        if public is not None and (ledger.public is not None or not published):
+            ledger.check_public(public)
+        original = registry.original(ledger.identity, path)
+        known = [] if original else registry.check(ledger.identity, path, ledger.passes)
+        reached = ledger.verify(published, public)
+        return Verified(ledger.dataset, reached, (*known, *published), original)
 
 
 def _named(totals: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ original. At most :data:`MOST` bytes are decompressed, whatever a tampered paylo
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -64,6 +65,8 @@ class SqliteStore(Store):
 
     def _connect(self) -> sqlite3.Connection:
         try:
+            if self.path is not None and not self._reading:  # what is new is its owner's alone
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             db = sqlite3.connect(
                 self._address(),
                 isolation_level=None,
@@ -77,7 +80,7 @@ class SqliteStore(Store):
                 self._create(db)
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
             return db
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             wanted = "read" if self._reading else "written"
             raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
 

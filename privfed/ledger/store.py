@@ -35,12 +35,24 @@ FORMAT, READABLE = 4, (3, 4)
 GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(
-    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
+    [
+        "begun",
+        "secret",
+        "key",
+        "policy",
+        "counted",
+        "reserved",
+        "block",
+        "drawn",
+        "released",
+        "failed",
+        "refused",
+    ]
 )
 #: Events of rows that hold the digest of the state after them.
 STATEFUL = ("reserved", "block", "counted", "policy", "failed")
-#: What of the state no row speaks for: the end of the chain.
-UNSPOKEN = frozenset(["tip"])
+#: What of the state no charge's row speaks for: the end of the chain, and what the ledger commits to.
+UNSPOKEN = frozenset(["tip", "secret", "key"])
 #: The columns of a row in order, without its hash.
 COLUMNS = ("seq", "time", "event", "principal", "request", "body", "payload")
 Row = tuple[int, str, str, str, str, bytes, bytes]
@@ -125,6 +137,8 @@ class Store(ABC):
         self._clock = clock or (lambda: datetime.now(UTC))
         #: Called when a transaction was undone, for whoever remembers what it had written.
         self.undone: Callable[[], None] = lambda: None
+        #: Called with the end of the chain when rows are durable.
+        self.written: Callable[[Head], None] = lambda head: None
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._depth, self._broken = 0, False
@@ -274,7 +288,10 @@ class Store(ABC):
             self._put({"tip": list(self._last[:2])})
         self.commit({name: encode_body(self._state[name]) for name in self._changed})
         self._changed.clear()
+        grown = self._durable != self._last
         self._durable = self._last
+        if grown:
+            self.written(Head(*self._last[:2]))
 
     def _rollback(self) -> None:
         self.undone()
@@ -311,7 +328,8 @@ class Store(ABC):
         """
         if state is not None:
             self._put(state)
-            body = {**body, "state": self._digest()}
+            if event in STATEFUL:
+                body = {**body, "state": self._digest()}
         time = self._last.time if same_time else self._now
         row: Row = (
             self._last.seq + 1, time, event, principal, request, encode_body(body), payload

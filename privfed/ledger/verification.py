@@ -15,6 +15,7 @@ import msgspec
 
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
+from privfed.exchange.signing import check_handed
 from privfed.ledger.charge import Total, tracked
 from privfed.ledger.policy_constraints import raised
 from privfed.ledger.store import (
@@ -93,6 +94,14 @@ class _Adopted(msgspec.Struct):
     policy: dict[str, Any]
     digest: str
     study: str
+
+
+class _Rotated(msgspec.Struct):
+    """What a row says of the key that signs from then on."""
+
+    public: str
+    replaces: str
+    signature: str
 
 
 class _Spoken(msgspec.Struct):
@@ -186,7 +195,7 @@ class _LedgerPass:
         self.limits: tuple[Limit, ...] = ()
         self.blocks: dict[int, tuple[int, bytes]] = {}
         self.open: dict[tuple[str, str], tuple[str, str, bytes]] = {}
-        self.spoken, self.format = "", 0
+        self.spoken, self.format, self.dataset = "", 0, ""
 
     def step(self, row: tuple[Any, ...]) -> None:
         """Check one row against the one before."""
@@ -214,9 +223,28 @@ class _LedgerPass:
         elif event == "counted":
             self.state["charged"] = self.seq
         elif event == "begun" and self.seq == 1:
-            self.format = msgspec.json.decode(row[5])["format"]
+            begun = msgspec.json.decode(row[5])
+            self.format, self.dataset = begun["format"], str(begun["dataset"])
+            self._commit(begun)
+        elif event == "secret":
+            self._commit(msgspec.json.decode(row[5]))
+        elif event == "key":
+            self._hand_over(msgspec.json.decode(row[5], type=_Rotated))
         if event in STATEFUL:
             self.spoken = _READ_STATE.decode(row[5]).state
+
+    def _commit(self, body: dict[str, Any]) -> None:
+        if "secret" in body:
+            self.state["secret"] = body["secret"]
+
+    def _hand_over(self, key: _Rotated) -> None:
+        """One key follows another under its signature; a lost one's row has none."""
+        if key.replaces != self.state.get("key", ""):
+            raise LedgerError(f"{self.file}: entry {self.seq} replaces a key that was not in use")
+        if key.signature:
+            earlier, successor = bytes.fromhex(key.replaces), bytes.fromhex(key.public)
+            check_handed(self.dataset, earlier, successor, key.signature)
+        self.state["key"] = key.public
 
     def _charge(self, charge: _Charged, row: tuple[Any, ...]) -> None:
         key = charge.key(row[3], row[1])

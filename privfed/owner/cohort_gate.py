@@ -20,7 +20,6 @@ from privfed.ledger.allowances import UNITS, Allowances, ceiling_in_units, in_un
 from privfed.ledger.charge import NOTHING
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
-from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import Amount
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
@@ -50,7 +49,7 @@ class CohortGate(Gate):
     ) -> None:
         self.people = len(records)
         if not settings.get("secret"):
-            settings["secret"] = secret_beside(ledger.path)
+            settings["secret"] = ledger.secret()
         #: Tells the individuals and their order from any others; records that name nobody have none.
         #: Keyed by the owner's secret: of a few known names a bare hash would give the others away.
         self.roster = _keyed(str(getattr(records, "roster", "")), settings["secret"])

@@ -41,11 +41,11 @@ from privfed.exchange.messages import (
 )
 from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
+from privfed.ledger.secret import new_secret
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
-from privfed.owner.secret import new_secret
 from privfed.privacy.loss import Loss
 from privfed.privacy.masked_sums import MaskedProtection
 from privfed.privacy.mechanism import Mechanism, Protection
@@ -154,7 +154,8 @@ class Gate:
         """
         message = _read(data)
         if message is None:
-            return wire.encode(self._refuse(Request("", "", b""), Reason.UNREADABLE))
+            refused = self._refuse(Request("", "", b""), Reason.UNREADABLE)
+            return wire.encode(self.ledger.seal(refused))
         asked = message.about if isinstance(message, DryRun) else message
         asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
         if isinstance(message, DryRun):
@@ -164,7 +165,8 @@ class Gate:
     def offer(self, inquiry: DryRun) -> Envelope:
         """Say whether a query would be answered now; nothing is read, charged or recorded."""
         about = inquiry.about
-        return Envelope.seal(DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about)))
+        said = DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about))
+        return self.ledger.seal(Envelope.seal(said))
 
     def answer(self, request: Request) -> Envelope:
         """Answer one request; refusals and failures are values."""

@@ -84,6 +84,9 @@ class ClientsChoice:
             without it, every run has ephemeral ledgers in its own output.
         budget: the owners' total budget for all studies, ``epsilon`` and ``delta``; put in force in
             new ledgers, compared with that of existing ones.
+        keys: folder of the owners' keys: ``<client>.key``, which sign the heads of persistent ledgers,
+            or, on the server of several machines, ``<client>.pub``.
+        witness: file or address to which the heads of persistent ledgers are appended.
     """
 
     partition: Partition = "iid"
@@ -93,6 +96,8 @@ class ClientsChoice:
     alpha: float = 1.0
     ledgers: str | None = None
     budget: dict[str, str | int | float] | None = None
+    keys: str | None = None
+    witness: str | None = None
 
     def whole(self, delta: Fraction) -> Budget | None:
         """Return the owners' total budget, if the study states it.
@@ -116,6 +121,8 @@ class ClientsChoice:
         if self.partition in ("iid", "dirichlet", "quantity"):
             named(self.count, self.names)
             check_alpha(self.alpha)
+        if self.witness is not None and self.ledgers is None:
+            raise StudyError(f'{where}: witness is of ledgers that last; write ledgers = "folder"')
         if self.budget is None:
             return
         if self.ledgers is None:

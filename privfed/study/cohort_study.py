@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from privfed.engines.cohort import CohortDisclosure
-from privfed.exchange.channel import HeadStore
+from privfed.engines.local import signing_keys
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
+from privfed.ledger.registry import Registry
 from privfed.privacy.policy import Policy
 from privfed.study import Study
 from privfed.study.schema_of_study import public_schema
@@ -56,7 +57,7 @@ class PreparedCohort:
         return {NAME: self.records}
 
     def federate(
-        self, adopted: Policy, ledgers: Path, block: int, heads: HeadStore | None = None
+        self, adopted: Policy, ledgers: Path, block: int, registry: Registry | None = None
     ) -> CohortDisclosure:
         """Put the cohort's gate before the rules, with one ledger.
 
@@ -64,6 +65,7 @@ class PreparedCohort:
             PolicyError: charges reserved in blocks, which no individual's budget could follow.
         """
         ledgers.mkdir(parents=True, exist_ok=True)
+        keys = None if registry is None else self.study.keys
         return CohortDisclosure.of(
             self.records,
             adopted,
@@ -72,7 +74,8 @@ class PreparedCohort:
             name=NAME,
             study=self.study.name,
             block=block,
-            heads=heads,
+            registry=registry,
+            key=None if keys is None else signing_keys(keys, [NAME])[NAME],
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:

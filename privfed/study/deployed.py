@@ -16,7 +16,7 @@ FOLDER/<policy>/ledgers/       for the owners' copies
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -29,9 +29,10 @@ from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
-from privfed.exchange.signing import Identity, Signer
+from privfed.exchange.signing import Identity, Signer, read_public
 from privfed.exchange.transcript import Transcript
 from privfed.learners.saved import save
+from privfed.ledger.registry import state_folder
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
@@ -43,7 +44,7 @@ from privfed.tables.sources import bundled
 from privfed.tables.sources import public_schema as schema_of
 
 JOURNAL = "journal"
-#: File of the heads that a server keeps from one study to the next, beside its studies.
+#: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
 #: Folder of the owners' public keys, ``<client>.pub``, beside the study.
 KEYS = "keys"
@@ -116,7 +117,7 @@ class Deployment:
         Raises:
             InputError: an owner's key is missing.
         """
-        folder = self.study.folder / KEYS
+        folder = self.study.keys or self.study.folder / KEYS
         if not folder.is_dir():
             warnings.warn(
                 f"there is no folder {folder}: replies are believed unsigned, so that whoever "
@@ -125,7 +126,10 @@ class Deployment:
                 stacklevel=2,
             )
             return {}
-        return {client: Identity(client, _public(folder, client)) for client in self.clients}
+        return {
+            client: Identity(client, read_public(folder / f"{client}.pub"))
+            for client in self.clients
+        }
 
     # --- carried out -----------------------------------------------------------------------------
 
@@ -147,14 +151,34 @@ class Deployment:
         folder = self._folder()
         journal = Journal(folder / JOURNAL)
         try:
-            heads = HeadStore(self.study.folder / HEADS)
+            keys = self.keys
             asking = connect(
-                self.schema, self.clients, journal=journal, keys=self.keys, heads=heads, **rest
+                self.schema,
+                self.clients,
+                journal=journal,
+                keys=keys,
+                heads=self._heads(keys),
+                **rest,
             )
             self._learn(asking, folder)
         finally:
             journal.close()
         return folder
+
+    def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
+        """Return the heads that this user's servers saw of ledgers signed by these keys.
+
+        They lie outside the project; those that an earlier version kept beside the study are taken
+        along.
+        """
+        if not keys:
+            return HeadStore()
+        heads = HeadStore(state_folder() / HEADS, keys)
+        for client, head in HeadStore(self.study.folder / HEADS).items():
+            later = client not in heads or heads[client].seq < head.seq
+            if later and client in keys and keys[client].signed(head):
+                heads[client] = head
+        return heads
 
     def _folder(self) -> Path:
         folder = self.out / self.choice.name
@@ -237,13 +261,3 @@ class Deployment:
         """Train again from the transcript alone; returns the fitted learner."""
         model = learner(self.study, self.choice)
         return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
-
-
-def _public(folder: Path, client: str) -> bytes:
-    path = folder / f"{client}.pub"
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise InputError(
-            f"key file {path}: cannot be read; put the owner's .pub file there, under its name"
-        ) from None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
-from privfed.errors import InputError, unknown
-from privfed.exchange.channel import HeadStore
+from privfed.errors import InputError, Note, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
+from privfed.ledger.ledger import Verified, verified
+from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
@@ -57,24 +60,26 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     return files if client is None else {client: files[client]}
 
 
-def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
-    """Yield the ledgers that should be in a folder, with name, file and last seen head.
+def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
+    """Yield the ledgers that should be in a folder, with name, file and heads that were published.
 
-    A plain folder's heads are in the file beside it.
+    Of a plain folder these are also the ledgers that were seen there and are gone.
     """
-    if is_plain(folder) or (
-        not (folder / STUDY).is_file() and PersistentLedgers(folder).book.is_file()
-    ):
-        lasting = PersistentLedgers(folder.resolve())
-        files, heads = lasting.files(), HeadStore(lasting.book)
+    lasting = PersistentLedgers(folder.resolve())
+    gone = {
+        unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
+    }
+    if is_plain(folder) or (not (folder / STUDY).is_file() and (gone or lasting.book.is_file())):
+        files, heads = lasting.files(), {**gone, **lasting.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
-            yield owner, files.get(owner), heads.get(owner)
+            yield owner, files.get(owner), [heads[owner]] if owner in heads else []
         return
     output = Output.opened(folder)
     for name in output.policies:
         seen, held = output.heads(name), output.ledger_files(name)
         for client in dict.fromkeys([*held, *seen]):
-            yield f"{name}, {client}", held.get(client), seen.get(client)
+            heads_ = [seen[client]] if client in seen else []
+            yield f"{name}, {client}", held.get(client), heads_
 
 
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
@@ -87,15 +92,37 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
         dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
     if not policies:
         raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
-    with closing(Ledger(path, dataset)) as writable:
+    with writable(path) as one:
         for study, policy in policies.items():
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
             _check_bearable(dataset, spent, accountant_of(policy), budget)
-            writable.adopt(replace(policy, budget=budget), study, amend=True)
+            one.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
+
+
+@contextmanager
+def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
+    """Open a verified ledger to write into it, by its owner's decision.
+
+    Args:
+        path: the ledger's file.
+        key: the key that signs it now, or None.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such ledger; give a .db file")
+    check_ledger_file(path)
+    dataset = verified(path, Registry()).dataset
+    with closing(Ledger(path, dataset, key=key, registry=_registry_of(path))) as ledger:
+        yield ledger
+
+
+def _registry_of(path: Path) -> Registry | None:
+    """Return where a ledger's heads are remembered, if it is one of those that last."""
+    registry = Registry()
+    return registry if registry.at(path) is not None else None
 
 
 def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
@@ -108,47 +135,42 @@ def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budg
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Ledger]:
-    """Open a ledger's file to read it."""
-    ledger = Ledger.read(path)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
-
-
-def verified(path: Path, heads: tuple[str, ...] = (), public: Path | None = None) -> str:
-    """Verify one file against published heads (``seq:hash`` or ``seq:hash:signature``).
-
-    Args:
-        path: the ledger's file.
-        heads: heads that were published.
-        public: file with the owner's public key (32 bytes), where the heads are signed.
+def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
+    """Open a ledger's file to read it, once it is verified against all heads known of it.
 
     Raises:
-        InputError: a head or a key that cannot be read.
-        LedgerError: the ledger was rewritten.
+        InputError: it is no database.
+        LedgerError: it was rewritten, or put back from an older copy.
     """
-    try:
-        key = None if public is None else public.read_bytes()
-    except OSError as error:
-        raise InputError(f"key file {public}: {error.strerror}") from None
-    with opened(path) as ledger:
-        head = ledger.verify([Head.parse(one) for one in heads], key)
-        return f"intact {path}: data set {ledger.dataset!r}, {head.seq} rows, head {head}"
+    if not is_database(path):
+        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+    told = verified(path, Registry(), heads)
+    if told.copy_of is not None:
+        warnings.warn(
+            f"{path} is a copy of {told.copy_of}: what is spent stands there", Note, stacklevel=3
+        )
+    with closing(Ledger.read(path)) as ledger:
+        yield ledger
 
 
-def budget(path: Path, by: str | None, *, named: bool = False) -> str:
+def intact(told: Verified) -> str:
+    """Return what verifying a ledger found, in words."""
+    known = "" if told.known else ", and no head of it is known here: an older copy looks the same"
+    if told.copy_of is not None:
+        known = f", a copy of {told.copy_of}: what is spent stands there"
+    return f"{told.head.seq} rows, head {told.head}{known}"
+
+
+def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect.
 
     Args:
-        path: the ledger's file.
+        ledger: the ledger, verified.
         by: the aspect, or None.
         named: whether each line begins with the data owner.
     """
-    with opened(path) as ledger:
-        owner = f"{ledger.dataset}: " if named else ""
-        return "\n".join(owner + _row(line) for line in ledger.budget(by))
+    owner = f"{ledger.dataset}: " if named else ""
+    return "\n".join(owner + _row(line) for line in ledger.budget(by))
 
 
 def _row(line: Line) -> str:

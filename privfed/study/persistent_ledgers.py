@@ -1,24 +1,28 @@
 """Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
 
 One budget is in force in all of them, for all studies and principals. A study brings its guards and
-takes a share; it starts only if its maximum cost fits the rest of every owner's budget. Beside the
-folder, in ``FOLDER.heads.json``, the server keeps the last head that it saw of each ledger, so that an
-older copy of a ledger is refused.
+takes a share; it starts only if its maximum cost fits the rest of every owner's budget. The last head of
+each ledger is remembered outside of the project (:mod:`privfed.ledger.registry`), so that an older copy,
+a second copy and a ledger begun anew are refused.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from privfed.errors import BudgetError, LedgerError, PolicyError, StudyError
-from privfed.exchange.channel import HeadStore
+from privfed.errors import BudgetError, LedgerError, Note, PolicyError, StudyError
+from privfed.exchange.channel import read_heads
+from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
+from privfed.ledger.ledger import verified
 from privfed.ledger.policy_constraints import check_countable
+from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
@@ -30,7 +34,7 @@ from privfed.study.price import Left, Price, lacking, left_of
 from privfed.study.study import Study
 from privfed.tables.schema import Schema
 
-#: Ending of the file of heads, beside the folder that they are of.
+#: Ending of the file of heads that earlier versions kept beside the folder that they are of.
 HEADS = ".heads.json"
 #: Most owners that a refusal names.
 NAMED = 5
@@ -43,18 +47,20 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class PersistentLedgers:
-    """A folder of persistent ledgers, and the file of heads beside it.
+    """A folder of persistent ledgers.
 
     Args:
         folder: the folder, which may not exist yet.
+        witness: see :class:`.Registry`.
     """
 
     folder: Path
+    witness: str = ""
 
     @classmethod
     def of(cls, study: Study) -> PersistentLedgers | None:
         """Return a study's persistent ledgers, or None."""
-        return None if study.ledgers is None else cls(study.ledgers)
+        return None if study.ledgers is None else cls(study.ledgers, study.witness)
 
     def __str__(self) -> str:
         return f"ledgers in {self.folder}"
@@ -65,11 +71,15 @@ class PersistentLedgers:
 
     @property
     def book(self) -> Path:
-        """The file of heads: outside the folder, so that an older copy of it brings no older heads."""
+        """The file of heads that earlier versions kept beside the folder; it is still read."""
         return self.folder.with_name(self.folder.name + HEADS)
 
-    def heads(self) -> HeadStore:
-        """Return the heads of all earlier runs; creates the folder.
+    def earlier_heads(self) -> dict[str, Head]:
+        """Return the heads that earlier versions kept beside the folder."""
+        return read_heads(self.book) if self.book.is_file() else {}
+
+    def registry(self) -> Registry:
+        """Return where the ledgers' heads are remembered; creates the ledgers' folder.
 
         Raises:
             StudyError: the folder cannot be made.
@@ -79,7 +89,7 @@ class PersistentLedgers:
         except OSError as error:
             why = (error.strerror or type(error).__name__).lower()
             raise StudyError(f"{self}: cannot be written ({why}); name another folder") from None
-        return HeadStore(self.book)
+        return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
         """Check that the folder is not inside an output, which may be replaced.
@@ -205,24 +215,31 @@ class PersistentLedgers:
         Raises:
             LedgerError: one does not verify, does not pass through its head, or is gone.
         """
-        book, files = HeadStore(self.book), self.files()
+        files, registry = self.files(), Registry(witness=self.witness)
+        earlier = self.earlier_heads()
         for owner in owners:
-            head = book.get(owner)
+            registry.check_place(self.folder / f"{quote(owner, safe=' ')}.db")
             if owner not in files:
-                if head is not None:
+                if owner in earlier:
                     raise LedgerError(
-                        f"{self}: that of {owner!r} is gone, though it answered before (head {head}); "
-                        "put it back, newest copy first"
+                        f"{self}: that of {owner!r} is gone, though it answered before (head "
+                        f"{earlier[owner]}); put it back, newest copy first"
                     )
                 continue
-            with closing(Ledger.read(files[owner])) as ledger:
-                if head is not None and not ledger.passes(head):
-                    raise LedgerError(
-                        f"{self}: that of {owner!r} does not pass through head {head} that it answered "
-                        "with before: it was put back from an older copy, or rewritten; put the newest "
-                        "copy back"
-                    )
-                ledger.verify(head)
+            told = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
+            if told.copy_of is not None:
+                raise LedgerError(
+                    f"{self}: that of {owner!r} is a copy of {told.copy_of}, which is still there, and "
+                    "one budget cannot be spent in two places; go on with that one, or remove it first"
+                )
+            if not told.known and told.head.seq > 1:
+                warnings.warn(
+                    f"{self}: that of {owner!r} has {told.head.seq} rows, and no head of it is known "
+                    "here: an older copy would look the same; ask its owner for a head that was "
+                    "published, and verify it",
+                    Note,
+                    stacklevel=2,
+                )
 
     def _check_policy(self, study: Study, adopted: Policy) -> None:
         for owner, path in self.files().items():
@@ -249,6 +266,7 @@ class PersistentLedgers:
         for owner in owners:
             spent, times = accountant.nothing, {}
             if owner in files:
+                verified(files[owner], Registry(witness=self.witness))
                 with closing(Ledger.read(files[owner])) as ledger:
                     spent, times = spent_of(ledger.budget()[0], spent), ledger.times(study.name)
             found.append(Left(owner, spent, times))

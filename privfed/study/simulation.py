@@ -27,13 +27,14 @@ from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
-from privfed.exchange.channel import ChannelDisclosure, HeadStore
+from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
+from privfed.ledger.registry import Registry
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
@@ -92,7 +93,7 @@ class Prepared:
         return tuple(str(name) for name in self.train[self.owner].unique())
 
     def federate(
-        self, adopted: Policy, ledgers: Path | None, block: int, heads: HeadStore | None = None
+        self, adopted: Policy, ledgers: Path | None, block: int, registry: Registry | None = None
     ) -> LocalDisclosure:
         """Put a gate before each client's records, with a ledger each."""
         return LocalDisclosure.from_frame(
@@ -106,7 +107,8 @@ class Prepared:
             ledgers=ledgers,
             study=self.study.name,
             block=block,
-            heads=heads,
+            registry=registry,
+            keys=None if registry is None else self.study.keys,
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
@@ -255,8 +257,8 @@ def run(
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
     ledgers = folder / "ledgers" if lasting is None else lasting.folder
-    seen = None if lasting is None else lasting.heads()
-    federation = prepared.federate(adopted, ledgers, choice.block, seen)
+    registry = None if lasting is None else lasting.registry()
+    federation = prepared.federate(adopted, ledgers, choice.block, registry)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)

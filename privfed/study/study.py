@@ -115,11 +115,27 @@ class Study:
         named = self.clients.ledgers
         return None if named is None else (self.folder / named).resolve()
 
+    @property
+    def keys(self) -> Path | None:
+        """The folder of the owners' keys, or None."""
+        named = self.clients.keys
+        return None if named is None else (self.folder / named).resolve()
+
+    @property
+    def witness(self) -> str:
+        """The file or address of the ledgers' witness; empty without one."""
+        named = self.clients.witness or ""
+        return named if not named or "://" in named else str((self.folder / named).resolve())
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, the form of the file, with absolute paths."""
         clients = self.clients
         if clients.ledgers is not None:
-            clients = replace(clients, ledgers=str((self.folder / clients.ledgers).resolve()))
+            clients = replace(clients, ledgers=str(self.ledgers))
+        if clients.keys is not None:
+            clients = replace(clients, keys=str(self.keys))
+        if clients.witness is not None:
+            clients = replace(clients, witness=self.witness)
         data = replace(
             self.data,
             source=self._absolute(self.data.source, ".csv", "/"),

@@ -17,6 +17,7 @@ import pytest
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.ledger import Ledger
+from privfed.ledger.registry import state_folder
 from privfed.ledger.sqlite_store import SCHEMA
 
 Written = Callable[..., Path]
@@ -181,8 +182,58 @@ def test_a_ledger_whose_state_was_emptied_is_refused(
     with sqlite3.connect(tmp_path / "owners" / "north.db") as database:
         database.execute("DELETE FROM state WHERE name = 'charged' OR name LIKE 'total:%'")
     database.close()
-    assert run(study("two"), tmp_path / "two") == BAD_INPUT
-    assert "does not follow from its entries" in capsys.readouterr().err
+    for command in ("run", "price"):
+        more = ["--out", str(tmp_path / "two")] if command == "run" else []
+        assert status([command, study("two"), *more]) == BAD_INPUT
+        told = capsys.readouterr()
+        assert told.out == "" and "does not follow from its entries" in told.err
+
+
+def test_a_project_that_was_copied_has_no_second_budget(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy's ledgers are refused as long as the first ones are there; once moved, they go on."""
+    assert run(study("one"), tmp_path / "one") == FINE
+    shutil.copytree(tmp_path / "owners", tmp_path / "forked")
+    forked = study("two", "4", 'ledgers = "owners"', 'ledgers = "forked"')
+    assert run(forked, tmp_path / "two") == BAD_INPUT
+    assert "is a copy of" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "owners")
+    assert run(forked, tmp_path / "two") == FINE
+    (tmp_path / "forked" / "north.secret").unlink()
+    assert run(study("three", "1", '"owners"', '"forked"'), tmp_path / "three") == BAD_INPUT
+    assert "is lost; put it back" in capsys.readouterr().err
+
+
+def test_ledgers_of_which_no_head_is_known_are_said_to_be(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On another machine, say, nobody can tell them from an older copy."""
+    assert run(study("one", "2"), tmp_path / "one") == FINE
+    shutil.rmtree(state_folder())
+    assert run(study("two", "2"), tmp_path / "two") == FINE
+    assert re.search(r"'north' has \d+ rows, and no head of it is known", capsys.readouterr().err)
+
+
+def test_keys_sign_what_lasting_ledgers_answer(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the folder that the study names; a wrong one ends it before anything is charged."""
+    named = 'ledgers = "owners"', 'ledgers = "owners"\nkeys = "keys"'
+    (tmp_path / "keys").mkdir()
+    for owner in ("north", "south"):
+        assert status(["key", "new", str(tmp_path / "keys" / f"{owner}.key")]) == FINE
+    assert run(study("one", "2", *named), tmp_path / "one") == FINE
+    north = str(tmp_path / "owners" / "north.db")
+    assert status(["key", "check", north, str(tmp_path / "keys" / "north.pub")]) == FINE
+    before = spent(tmp_path)
+    shutil.copy(tmp_path / "keys" / "south.key", tmp_path / "keys" / "north.key")
+    assert run(study("two", "2", *named), tmp_path / "two") == BAD_INPUT
+    assert "signed by another key" in capsys.readouterr().err
+    (tmp_path / "keys" / "north.key").chmod(0o644)
+    assert run(study("two", "2", *named), tmp_path / "two") == BAD_INPUT
+    assert "others than its owner can read it" in capsys.readouterr().err
+    assert spent(tmp_path) == before
 
 
 def test_times_count_by_study_and_a_name_stands_for_one_policy(

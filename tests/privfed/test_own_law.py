@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from importlib.metadata import EntryPoint
@@ -134,7 +135,8 @@ def test_a_law_of_ones_own_goes_from_price_to_page(tmp_path: Path) -> None:
     assert 0.9 < pld.epsilon_at([loss], 1e-9) <= 1
     assert rdp.epsilon_at([loss] * 3, 1e-6) > 1
     own.ledger.close()
-    assert WORD in budget_lines(tmp_path / "own.db", None)
+    with closing(Ledger.read(tmp_path / "own.db")) as held:
+        assert WORD in budget_lines(held, None)
     account = read(own.policy, {"own": Ledger(tmp_path / "own.db", "own")}, {})
     account = replace(account, clients=tuple(replace(c, secure=True) for c in account.clients))
     report = Report(Study.built_in(), (PolicyReport(account),))

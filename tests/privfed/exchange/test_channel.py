@@ -24,6 +24,7 @@ from privfed.exchange.messages import (
     Envelope,
     Failure,
     Head,
+    Reason,
     Refusal,
     Release,
     Request,
@@ -207,7 +208,7 @@ def test_heads_must_be_signed_where_a_key_is_known() -> None:
         return calls[-1]
 
     federation({"c": lossy}, keys={"c": identity}).ask(QUERY)
-    assert len(set(calls)) == 1
+    assert len(set(calls[-1:])) == 1 and signed.ledger.spent(PureEpsilon()).total[0] == SPEND
     unsigned = small_gate(Ledger(None, "d"))
     with pytest.raises(LedgerError, match="not signed"):
         federation({"c": unsigned.serve}, keys={"c": identity}).ask(QUERY)
@@ -222,13 +223,59 @@ def test_a_signed_head_beside_another_body_is_refused() -> None:
     def swapping(data: bytes) -> bytes:
         envelope = wire.decode(signed.serve(data), Envelope)
         reply = envelope.open()
-        assert isinstance(reply, Release)
+        if not isinstance(reply, Release):  # the dry run, before anything is charged
+            return wire.encode(envelope)
         part = reply.parts["counts"]
         forged = replace(reply, parts={"counts": replace(part, units=part.units + 1)})
         return wire.encode(replace(envelope, body=wire.encode(forged)))
 
     with pytest.raises(LedgerError, match="not signed by the owner's key together"):
         federation({"c": swapping}, keys={"c": identity}).ask(QUERY)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_forged_refusal_is_neither_believed_nor_kept(tmp_path: Path, known: bool) -> None:
+    """One unsigned refusal with a head far ahead ends no later study, whether the key is known or not."""
+    key, book = b"k" * 32, tmp_path / "heads.json"
+    keys = {"c": Identity("d", Signer(key, "d").public)}
+    honest = small_gate(Ledger(None, "d", key=key))
+
+    def forging(data: bytes) -> bytes:
+        message = wire.decode_plain(data)
+        if "about" in message:
+            return honest.serve(data)
+        refusal = Refusal("c", message["id"], Reason.BUDGET)
+        return wire.encode(Envelope.seal(refusal, Head(10**12, "ab" * 32)))
+
+    federation({"c": honest.serve}, heads=HeadStore(book, keys), keys=keys).ask(QUERY)
+    kept = HeadStore(book, keys)["c"]
+    forged = federation(
+        {"c": forging}, heads=HeadStore(book, keys if known else None), keys=keys if known else None
+    )
+    with pytest.raises(LedgerError, match="not signed") if known else pytest.raises(NobodyAnswered):
+        forged.ask(Histogram(0, (0.0, 7.0)))
+    assert HeadStore(book, keys)["c"] == kept and kept.signature
+    later = federation({"c": honest.serve}, heads=HeadStore(book, keys), keys=keys)
+    assert later.ask(Histogram(0, (0.0, 8.0))).only.releases
+
+
+def test_a_wrong_key_is_noticed_before_anything_is_charged() -> None:
+    """The dry run that opens an exchange is signed too: the ledger holds no charge afterwards."""
+    gate = small_gate(Ledger(None, "d", key=b"k" * 32))
+    for wrong in (Signer(b"w" * 32, "d").public, Signer(b"k" * 32, "e").public):
+        own = Identity("d" if wrong != Signer(b"k" * 32, "d").public else "e", wrong)
+        with pytest.raises(LedgerError, match="not signed by the owner's key"):
+            federation({"c": gate.serve}, keys={"c": own}).ask(QUERY)
+    assert gate.ledger.spent(PureEpsilon()).total[0] == 0
+
+
+def test_unreadable_requests_and_dry_runs_are_answered_under_the_key() -> None:
+    """Every kind of envelope is signed, so that every kind can be checked."""
+    key = b"k" * 32
+    identity, gate = Identity("d", Signer(key, "d").public), small_gate(Ledger(None, "d", key=key))
+    request = Request.of("r", QUERY)
+    for data in (b"\xff", wire.encode(DryRun(request)), wire.encode(request)):
+        identity.check(wire.decode(gate.serve(data), Envelope))
 
 
 def test_a_release_without_any_head_is_refused_where_a_key_is_known() -> None:
@@ -260,7 +307,9 @@ def test_a_reply_to_another_request_is_no_reply() -> None:
 def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
     """The asking side keeps its heads: four runs over one copied ledger spend its budget once."""
     path, copy, book = tmp_path / "l.db", tmp_path / "copy.db", tmp_path / "heads.json"
-    ledger = Ledger(path, "d")
+    key = b"k" * 32
+    keys = {"c": Identity("d", Signer(key, "d").public)}
+    ledger = Ledger(path, "d", key=key)
     small_gate(ledger, budget="1")
     ledger.close()
     shutil.copy(path, copy)
@@ -270,9 +319,9 @@ def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
         for beside in path.parent.glob("l.db-*"):
             beside.unlink()
         shutil.copy(copy, path)
-        ledger = Ledger(path, "d")
+        ledger = Ledger(path, "d", key=key)
         gate = small_gate(ledger, budget="1")
-        disclosure = federation({"c": gate.serve}, heads=HeadStore(book))
+        disclosure = federation({"c": gate.serve}, heads=HeadStore(book, keys), keys=keys)
         try:
             released += disclosure.ask(
                 *[Histogram(0, (0.0, float(n), 100.0)) for n in range(1, 11)]
@@ -281,7 +330,7 @@ def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
             assert "its ledger was rewritten" in str(noticed)
         ledger.close()
     assert len(released) == 10
-    assert HeadStore(book)["c"].seq > 10
+    assert HeadStore(book, keys)["c"].seq > 10
 
 
 def test_the_next_run_goes_on_where_the_ledger_did(tmp_path: Path) -> None:
@@ -298,8 +347,8 @@ def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> Non
     """One file of heads, two books open on it: the later head of each ledger is kept."""
     path, digest = tmp_path / "heads.json", "ab" * 32
     first, second = HeadStore(path), HeadStore(path)
-    first["north"], second["south"] = Head(7, digest), Head(3, digest)
-    second["north"] = Head(5, digest)
+    first["north"], second["south"] = Head(7, digest, "ab"), Head(3, digest, "ab")
+    second["north"] = Head(5, digest, "ab")
     assert dict(HeadStore(path)) == {"north": Head(7, digest), "south": Head(3, digest)}
     assert dict(first) == {"north": Head(7, digest)}  # what this run itself has seen
     del first["north"]

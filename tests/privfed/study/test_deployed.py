@@ -21,6 +21,7 @@ from privfed.errors import InputError, LedgerError, Note, StudyError
 from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
+from privfed.ledger.registry import state_folder
 from privfed.study import Study
 from privfed.study.deployed import Connect, Deployment
 from privfed.tables.schema import Schema
@@ -126,6 +127,7 @@ def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:
         deployment(study).run(connect)
     for ending in (".db", ".db-wal", ".db-shm"):
         (study.parent / "north" / f"ledger{ending}").unlink(missing_ok=True)
+    shutil.rmtree(state_folder() / "ledgers")  # the owner's own machine forgot it as well
     with serving(study) as connect, pytest.raises(LedgerError, match="rewritten"):
         deployment(study, "second").run(connect)
 

@@ -61,3 +61,22 @@ def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str])
     assert status(["ledger", "verify", str(path.parent), "--head", "1:" + "0" * 64]) == BAD_INPUT
     path.write_bytes(b"no ledger")
     assert status(["ledger", "budget", str(path)]) == BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "DELETE FROM entries WHERE event IN ('reserved', 'released')",
+        "UPDATE entries SET body = replace(body, '\"1/10\"', '\"1/1000\"') WHERE event = 'reserved'",
+    ],
+)
+@pytest.mark.parametrize("command", ["budget", "show", "export", "set-budget"])
+def test_no_command_believes_an_edited_ledger(
+    path: Path, edit: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Deleted charges and edited amounts: no comfortable number, and an exit status that says so."""
+    edited(path, edit)
+    more = ["--epsilon", "9"] if command == "set-budget" else []
+    assert status(["ledger", command, str(path), *more]) in (BREACH, BAD_INPUT)
+    told = capsys.readouterr()
+    assert told.out == "" and "ledger" in told.err

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from privfed.errors import LedgerError
-from privfed.owner.secret import SIZE, secret_beside
+from privfed.ledger import Ledger
+from privfed.ledger.secret import SIZE, secret_beside
 
 
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
@@ -28,8 +29,9 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
 
 
 def test_in_memory_it_passes() -> None:
-    """Without a ledger's file, each one is new."""
-    assert secret_beside(None) != secret_beside(None)
+    """Without a ledger's file, each one is new, and lasts as long as the ledger."""
+    first = Ledger()
+    assert first.secret() == first.secret() != Ledger().secret()
 
 
 def test_whoever_begins_at_the_same_time_gets_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,252 @@
+"""What a user's machine remembers of ledgers: the last head of each, by the ledger's identity.
+
+A ledger that is put back from an older copy, deleted and begun anew, or copied to a second place is
+sound in itself; only a head kept elsewhere shows it. Heads are kept in the user's state folder
+(``XDG_STATE_HOME``, or ``~/.local/state``), outside every project, and, if a witness is named, in an
+append-only file or at an address of the officer's choice as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
+from privfed.ledger.sqlite_store import SqliteStore
+
+#: Seconds to wait for a witness's address.
+PATIENCE = 30
+
+
+def state_folder() -> Path:
+    """The user's folder for what privfed remembers between runs; it may not exist yet.
+
+    Raises:
+        InputError: the user has no home folder.
+    """
+    named = os.environ.get("XDG_STATE_HOME")
+    try:
+        base = Path(named) if named else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise InputError("no home folder for the heads of ledgers; set XDG_STATE_HOME") from None
+    return base / "privfed"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A ledger that was seen: its identity, data set, place, and last head."""
+
+    identity: str
+    dataset: str
+    path: Path
+    head: Head
+
+
+def identity_at(path: Path) -> str:
+    """The identity of the ledger at a place, the hash of its first row; empty where there is none."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return ""
+    store = SqliteStore(path, reading=True)
+    try:
+        return str(store.hash_at(1) or "")
+    except LedgerError:  # some other file
+        return ""
+    finally:
+        store.close()
+
+
+class Registry:
+    """Last heads of ledgers, one file for each identity.
+
+    Args:
+        folder: where they are kept; default: in :func:`state_folder`.
+        witness: path of a file, or an ``http(s)`` address, to which every head is appended: one line
+            ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
+
+    Raises:
+        LedgerError: by every method, the folder or the witness cannot be read or written.
+    """
+
+    def __init__(self, folder: Path | None = None, witness: str = "") -> None:
+        self.folder = state_folder() / "ledgers" if folder is None else folder
+        self.witness = witness
+
+    def known(self) -> list[Known]:
+        """All ledgers that were seen."""
+        with self._faults():
+            files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
+            return [self._read(file) for file in files]
+
+    def of(self, identity: str) -> Known | None:
+        """What is known of one ledger."""
+        with self._faults():
+            file = self._file(identity)
+            return self._read(file) if file.exists() else None
+
+    def at(self, path: Path) -> Known | None:
+        """The ledger that was last seen at a place."""
+        place = path.resolve()
+        return next((one for one in self.known() if one.path == place), None)
+
+    def under(self, folder: Path) -> list[Known]:
+        """The ledgers that were last seen in a folder."""
+        place = folder.resolve()
+        return [one for one in self.known() if one.path.parent == place]
+
+    def heads(self, identity: str) -> list[Head]:
+        """All heads that the ledger's chain must contain, the witness's included."""
+        known = self.of(identity)
+        mine = [] if known is None else [known.head]
+        lines = [line.split(" ", 2) for line in self._witnessed().splitlines() if line.strip()]
+        return mine + [Head.parse(line[1]) for line in lines if line[0] == identity]
+
+    def check_place(self, path: Path) -> None:
+        """A ledger that was seen at a place is still there, and no other one.
+
+        Raises:
+            LedgerError: it is gone, or another one took its place.
+        """
+        known = self.at(path)
+        here = "" if known is None else identity_at(path)
+        if known is not None and here != known.identity:
+            what = "another one was here" if here else "is gone, though it answered before"
+            raise LedgerError(
+                f"ledger {path}: {what} (head {known.head}); put it back, newest copy first; if it was "
+                "thrown away on purpose, with the record of what was spent: privfed ledger forget "
+                f"{path}"
+            )
+
+    def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
+        """Hold a ledger against the heads and the place that are known of it.
+
+        Args:
+            identity, path: of the ledger.
+            passes: whether its chain passes through a head.
+
+        Returns:
+            the heads that are known of it; none if it was never seen here.
+
+        Raises:
+            LedgerError: its chain misses one, or it is a copy of a ledger that is still there.
+        """
+        original = self.original(identity, path)
+        if original is not None:
+            raise LedgerError(
+                f"ledger {path}: is a copy of {original}, which is still there, and one budget cannot be "
+                "spent in two places; go on with that one, or remove it first"
+            )
+        heads = self.heads(identity)
+        for head in heads:
+            if not passes(head):
+                raise LedgerError(
+                    f"ledger {path}: does not pass through head {head} that it answered with before: it "
+                    "was put back from an older copy, or rewritten; put the newest copy back"
+                )
+        return heads
+
+    def original(self, identity: str, path: Path | None) -> Path | None:
+        """Where else the same ledger lies, if it was last seen there and is there still."""
+        known = self.of(identity)
+        if known is None or path is None or known.path == path.resolve():
+            return None
+        return known.path if identity_at(known.path) == identity else None
+
+    def keep(self, known: Known) -> None:
+        """Remember a ledger's head and place; an earlier head never replaces a later one."""
+        with self._faults(), self._alone():
+            file = self._file(known.identity)
+            held = self._read(file) if file.exists() else None
+            head = known.head if held is None or held.head.seq < known.head.seq else held.head
+            plain = [known.dataset, str(known.path), str(head)]
+            partial = file.with_name(f".{file.name}.{os.getpid()}")
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                out.write(msgspec.json.encode(plain) + b"\n")
+            partial.replace(file)
+
+    def bear_witness(self, known: Known) -> None:
+        """Append a head to the witness, if there is one."""
+        if not self.witness:
+            return
+        line = f"{known.identity} {known.head} {known.dataset}\n".encode()
+        with self._faults():
+            if self._address is not None:
+                with urlopen(Request(self._address, data=line, method="POST"), timeout=PATIENCE):
+                    return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            with open(os.open(self.witness, flags, 0o600), "ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def forget(self, path: Path) -> Known:
+        """Forget the ledger that was last seen at a place, by the user's decision.
+
+        Raises:
+            InputError: none was seen there.
+        """
+        known = self.at(path)
+        if known is None:
+            raise InputError(f"{path}: no ledger is known there; nothing to forget")
+        with self._faults():
+            self._file(known.identity).unlink()
+        return known
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _file(self, identity: str) -> Path:
+        return self.folder / f"{identity}.json"
+
+    def _read(self, file: Path) -> Known:
+        try:
+            dataset, path, head = msgspec.json.decode(file.read_bytes(), type=tuple[str, str, str])
+            return Known(file.stem, dataset, Path(path), Head.parse(head))
+        except (msgspec.MsgspecError, InputError):
+            raise LedgerError(
+                f"known heads {file}: cannot be read; put the file back from a copy, or remove it "
+                "after verifying that ledger against a head of the asking side's"
+            ) from None
+
+    @property
+    def _address(self) -> str | None:
+        return self.witness if urlparse(self.witness).scheme in ("http", "https") else None
+
+    def _witnessed(self) -> str:
+        if not self.witness:
+            return ""
+        with self._faults():
+            if self._address is not None:
+                with urlopen(self._address, timeout=PATIENCE) as reply:
+                    return str(reply.read().decode())
+            file = Path(self.witness)
+            return file.read_text(encoding="utf-8") if file.exists() else ""
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            with suppress(OSError):
+                os.close(lock)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = (error.strerror or str(error) or type(error).__name__).lower()
+            raise LedgerError(
+                f"heads of ledgers in {self.folder}{', ' + self.witness if self.witness else ''}: "
+                f"cannot be kept ({why}); name a folder that can be written in XDG_STATE_HOME"
+            ) from None

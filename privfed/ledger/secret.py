@@ -1,0 +1,101 @@
+"""A data owner's durable secret, from which the coins of its records come: a file beside the ledger.
+
+With it a query asked again after a restart meets the same coins. It never leaves the owner; the ledger
+commits to it, so that a lost or exchanged one is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from privfed.errors import LedgerError
+
+#: Bytes of a secret.
+SIZE = 32
+
+
+def secret_beside(ledger: Path) -> bytes:
+    """Read or make the secret beside a ledger's file: ``clinic.secret`` beside ``clinic.db``.
+
+    Processes that start at once get the same one.
+
+    Raises:
+        LedgerError: the file cannot be read or written, or is damaged.
+    """
+    with _kept(ledger) as path:
+        if not path.exists():
+            _make(path)
+    return read_secret(ledger)
+
+
+def read_secret(ledger: Path) -> bytes:
+    """Read the secret beside a ledger's file, which must be there.
+
+    Raises:
+        LedgerError: it is lost, cannot be read, or is damaged.
+    """
+    way_out = (
+        "put it back from a copy, or, if there is none, let its owner make another, which is "
+        f"recorded: privfed ledger renew-secret {ledger}"
+    )
+    with _kept(ledger) as path:
+        if not path.exists():
+            raise LedgerError(f"secret {path}: is lost; {way_out}")
+        held = path.read_bytes()
+    if len(held) != SIZE:
+        raise LedgerError(f"secret {path}: is damaged; {way_out}")
+    return held
+
+
+def renewed_secret(ledger: Path) -> bytes:
+    """Make another secret in the old one's place, by the owner's decision."""
+    with _kept(ledger) as path:
+        path.unlink(missing_ok=True)
+        _make(path)
+    return read_secret(ledger)
+
+
+def commitment(secret: bytes) -> str:
+    """SHA-256 of a secret: what its ledger says of it (32 random bytes cannot be guessed from it)."""
+    return sha256(b"privfed secret\n" + secret).hexdigest()
+
+
+@contextmanager
+def _kept(ledger: Path) -> Iterator[Path]:
+    path = ledger.with_suffix(".secret")
+    try:
+        yield path
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise LedgerError(f"secret {path}: cannot be kept ({why})") from None
+
+
+def new_secret() -> bytes:
+    """A secret that is kept nowhere else."""
+    return secrets.token_bytes(SIZE)
+
+
+def _make(path: Path) -> None:
+    """Write a new secret under its name in one step, unless another process was first."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(new_secret())
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(partial, path)
+    except FileExistsError:
+        pass
+    finally:
+        partial.unlink()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

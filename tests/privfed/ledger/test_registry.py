@@ -1,0 +1,251 @@
+"""What a machine remembers of ledgers: deleted, copied, moved and replaced ones are noticed."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from ledger_trials import charge, reply
+
+from privfed.accountants.pure import PureEpsilon
+from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.errors import InputError, LedgerError
+from privfed.exchange.signing import Signer, read_key, read_public
+from privfed.ledger import Ledger
+from privfed.ledger.ledger import verified
+from privfed.ledger.registry import Registry
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """What is remembered, by this test alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Registry()
+
+
+def lasting(path: Path, registry: Registry, charges: int = 3) -> Path:
+    """A ledger that lasts, with some charges more."""
+    path.parent.mkdir(exist_ok=True)
+    with closing(Ledger(path, "clinic", registry=registry)) as ledger:
+        first = sum(1 for _ in ledger.entries())
+        for number in range(first, first + charges):
+            ledger.reserve(charge(number), PureEpsilon(), lambda spent: None)
+            ledger.release(charge(number), reply(charge(number)))
+    return path
+
+
+def test_a_ledger_that_grew_is_known_by_its_last_head(tmp_path: Path, registry: Registry) -> None:
+    """By its identity, in a file of the user's own."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    (known,) = registry.known()
+    told = verified(path, registry)
+    assert (known.head, known.path, known.dataset) == (told.head, path, "clinic")
+    assert told.known == (told.head,)
+    assert {stat.S_IMODE(one.stat().st_mode) for one in registry.folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_deleted_ledger_is_not_begun_anew_unseen(tmp_path: Path, registry: Registry) -> None:
+    """Only the user's own word, which names what is lost, lets another one take its place."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    shutil.rmtree(path.parent)
+    with pytest.raises(LedgerError, match="is gone, though it answered before"):
+        lasting(path, registry)
+    assert status(["ledger", "verify", str(path.parent)]) == BREACH
+    shutil.rmtree(path.parent, ignore_errors=True)
+    path.parent.mkdir()
+    Ledger(path, "clinic").close()  # by somebody who does not remember
+    with pytest.raises(LedgerError, match="another one was here"):
+        lasting(path, registry)
+    assert status(["ledger", "forget", str(path)]) == FINE
+    assert status(["ledger", "forget", str(path)]) == BAD_INPUT
+    lasting(path, registry)
+
+
+def test_an_older_copy_is_refused(tmp_path: Path, registry: Registry) -> None:
+    """A copy that is put back where it came from."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    shutil.copytree(path.parent, tmp_path / "copy")
+    lasting(path, registry)
+    shutil.rmtree(path.parent)
+    shutil.copytree(tmp_path / "copy", path.parent)
+    with pytest.raises(LedgerError, match="put back from an older copy"):
+        lasting(path, registry)
+    assert status(["ledger", "budget", str(path)]) == BREACH
+
+
+def test_a_copied_project_is_no_second_budget(
+    tmp_path: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy is read as what it is and written never; once the first one is gone it was moved."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    copy = shutil.copytree(path.parent, tmp_path / "b") / "clinic.db"
+    with pytest.raises(LedgerError, match="is a copy of"):
+        lasting(copy, registry)
+    lasting(path, registry)
+    assert status(["ledger", "verify", str(copy)]) == FINE
+    assert f"a copy of {path}: what is spent stands there" in capsys.readouterr().out
+    assert status(["ledger", "budget", str(copy)]) == FINE
+    assert "is a copy of" in capsys.readouterr().err
+    shutil.rmtree(copy.parent)
+    shutil.move(path.parent, copy.parent)
+    lasting(copy, registry)
+    (known,) = registry.known()
+    assert known.path == copy
+
+
+def test_a_ledger_of_which_nothing_is_known_is_said_to_be_one(
+    tmp_path: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sound chain alone proves no completeness, and verification says so."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    shutil.rmtree(registry.folder)
+    assert status(["ledger", "verify", str(path)]) == FINE
+    assert "no head of it is known here" in capsys.readouterr().out
+    lasting(path, registry)
+    assert status(["ledger", "verify", str(path)]) == FINE
+    assert "no head of it is known here" not in capsys.readouterr().out
+
+
+def test_what_is_not_durable_is_not_remembered(tmp_path: Path, registry: Registry) -> None:
+    """A transaction that was undone leaves no head that the ledger could never pass through."""
+    path = tmp_path / "clinic.db"
+    with closing(Ledger(path, "clinic", registry=registry)) as ledger:
+        with pytest.raises(RuntimeError), ledger.together():
+            ledger.note("begun study", {})
+            raise RuntimeError
+    lasting(path, registry)
+
+
+def test_a_witness_sees_what_the_state_folder_lost(tmp_path: Path, registry: Registry) -> None:
+    """A second file, to which lines are only ever added."""
+    witness = tmp_path / "officer" / "heads.log"
+    witness.parent.mkdir()
+    seen = Registry(witness=str(witness))
+    path = lasting(tmp_path / "a" / "clinic.db", seen)
+    shutil.copytree(path.parent, tmp_path / "copy")
+    lasting(path, seen)
+    assert len(witness.read_text().splitlines()) == 2
+    shutil.rmtree(registry.folder)
+    shutil.rmtree(path.parent)
+    shutil.copytree(tmp_path / "copy", path.parent)
+    assert status(["ledger", "verify", str(path)]) == FINE  # nobody here knows better
+    assert status(["ledger", "verify", str(path), "--witness", str(witness)]) == BREACH
+    with pytest.raises(LedgerError, match="older copy"):
+        lasting(path, seen)
+
+
+def test_a_witness_may_be_an_address(tmp_path: Path, registry: Registry) -> None:
+    """It takes a line by POST, and answers GET with all of them."""
+    lines: list[bytes] = []
+
+    class Witness(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"".join(lines))
+
+        def do_POST(self) -> None:
+            lines.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("localhost", 0), Witness)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        seen = Registry(witness=f"http://localhost:{server.server_port}/")
+        path = lasting(tmp_path / "clinic.db", seen)
+        assert verified(path, seen).known[-1] == verified(path, registry).head
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(LedgerError, match="cannot be kept"):
+        lasting(path, seen)
+
+
+def test_a_state_folder_that_cannot_be_written_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is charged where nothing is remembered."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(LedgerError, match="XDG_STATE_HOME"):
+        lasting(tmp_path / "a" / "clinic.db", Registry())
+
+
+def test_a_lost_or_exchanged_secret_is_noticed(tmp_path: Path, registry: Registry) -> None:
+    """The ledger commits to it; another one is the owner's recorded decision."""
+    path = lasting(tmp_path / "clinic.db", registry)
+    beside = path.with_suffix(".secret")
+    first = beside.read_bytes()
+    for lost in (lambda: beside.unlink(), lambda: beside.write_bytes(b"x" * 32)):
+        lost()
+        with closing(Ledger(path, "clinic", registry=registry)) as ledger:
+            with pytest.raises(LedgerError, match=r"is lost|another one's"):
+                ledger.secret()
+    assert status(["ledger", "renew-secret", str(path)]) == FINE
+    with closing(Ledger(path, "clinic", registry=registry)) as ledger:
+        assert ledger.secret() == beside.read_bytes() != first
+        assert [entry.event for entry in ledger.entries()].count("secret") == 1
+        ledger.verify()
+        assert first.hex() not in str([entry.body for entry in ledger.entries()])
+
+
+def test_a_key_is_made_checked_and_replaced(
+    tmp_path: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ledger names each key, and who vouched for the next one."""
+    for name in ("a", "b", "c"):
+        assert status(["key", "new", str(tmp_path / f"{name}.key")]) == FINE
+    a, b, c = (tmp_path / f"{name}.key" for name in ("a", "b", "c"))
+    path = str(tmp_path / "clinic.db")
+    Ledger(path, "clinic", key=read_key(a), registry=registry).close()
+    check = ["key", "check", path]
+    assert status([*check, str(a), str(tmp_path / "a.pub")]) == FINE
+    assert status([*check, str(b)]) == BREACH
+    assert status(["key", "rotate", path, str(b), "--old", str(c)]) == BAD_INPUT
+    assert status(["key", "rotate", path, str(b), "--old", str(a)]) == FINE
+    assert status(["key", "rotate", path, str(c), "--lost"]) == FINE
+    assert status([*check, str(c)]) == FINE
+    told = capsys.readouterr().out
+    assert "replaces another, signed by the one before" in told and "NOT signed by it" in told
+    with pytest.raises(LedgerError, match="signed by another key"):
+        Ledger(path, "clinic", key=read_key(a))
+    with closing(Ledger.read(path)) as ledger:
+        ledger.verify()
+        assert ledger.public == read_public(tmp_path / "c.pub")
+    for public, expected in (("a.pub", FINE), ("b.pub", FINE), ("stranger", BREACH)):
+        (tmp_path / "stranger").write_bytes(Signer(b"s" * 32, "").public)
+        assert (
+            status(["ledger", "verify", path, "--public-key", str(tmp_path / public)]) == expected
+        )
+    (tmp_path / "policy.toml").write_text('name = "no key"\n')
+    command = ["ledger", "verify", path, "--public-key", str(tmp_path / "policy.toml")]
+    assert status(command) == BAD_INPUT
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    """Of the group or of everybody."""
+    assert status(["key", "new", str(tmp_path / "a.key")]) == FINE
+    for mode in (0o640, 0o604):
+        (tmp_path / "a.key").chmod(mode)
+        with pytest.raises(InputError, match="others than its owner"):
+            read_key(tmp_path / "a.key")
+
+
+def test_a_forged_rotation_does_not_verify(tmp_path: Path) -> None:
+    """A key whose row bears a signature that is not the earlier key's."""
+    path = tmp_path / "clinic.db"
+    with closing(Ledger(path, "clinic", key=b"k" * 32)) as ledger:
+        ledger._signer = Signer(b"x" * 32, "clinic")
+        ledger.rotate(b"n" * 32)
+        with pytest.raises(LedgerError, match="whose signature is not under it"):
+            ledger.verify()
