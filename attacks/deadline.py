@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from time import monotonic
 
-#: Work of an attack unless told otherwise, in multiply-adds.
-MAX_WORK = 2e11
+#: Work of an attack unless told otherwise, in array operations; a tenth of one in a matrix product.
+MAX_WORK = 1.5e11
 
 
 class Deadline:
