@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from privfed.errors import NobodyAnswered
+from privfed.exchange.masked_totals import with_totals
 from privfed.exchange.messages import Absent, Release, ReleasedPart, Reply
 from privfed.exchange.transcript import Transcript, in_one_line, several
 from privfed.questions.query import Query
@@ -117,7 +118,7 @@ class Answers(Sequence[Answer]):
         for client, queries in questions.items():
             for place, reply in zip(places(queries), replies[client], strict=True):
                 said[place][client] = reply
-        return cls(tuple(Answer(query, said[place]) for place, query in asked.items()))
+        return cls(tuple(Answer(q, with_totals(said[place])) for place, q in asked.items()))
 
     def of(self, queries: Sequence[Query]) -> Answers:
         """The answers to some queries in their order; one that was not asked has no replies."""
