@@ -214,13 +214,15 @@ class Named:
     decided: int
     sums: float
     list: float
+    cut_short: bool
 
     @classmethod
-    def of(cls, exact: ExactSums, member: np.ndarray) -> Named:
+    def of(cls, exact: ExactSums, member: np.ndarray, deadline: Deadline) -> Named:
         """Compare what is decided with the truth."""
-        named = exact.decided & (exact.low > 0)
+        decided, cut_short = exact.decided, deadline.over and not exact.decided.all()
+        named = decided & (exact.low > 0)
         right = int((named & member).sum())
-        return cls(int(named.sum()), right, int(exact.decided.sum()), *exact.bits)
+        return cls(int(named.sum()), right, int(decided.sum()), *exact.bits, cut_short)
 
 
 class CandidateInference(Attack):
@@ -301,7 +303,9 @@ class CandidateInference(Attack):
                 if listed is None:
                     large += 1
                 elif listed.usable and (column.place is not None or listed.y is not None):
-                    outcomes += self._at(entries, column, listed, values, known, deadline)
+                    share = deadline.part(1 / (len(clients) - read))
+                    outcomes += self._at(entries, column, listed, values, known, share)
+                    deadline.work += min(share.work, share.max_work)
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
         if large:
@@ -335,6 +339,9 @@ class CandidateInference(Attack):
         if not AVAILABLE and right < members:
             missing = "no lattices were reduced: pip install privfed[lattice]"
             partial = "; ".join(filter(None, (partial, missing)))
+        if stopped := sum(each.cut_short for each in named):
+            short = f"lattice reduction stopped at {stopped} of {len(named)} clients {self.bounds}"
+            partial = "; ".join(filter(None, (partial, short)))
         return self.finding(
             NAMED,
             right / members,
@@ -382,7 +389,7 @@ class CandidateInference(Attack):
             exact = system.decide(weights, deadline)
             named = None
             if exact is not None and exact.consistent:
-                named = Named.of(exact, listed.member)
+                named = Named.of(exact, listed.member, deadline)
                 sure = np.where(exact.low > 0, SURE, -SURE)
                 weights = np.where(exact.decided, sure, weights)
             scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)

@@ -45,6 +45,10 @@ class Deadline:
         self.work += work
         return not self.over
 
+    def part(self, fraction: float) -> Deadline:
+        """The bounds on one of several shares of what is left; count its work here when it is done."""
+        return Deadline(self.remaining, fraction * max(self.max_work - self.work, 0.0))
+
     def range(self, number: int) -> Iterator[int]:
         """The integers from 0, ``number`` of them, until the deadline."""
         for index in range(number):

@@ -31,8 +31,8 @@ except ImportError:  # an extra
 #: Whether lattices can be reduced here.
 AVAILABLE = fpylll is not None
 FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
-#: Block sizes, one after the other, and rounds of each.
-BLOCKS, LOOPS = (10, 20, 30), 6
+#: Block sizes, one after the other, with the work of each beside a reduction by LLL; rounds of each.
+BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
 #: Longest lists of undecided candidates, and most equations, of one lattice.
 UNKNOWNS, EQUATIONS = 320, 260
 #: Most sums times candidates that are kept, those of few candidates first.
@@ -219,8 +219,10 @@ class Embedding:
         self.reduced = matrix(rows)
         fpylll.LLL.reduction(self.reduced)
         reduction = BKZReduction(self.reduced)
-        for block in (0, *BLOCKS):
-            if 2 < block <= self.reduced.nrows and deadline.spend(self.work):
+        for block, effort in {0: 0.0, **BLOCKS}.items():
+            if not deadline.spend(effort * self.work):
+                return None
+            if 0 < block <= self.reduced.nrows:
                 reduction(fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))
             copies = self._read()
             if copies is not None:
