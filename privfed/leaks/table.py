@@ -32,6 +32,8 @@ RECENT = 4
 SAMPLE = 100_000
 #: How many steps away another value is looked for where one has been drawn.
 APART = 8
+#: From so many different values on, only next to it.
+LARGE = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +228,7 @@ class Shape:
         rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
         drawn = self._rounded(np.interp(np.maximum(rank, 0), np.arange(count), self.values))
-        for away in range(1, APART):
+        for away in range(1, APART if count < LARGE else 3):
             again = self._again(drawn)
             if not again.any():
                 break

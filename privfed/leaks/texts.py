@@ -127,6 +127,16 @@ class TextColumn:
         return hashes_of(self.keys, self.lengths)
 
     @cached_property
+    def _alike(self) -> list[tuple[int, np.ndarray]]:
+        """For each place the forms that have a digit there, and those that have a letter, in an
+        order that has nothing to do with their values."""
+        mixed = np.random.default_rng(0).permutation(len(self.keys))
+        kinds = _CLASS[self.keys[mixed]]
+        places = range(self.keys.shape[1])
+        each = [(at, mixed[kinds[:, at] == kind]) for at in places for kind in (1, 2)]
+        return [(at, same) for at, same in each if len(same)]
+
+    @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
         """The forms' sums, ascending, and which form each is of."""
         order = np.argsort(self.hashes, kind="stable")
@@ -157,13 +167,10 @@ class TextColumn:
         if not self.naming:
             return replace(self, codes=codes)
         keys = self.keys.copy()
-        kinds = _CLASS[keys]
-        for place in range(keys.shape[1]):
-            for kind in (1, 2):
-                same = np.flatnonzero(kinds[:, place] == kind)
-                keys[same, place] = keys[rng.permutation(same), place]
+        for place, same in self._alike:
+            keys[same, place] = np.roll(self.keys[same, place], rng.integers(len(same)))
         if len(keys) < FEW:
-            other = rng.random(keys.shape) < 0.5
+            kinds, other = _CLASS[keys], rng.random(keys.shape) < 0.5
             keys = np.where(other & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
             keys = np.where(other & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
         return replace(self, codes=codes, keys=keys.astype(np.uint8))
