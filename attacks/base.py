@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from privfed.attacks.clock import SECONDS
+from privfed.attacks.deadline import MAX_WORK, Deadline
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
@@ -82,19 +82,23 @@ class Attack(ABC):
     kinds: ClassVar[tuple[str, ...]] = ()
     #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
     relation: Relation = "add-or-remove"
+    #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
+    max_work: float = MAX_WORK
+    #: What bounds the last run.
+    bounds: Deadline | None = None
 
-    def __init__(self, *, seconds: float = SECONDS) -> None:
+    def __init__(self, *, time_limit: float | None = None) -> None:
         """Prepare an attack.
 
         Args:
-            seconds: when to stop and report partial results.
+            time_limit: seconds after which partial results are reported; None for counted work only.
 
         Raises:
             InputError: no time at all.
         """
-        if not seconds > 0:
-            raise InputError(f"attack {self.name!r}: seconds must be above 0")
-        self.seconds = seconds
+        if time_limit is not None and not time_limit > 0:
+            raise InputError(f"attack {self.name!r}: time_limit must be above 0")
+        self.time_limit = time_limit
 
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether it interprets the numbers of this release.
@@ -128,9 +132,14 @@ class Attack(ABC):
         return self.finding(
             "findings before the time was up",
             0,
-            partial=f"none in {self.seconds:g} seconds",
+            partial=f"none {self.bounds or Deadline(self.time_limit)}",
             simulation=False,
         )
+
+    def deadline(self) -> Deadline:
+        """The bounds on this run, from now on."""
+        self.bounds = Deadline(self.time_limit, self.max_work)
+        return self.bounds
 
     def finding(self, metric: str, value: float, **figures: Any) -> Finding:
         """Build a finding of this attack."""

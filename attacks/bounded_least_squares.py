@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 
 #: Most rounds in a row without fewer contradictions.
 PATIENCE = 10
@@ -24,14 +24,14 @@ NEAR = 1e-10
 LOW, BETWEEN, HIGH = -1, 0, 1
 
 
-def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -> np.ndarray:
+def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline) -> np.ndarray:
     """Minimise a quadratic form in a box.
 
     Args:
         gram: G, positive definite, shape (unknowns, unknowns).
         right: b, shape (unknowns,).
         most: upper bounds above 0, shape (unknowns,).
-        clock: after which the current point is returned.
+        deadline: after which the current point is returned.
 
     Returns:
         shape (unknowns,), within the box.
@@ -43,14 +43,16 @@ def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -
         found, slope = _solved(gram, right, most, guess)
         better = _contradicted(found, slope, most, guess, margin)
         wrong = int((better != guess).sum())
-        if not wrong or clock.over:
+        if not wrong or deadline.over:
             return np.asarray(np.clip(found, 0.0, most))
         patience = PATIENCE if wrong < fewest else patience - 1
         fewest, guess = min(wrong, fewest), better
-    return _one_by_one(gram, right, most, clock)
+    return _one_by_one(gram, right, most, deadline)
 
 
-def _one_by_one(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Clock) -> np.ndarray:
+def _one_by_one(
+    gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline
+) -> np.ndarray:
     """Non-negative least squares; unknowns above the most are fixed there, one round after another."""
     factor = cholesky(gram)
     aim = solve_triangular(factor, right, trans="T")
@@ -59,7 +61,7 @@ def _one_by_one(gram: np.ndarray, right: np.ndarray, most: np.ndarray, clock: Cl
         found = most.astype(float)
         found[~full] = _not_below_zero(factor[:, ~full], aim - factor[:, full] @ most[full])
         over = ~full & (found > most * (1 + 1e-6))
-        if not over.any() or clock.over:
+        if not over.any() or deadline.over:
             return np.asarray(np.minimum(found, most))
         full |= over
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
-from privfed.attacks.clock import SECONDS, Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import LinearEquations, known_schema, linear_equations, sample_equations
 from privfed.attacks.membership import between_draws
@@ -103,10 +103,10 @@ class CandidateSystem:
         """Number of directions in which the equations outweigh the prior."""
         return int((np.linalg.eigvalsh(self.gram) > 1 / SPREAD**2).sum())
 
-    def solve(self, clock: Clock) -> np.ndarray:
+    def solve(self, deadline: Deadline) -> np.ndarray:
         """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
         gram = self.gram + np.eye(len(self.often)) / SPREAD**2
-        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, clock)
+        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, deadline)
 
 
 @dataclass
@@ -140,13 +140,13 @@ class CandidateSystems:
         self.exact += len(told.told) * told.exact
         self.kinds.add(kind)
 
-    def solve(self, clock: Clock) -> np.ndarray:
+    def solve(self, deadline: Deadline) -> np.ndarray:
         """Multiplicities summed over all systems, shape (unknowns,)."""
         total = np.zeros(len(self.often))
         for each in self._all.values():
-            if total.any() and clock.over:
+            if total.any() and deadline.over:
                 break
-            total += each.solve(clock)
+            total += each.solve(deadline)
         return total
 
     @property
@@ -183,11 +183,11 @@ class CandidateInference(Attack):
     record-level guarantees do not bound the inference, so findings state no limit.
 
     Args:
-        seconds: when to stop and report partial results.
+        time_limit: seconds after which it reports partial results.
         unknown: columns to infer, one round each: ``""`` for membership only, ``"target"``, or a
             feature's name.
-        candidates: longest list; clients with more records are left out and reported.
-        unknowns: maximum of candidates times tried values; time grows cubically.
+        max_candidates: longest list; clients with more records are left out and reported.
+        max_unknowns: maximum of candidates times tried values; time grows cubically.
     """
 
     name: ClassVar[str] = "pool"
@@ -198,15 +198,16 @@ class CandidateInference(Attack):
     def __init__(
         self,
         *,
-        seconds: float = SECONDS,
+        time_limit: float | None = None,
         unknown: Sequence[str] = ("", TARGET),
-        candidates: int = MOST,
-        unknowns: int = TRIED,
+        max_candidates: int = MOST,
+        max_unknowns: int = TRIED,
     ) -> None:
-        super().__init__(seconds=seconds)
-        if candidates < 2:
-            raise InputError("attack 'pool': a list needs candidates = 2 or more")
-        self.unknown, self.candidates, self.unknowns = tuple(unknown), candidates, unknowns
+        super().__init__(time_limit=time_limit)
+        if max_candidates < 2:
+            raise InputError("attack 'pool': a list needs max_candidates = 2 or more")
+        self.unknown = tuple(unknown)
+        self.max_candidates, self.max_unknowns = max_candidates, max_unknowns
 
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether the query says how an answer depends on who is a member."""
@@ -223,8 +224,10 @@ class CandidateInference(Attack):
         """See :class:`Attack`: a finding for each unknown column; none without the truth."""
         if not truth:
             return []
-        clock = Clock(self.seconds)
-        found = [self._round(unknown, transcript, truth, schema, clock) for unknown in self.unknown]
+        deadline = self.deadline()
+        found = [
+            self._round(unknown, transcript, truth, schema, deadline) for unknown in self.unknown
+        ]
         return [finding for finding in found if finding is not None]
 
     def _round(
@@ -233,13 +236,13 @@ class CandidateInference(Attack):
         transcript: Transcript,
         truth: Truth,
         schema: PublicSchema | None,
-        clock: Clock,
+        deadline: Deadline,
     ) -> Finding | None:
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[CandidateResult] = []
         read, large = 0, 0
         for client in clients:
-            if clock.over:
+            if deadline.over:
                 break
             entries = [entry for entry in transcript.of(client=client) if self.reads(entry)]
             known = known_schema(schema, truth[client])
@@ -249,9 +252,9 @@ class CandidateInference(Attack):
                 if listed is None:
                     large += 1
                 elif listed.usable and (column.place is not None or listed.y is not None):
-                    outcomes += self._at(entries, column, listed, values, known, clock)
-            read += not clock.over
-        number, partial = len(clients), clock.partial(read, len(clients), "clients")
+                    outcomes += self._at(entries, column, listed, values, known, deadline)
+            read += not deadline.over
+        number, partial = len(clients), deadline.partial(read, len(clients), "clients")
         if large:
             long = f"{large} of {number} clients have more records than a list takes"
             partial = "; ".join(filter(None, (partial, long)))
@@ -265,9 +268,9 @@ class CandidateInference(Attack):
         self, client: str, column: Unknown, truth: Truth
     ) -> tuple[CandidateRecords | None, np.ndarray]:
         """The client's list, None if too long, and the values tried for the unknown column."""
-        values = column.tried(self.unknowns // max(2 * len(truth[client].x), 1))
-        most = self.candidates if column.place is None else self.unknowns // len(values)
-        most = min(self.candidates, most)
+        values = column.tried(self.max_unknowns // max(2 * len(truth[client].x), 1))
+        most = self.max_candidates if column.place is None else self.max_unknowns // len(values)
+        most = min(self.max_candidates, most)
         listed = CandidateRecords.of(truth, client, most, np.random.default_rng(0))
         return (listed if len(listed) <= most else None), values
 
@@ -278,17 +281,17 @@ class CandidateInference(Attack):
         listed: CandidateRecords,
         values: np.ndarray,
         schema: Any,
-        clock: Clock,
+        deadline: Deadline,
     ) -> Iterator[CandidateResult]:
         """Yield the client's result; nothing if no release is readable."""
         x, y = column.filled(listed, values)
         view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
         for entry in entries:
-            if clock.over:
+            if deadline.over:
                 break
             system.read(entry, view)
         if system.equations:
-            weights = system.solve(clock).reshape(len(listed), len(values))
+            weights = system.solve(deadline).reshape(len(listed), len(values))
             yield column.scored(listed, values, weights, system)
 
     def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:

@@ -32,14 +32,14 @@ class Ranges:
 
 
 def ranges(
-    design: np.ndarray, *, low: np.ndarray, high: np.ndarray, seconds: float = 60.0
+    design: np.ndarray, *, low: np.ndarray, high: np.ndarray, time_limit: float = 60.0
 ) -> Ranges | None:
     """The least and greatest count of every cell.
 
     Args:
         design: which cells each total adds up, shape (totals, cells).
         low, high: bounds of each total (equal if exact), shape (totals,).
-        seconds: after which no further cell is tried.
+        time_limit: seconds after which no further cell is tried.
 
     Returns:
         None if no table of counts has such totals, or none was found in time.
@@ -52,7 +52,7 @@ def ranges(
         raise InputError("totals need a lower and an upper value for each row of the design")
     if not all(np.isfinite(each).all() for each in (rows, least, most)):
         raise InputError("a design and its totals must be finite numbers")
-    until, cells = monotonic() + seconds, rows.shape[1]
+    until, cells = monotonic() + time_limit, rows.shape[1]
     limits = LinearConstraint(csr_array(rows), least, most)
     first = _solve(np.zeros(cells), limits, until)
     if first is None:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import formed, well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
@@ -84,11 +84,11 @@ def _matches(one: _Column, other: _Column) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(first), np.asarray(second)
 
 
-def told_nodes(transcript: Transcript, clock: Clock) -> list[ToldNode]:
+def told_nodes(transcript: Transcript, deadline: Deadline) -> list[ToldNode]:
     """The nodes of one client all of whose values were told, one sketch at a time."""
     found: list[ToldNode] = []
     for sketch, bins in in_turn(transcript):
-        if clock.over:
+        if deadline.over:
             break
         if bins is None or sketch.query["interpolate"]:
             continue
@@ -121,14 +121,14 @@ class PiecedRecords(Attack):
     ) -> list[Finding]:
         """See :class:`Attack`: records pieced together; without the truth how many are claimed."""
         transcript = well_formed(transcript, schema, truth)
-        clock, read, clients = Clock(self.seconds), 0, transcript.clients
+        deadline, read, clients = self.deadline(), 0, transcript.clients
         claims = {}
-        for place in clock.timely(len(clients)):
+        for place in deadline.range(len(clients)):
             with formed(self.name, schema is not None or truth):
-                nodes = told_nodes(transcript.of(client=clients[place]), clock)
+                nodes = told_nodes(transcript.of(client=clients[place]), deadline)
                 claims[clients[place]] = _claims(nodes)
-            read += not clock.over
-        partial = clock.partial(read, len(clients), "clients")
+            read += not deadline.over
+        partial = deadline.partial(read, len(clients), "clients")
         claimed = sum(map(len, claims.values()))
         if not claimed or not any(client in (truth or claims) for client in claims):
             return []

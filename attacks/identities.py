@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.fuzzy import Cell
 
 #: Systems of more unknowns than this are left to substitution alone.
@@ -90,7 +90,7 @@ class SumIdentities:
         zero: set[Cell],
         groups: list[Group] | None = None,
         *,
-        clock: Clock | None = None,
+        deadline: Deadline | None = None,
     ) -> dict[Cell, float]:
         """Find what can be found of the wanted cells: by substitution, then by linear algebra.
 
@@ -98,19 +98,19 @@ class SumIdentities:
             wanted: the cells that were withheld.
             zero: cells known to hold no weight; those found on the way are added.
             groups: identities of the first kind, shared by several sums.
-            clock: after which no further equations are solved.
+            deadline: after which no further equations are solved.
         """
         hidden = set(wanted) - set(self.known)
         waiting = groups_of(hidden | set(self.known), self.sets) if groups is None else groups
         equations, empty = list(self.moments), -1
-        clock = clock or Clock(math.inf)
-        while len(zero) > empty and not clock.over:
+        deadline = deadline or Deadline(math.inf)
+        while len(zero) > empty and not deadline.over:
             empty, inside = len(zero), Inside(zero)
             self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
             ready, waiting = _sorted_out(waiting, inside)
             equations += ready
             self._substitute(equations, zero)
-        self._eliminate(equations, clock)
+        self._eliminate(equations, deadline)
         return {cell: self.known[cell] for cell in hidden if cell in self.known}
 
     def _substitute(self, equations: list[Equation], zero: set[Cell]) -> None:
@@ -154,7 +154,7 @@ class SumIdentities:
                 unknown[cell] = coefficient
         return unknown, rest
 
-    def _eliminate(self, equations: list[Equation], clock: Clock) -> None:
+    def _eliminate(self, equations: list[Equation], deadline: Deadline) -> None:
         reduced = [self._reduced(equation) for equation in equations]
         left = [(unknown, rest) for unknown, rest in reduced if unknown]
         index = {cell: i for i, cell in enumerate({c: 0 for unknown, _ in left for c in unknown})}
@@ -167,7 +167,7 @@ class SumIdentities:
         right = np.array([rest for _, rest in left])
         cells = list(index)
         for mine in _components(matrix):
-            if clock.over:
+            if deadline.over:
                 return
             if len(mine) <= LARGEST:
                 self._determine(matrix, right, mine, cells)

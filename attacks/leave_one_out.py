@@ -26,7 +26,6 @@ from privfed.attacks.base import (
     question_of,
     sound_parts,
 )
-from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
@@ -37,12 +36,12 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
-#: Seconds unless told otherwise: each record in doubt takes several rounds of a client's own work.
-SECONDS = 30.0
 #: Most queries of a kind that are evaluated again at a client, evenly spaced.
 QUESTIONS = 12
-#: Most members of a client that are doubted, and as many outsiders.
-DOUBTED = 24
+#: Most members of a client that are doubted, and as many outsiders; fewest for a look at all.
+DOUBTED, FEWEST = 24, 4
+#: Work of evaluating one query on one record, and on none, in multiply-adds.
+ROW, CALL = 2e4, 2e7
 #: Simulated secrets for each record in doubt, half to learn by and half to check.
 IMAGINED = 4
 #: Most numbers of an answer that are compared where coins were tossed.
@@ -61,9 +60,6 @@ class LeaveOneOut(Attack):
         "Knowing all other records, would the same trees, rules and scores have left without one?"
     )
 
-    def __init__(self, *, seconds: float = SECONDS) -> None:
-        super().__init__(seconds=seconds)
-
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether something left exactly that is no sum, of a query that can be evaluated again."""
         return bool(_compared(entry))
@@ -74,19 +70,24 @@ class LeaveOneOut(Attack):
         """See :class:`Attack`: one finding; none without the truth, which this attacker knows."""
         if not truth:
             return []
-        clock, doubts = Clock(self.seconds), []
+        deadline, doubts = self.deadline(), []
         for client in (client for client in transcript.clients if client in truth):
             known = known_schema(schema, truth[client])
             asked = _asked(transcript.of(client=client), known)
             if asked and len(truth[client].x):
                 doubts.append(LeaveOneOutTest.of(client, asked, truth, known))
-        turns = [(turn, each) for turn in range(DOUBTED) for each in doubts if turn < each.turns]
+        round_work = sum(each.work for each in doubts)
+        affordable = int(self.max_work / max(round_work, 1.0))
+        doubted = DOUBTED if affordable < FEWEST else min(DOUBTED, affordable)
+        turns = [(turn, each) for turn in range(doubted) for each in doubts if turn < each.turns]
         done = 0
-        for place in clock.timely(len(turns)):
+        for place in deadline.range(len(turns)):
             turn, each = turns[place]
+            if not deadline.spend(each.work):
+                break
             each.doubt(turn)
             done += 1
-        return self._told(doubts, clock.partial(done, len(turns), "rounds"))
+        return self._told(doubts, deadline.partial(done, len(turns), "rounds"))
 
     def _told(self, doubts: Sequence[LeaveOneOutTest], partial: str) -> list[Finding]:
         scored = [each.scores() for each in doubts]
@@ -249,6 +250,11 @@ class LeaveOneOutTest:
     def turns(self) -> int:
         """Number of rounds."""
         return max(len(self.members), len(self.others))
+
+    @property
+    def work(self) -> float:
+        """Multiply-adds of one round: one member and one outsider, under every simulated secret."""
+        return 6 * IMAGINED * len(self.asked) * (CALL + ROW * len(self.own))
 
     @property
     def proven(self) -> int:

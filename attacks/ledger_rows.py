@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from privfed.attacks.base import PublicColumn, PublicSchema, Table, question_of
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
@@ -59,7 +59,9 @@ class LinearSystem:
         return np.asarray(self.deviations == 0)
 
 
-def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -> LinearSystem:
+def rows_of(
+    transcript: Transcript, points: Table, *, most: int, deadline: Deadline
+) -> LinearSystem:
     """Read every number that adds up over records, at most ``most`` and until the time is up.
 
     Masked cells, text, non-finite numbers and unknown kinds are left out. The columns are the
@@ -68,7 +70,7 @@ def rows_of(transcript: Transcript, points: Table, *, most: int, clock: Clock) -
     view = View(points, points.schema)
     found: list[LinearSystem] = []
     entries, known = list(transcript), dict[tuple[str, bytes], Mapping[str, np.ndarray]]()
-    for place in clock.timely(len(entries)):
+    for place in deadline.range(len(entries)):
         entry = entries[place]
         asked = (entry.kind, entry.fields)
         if asked not in known:
@@ -124,7 +126,7 @@ def _part(
 
 
 def gram_cells(
-    transcript: Transcript, points: Table, *, clock: Clock
+    transcript: Transcript, points: Table, *, deadline: Deadline
 ) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
     """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading
     1.
@@ -139,7 +141,7 @@ def gram_cells(
     view = View(points, points.schema)
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     entries = list(transcript)
-    for place in clock.timely(len(entries)):
+    for place in deadline.range(len(entries)):
         square = {
             name: part
             for name, part in entries[place].release.parts.items()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
 from privfed.attacks.roc import RocCurve, interval
@@ -43,7 +43,7 @@ class Linkage(Attack):
     times that (group privacy).
 
     Args:
-        seconds: after which no further query is read; the finding says of how many it speaks.
+        time_limit: seconds after which no further query is read; the finding says of how many it speaks.
     """
 
     name: ClassVar[str] = "linkage"
@@ -71,17 +71,17 @@ class Linkage(Attack):
         books: Mapping[str, Any] = truth or {}
         control = [held for owner, held in books.items() if owner not in transcript.clients]
         found: list[Finding] = []
-        clock = Clock(self.seconds)
+        deadline = self.deadline()
         for client in (client for client in transcript.clients if client in books):
-            found += self._cohort(transcript.of(client=client), books[client], control, clock)
+            found += self._cohort(transcript.of(client=client), books[client], control, deadline)
         return found
 
     def _cohort(
-        self, transcript: Transcript, records: Any, control: list[Any], clock: Clock
+        self, transcript: Transcript, records: Any, control: list[Any], deadline: Deadline
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
         evidence, read = LinkageEvidence(records, control), 0
-        for place in clock.timely(len(entries)):
+        for place in deadline.range(len(entries)):
             read += 1
             heard = read_responses(entries[place], records)
             if heard is not None:
@@ -90,7 +90,7 @@ class Linkage(Attack):
             return []
         kinds = tuple(sorted({entry.kind for entry in entries}))
         detail = {**evidence.losses(), "questions left out": len(entries) - evidence.read}
-        partial = clock.partial(read, len(entries), "questions")
+        partial = deadline.partial(read, len(entries), "questions")
         told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
         found = [self._rate(LINKED, RocCurve.of(own, strangers), RATE, len(own), **told)]

@@ -26,7 +26,7 @@ from privfed.attacks.base import (
     question_of,
     sound_parts,
 )
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
@@ -66,8 +66,8 @@ class Membership(Attack):
         """See :class:`Attack`: findings for noisy and for exact numbers; none without the truth."""
         if truth is None:
             return []
-        clock = Clock(self.seconds)
-        found = [self._read(transcript, truth, schema, exact, clock) for exact in (False, True)]
+        deadline = self.deadline()
+        found = [self._read(transcript, truth, schema, exact, deadline) for exact in (False, True)]
         return [finding for finding in found if finding is not None]
 
     def reads(self, entry: TranscriptEntry) -> bool:
@@ -80,15 +80,15 @@ class Membership(Attack):
         truth: Truth,
         schema: PublicSchema | None,
         exact: bool,
-        clock: Clock,
+        deadline: Deadline,
     ) -> Finding | None:
         kinds = sorted({entry.kind for entry in transcript if readable(entry, exact)})
         clients = [client for client in transcript.clients if client in truth]
         if not kinds or not clients:
             return None
         scores = LikelihoodRatios(truth, schema, exact)
-        read = scores.read(transcript, clock)
-        partial = clock.partial(read, len(transcript), "releases")
+        read = scores.read(transcript, deadline)
+        partial = deadline.partial(read, len(transcript), "releases")
         scored = [scores.of(client) for client in clients]
         members = [own.pop(client) for client, own in zip(clients, scored, strict=True)]
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
@@ -239,14 +239,14 @@ class LikelihoodRatios:
             self._totals[client] = {o: np.zeros(len(t.x)) for o, t in self._truth.items()}
         return self._totals[client]
 
-    def read(self, transcript: Transcript, clock: Clock | None = None) -> int:
+    def read(self, transcript: Transcript, deadline: Deadline | None = None) -> int:
         """Add up the releases of clients whose records are known; return how many in time."""
         groups: dict[tuple[str, bytes], list[TranscriptEntry]] = {}
         for entry in transcript:
             groups.setdefault((entry.kind, entry.fields), []).append(entry)
         read = 0
         for entries in groups.values():
-            if clock is not None and clock.over:
+            if deadline is not None and deadline.over:
                 break
             self._question([entry for entry in entries if entry.client in self._truth])
             read += len(entries)

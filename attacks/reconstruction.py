@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
-from privfed.attacks.clock import Clock
 from privfed.attacks.contingency import ranges
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.joint_equations import joint_records, sharing
 from privfed.attacks.least_squares import combined, nested
@@ -84,17 +84,17 @@ class Reconstruction(Attack):
             return []
         known: PublicSchema = schema or truth[clients[0]].schema
         tallies: dict[str, SuccessCounts] = {}
-        clock = Clock(self.seconds)
+        deadline = self.deadline()
         read = 0
-        for place in clock.timely(len(clients)):
+        for place in deadline.range(len(clients)):
             client = clients[place]
             own = transcript.of(client=client)
-            for metric, tally in _ways(own, truth[client], truth, known, clock):
+            for metric, tally in _ways(own, truth[client], truth, known, deadline):
                 if tally is not None:
                     tallies.setdefault(metric, SuccessCounts()).add(tally)
-            read += not clock.over
+            read += not deadline.over
         kinds = tuple(sorted({entry.kind for entry in transcript}))
-        partial = clock.partial(read, len(clients), "clients")
+        partial = deadline.partial(read, len(clients), "clients")
         return [self._told(metric, tally, kinds, partial) for metric, tally in tallies.items()]
 
     def _told(
@@ -125,30 +125,33 @@ OUTCOMES = "binary outcomes solved for, all features known"
 
 
 def _ways(
-    transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, clock: Clock
+    transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, deadline: Deadline
 ) -> Iterator[tuple[str, SuccessCounts | None]]:
     domain = whole_domain(own, schema)
     if domain is not None:
-        rows = rows_of(transcript, domain, most=ROWS, clock=clock)
+        rows = rows_of(transcript, domain, most=ROWS, deadline=deadline)
         if rows.counts.any():
-            yield TABLE, cells(rows, _records_at(own, domain), clock=clock)
+            yield TABLE, cells(rows, _records_at(own, domain), deadline=deadline)
     points = _candidates(own, truth, schema)
-    rows = rows_of(transcript, points, most=ROWS, clock=clock)
+    rows = rows_of(transcript, points, most=ROWS, deadline=deadline)
     members = slice(0, len(own.x))
     exact = rows.only(rows.exact)
     if len(exact):
-        groups, single = differences(exact, members, clock=clock)
+        groups, single = differences(exact, members, deadline=deadline)
         yield GROUPS, groups
         if single.claimed:
             yield SINGLE, single
         moments = power_sums(exact, members)
         if moments.claimed:
             yield MOMENTS, moments
-    yield EQUATIONS, equations(transcript, own, clock=clock)
+    yield EQUATIONS, equations(transcript, own, deadline=deadline)
     target = schema.target
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         others = [table for table in truth.values() if table is not own]
-        yield OUTCOMES, outcomes(transcript, own, others=others, bounds=target.bounds, clock=clock)
+        yield (
+            OUTCOMES,
+            outcomes(transcript, own, others=others, bounds=target.bounds, deadline=deadline),
+        )
 
 
 def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
@@ -173,7 +176,7 @@ def _records_at(own: Table, domain: Table) -> np.ndarray:
     return np.asarray(held[places[: len(points)]])
 
 
-def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCounts | None:
+def cells(rows: LinearSystem, held: np.ndarray, *, deadline: Deadline) -> SuccessCounts | None:
     """Records in cells whose count is determined by all totals, noisy ones combined.
 
     A cell is a set of points that no row tells apart; ``held`` records really lie at each point.
@@ -184,9 +187,11 @@ def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCount
     together = combined(atoms, rows.answers, deviations=rows.deviations)
     claims = np.where(together.deviation <= CLAIMED, np.rint(together.estimate), np.nan)
     exact = rows.exact & rows.counts
-    if exact.any() and not clock.over:
+    if exact.any() and not deadline.over:
         told = rows.answers[exact]
-        possible = ranges(atoms[exact], low=told - NEAR, high=told + NEAR, seconds=clock.left)
+        possible = ranges(
+            atoms[exact], low=told - NEAR, high=told + NEAR, time_limit=deadline.remaining
+        )
         if possible is not None:
             claims = np.where(possible.determined, possible.least, claims)
     alone = (atoms[exact] != 0).sum(axis=1) == 1
@@ -197,14 +202,14 @@ def cells(rows: LinearSystem, held: np.ndarray, *, clock: Clock) -> SuccessCount
 
 
 def differences(
-    rows: LinearSystem, members: slice, *, clock: Clock
+    rows: LinearSystem, members: slice, *, deadline: Deadline
 ) -> tuple[SuccessCounts, SuccessCounts]:
     """Small groups between two nested counts, and what sums tell of a group of one.
 
     Args:
         rows: exact ones over candidates and further points.
         members: the columns that are the client's own records.
-        clock: after which no further pair is tried.
+        deadline: after which no further pair is tried.
 
     Returns:
         groups isolated that no count gives outright; values of single records among them.
@@ -219,7 +224,7 @@ def differences(
     groups, single, seen = SuccessCounts(), SuccessCounts(), set(outright)
     places = {name: row for row, name in enumerate(rows.names)}
     pairs = np.column_stack([wide, narrow])[small]
-    for place in clock.timely(len(pairs)):
+    for place in deadline.range(len(pairs)):
         one, other = pairs[place]
         between = inside[one] & ~inside[other]
         key = np.packbits(between).tobytes()
@@ -312,13 +317,13 @@ def _squared(one: np.ndarray, two: np.ndarray, inside: np.ndarray) -> float | No
     return scale if different else None
 
 
-def equations(transcript: Transcript, own: Table, *, clock: Clock) -> SuccessCounts | None:
+def equations(transcript: Transcript, own: Table, *, deadline: Deadline) -> SuccessCounts | None:
     """Records in exact normal equations, of one cell or of two that share records.
 
     Counts members whose row is right to a part in 10^4 of a column's scale, of all; None if no part
     is of this kind.
     """
-    told = gram_cells(transcript, own, clock=clock)
+    told = gram_cells(transcript, own, deadline=deadline)
     if not told:
         return None
     found = np.zeros(len(own.x), bool)
@@ -326,7 +331,7 @@ def equations(transcript: Transcript, own: Table, *, clock: Clock) -> SuccessCou
         grams = np.concatenate([cells for cells, _ in parts])
         claims = []
         for group in sharing(grams):
-            if clock.over:
+            if deadline.over:
                 break
             claims.append(joint_records(grams[group]))
         for claim in np.concatenate(claims) if claims else ():
@@ -342,7 +347,7 @@ def outcomes(
     *,
     others: list[Table],
     bounds: tuple[float, float],
-    clock: Clock,
+    deadline: Deadline,
 ) -> SuccessCounts | None:
     """Binary outcomes of individuals whose features are known, from all numbers that they move.
 
@@ -351,18 +356,21 @@ def outcomes(
         own: its records.
         others: other clients' records, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
-        clock: bounds the linear program.
+        deadline: bounds the linear program.
 
     Returns:
         correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of
         time.
     """
     people = len(own.x)
-    if own.y is None or people > SOLVED or clock.over:
+    if own.y is None or people > SOLVED or deadline.over:
         return None
     low, high = (
         rows_of(
-            transcript, at_points(own, x=own.x, y=np.full(people, bound)), most=ROWS, clock=clock
+            transcript,
+            at_points(own, x=own.x, y=np.full(people, bound)),
+            most=ROWS,
+            deadline=deadline,
         )
         for bound in bounds
     )
@@ -376,7 +384,9 @@ def outcomes(
     size = np.abs(least).max(axis=1)
     answers = (low.answers - low.design.sum(axis=1))[telling] / size
     spread = np.maximum(low.deviations[telling] / size, 1e-3)
-    bits = rebuilt_bits(least / size[:, None], answers, deviations=spread, seconds=clock.left)
+    bits = rebuilt_bits(
+        least / size[:, None], answers, deviations=spread, time_limit=deadline.remaining
+    )
     if bits is None:
         return None
     true = own.y == bounds[1]

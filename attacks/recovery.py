@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.equations import (
     PRECISION,
     NormalEquations,
@@ -63,13 +63,13 @@ class Recovery(Attack):
         entries = well_formed(transcript, schema, truth).of(LEAVES).entries
         if not entries:
             return []
-        clock, read = Clock(self.seconds), 0
+        deadline, read = self.deadline(), 0
         claims = {}
-        for place in clock.timely(len(entries)):
+        for place in deadline.range(len(entries)):
             with formed(self.name, schema is not None or truth):
-                claims[entries[place]] = self.claims(entries[place], schema, clock=clock)
-            read += not clock.over
-        partial = clock.partial(read, len(entries), "releases")
+                claims[entries[place]] = self.claims(entries[place], schema, deadline=deadline)
+            read += not deadline.over
+        partial = deadline.partial(read, len(entries), "releases")
         if truth is None:
             return [self._unscored(claims, partial)]
         return [self._scored(claims, truth, schema, partial)]
@@ -79,18 +79,18 @@ class Recovery(Attack):
         entry: TranscriptEntry,
         schema: PublicSchema | None = None,
         *,
-        clock: Clock | None = None,
+        deadline: Deadline | None = None,
     ) -> list[ReconstructedRecord]:
         """The records that one client's leaf equations give away."""
-        clock = clock or Clock(self.seconds)
+        deadline = deadline or self.deadline()
         equations = read(entry)
         if equations is None:
             return []
         paths = [entry.query["nodes"][number] for number in _heard(entry)]
-        claims, equations = _peel(equations, paths, clock)
+        claims, equations = _peel(equations, paths, deadline)
         enumerated = _domain(equations, schema, entry.query["features"])
         if enumerated is not None:
-            for leaf in clock.timely(len(equations)):
+            for leaf in deadline.range(len(equations)):
                 more = known_domain(equations, leaf, enumerated)
                 claims += more
                 for claim in more:
@@ -181,12 +181,12 @@ def _heard(entry: TranscriptEntry) -> list[int]:
 
 
 def _peel(
-    equations: NormalEquations, paths: list[list[list[int]]], clock: Clock
+    equations: NormalEquations, paths: list[list[list[int]]], deadline: Deadline
 ) -> tuple[list[ReconstructedRecord], NormalEquations]:
     nodes = sorted(prefixes(paths).values(), key=len)
     claims: list[ReconstructedRecord] = []
-    for _ in clock.timely(ROUNDS):
-        more = single_records(equations) or _small_group(equations, nodes, clock)
+    for _ in deadline.range(ROUNDS):
+        more = single_records(equations) or _small_group(equations, nodes, deadline)
         if not more:
             break
         claims += more
@@ -196,10 +196,10 @@ def _peel(
 
 
 def _small_group(
-    equations: NormalEquations, nodes: list[list[int]], clock: Clock
+    equations: NormalEquations, nodes: list[list[int]], deadline: Deadline
 ) -> list[ReconstructedRecord]:
     groups = small_groups(equations, nodes)
-    return distinct(few_records(equations, groups[at]) for at in clock.timely(len(groups)))
+    return distinct(few_records(equations, groups[at]) for at in deadline.range(len(groups)))
 
 
 def _domain(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.roc import RocCurve, clopper_pearson
 from privfed.errors import InputError
@@ -87,7 +87,7 @@ def shadows(
     y: np.ndarray,
     number: int = 64,
     seed: int = 0,
-    seconds: float = 120.0,
+    time_limit: float = 120.0,
     parts: int = 2,
 ) -> Shadows:
     """Train shadow models, each on all but one of a few random parts of the records.
@@ -100,7 +100,7 @@ def shadows(
         y: outcomes, shape (records,).
         number: how many, a multiple of the parts.
         seed: draws the parts.
-        seconds: after which no further division is begun.
+        time_limit: seconds after which no further division is begun.
         parts: number of parts, each left out by one shadow in turn.
 
     Raises:
@@ -112,9 +112,9 @@ def shadows(
             f"shadows leave each of {parts} parts out in turn: give a multiple of {parts}, "
             f"{2 * parts} at least, and {2 * parts} records"
         )
-    rng, clock = np.random.default_rng(seed), Clock(seconds)
+    rng, deadline = np.random.default_rng(seed), Deadline(time_limit)
     scores, inside = [], []
-    for _ in clock.timely(number // parts):
+    for _ in deadline.range(number // parts):
         place = rng.permutation(len(x)) * parts // len(x)
         for left_out in reversed(range(parts)):
             mine = place != left_out
@@ -122,7 +122,7 @@ def shadows(
             inside.append(mine)
     if len(scores) < 2 * parts:
         raise InputError(
-            f"no {2 * parts} shadows could be trained in {seconds:g} s; give more seconds"
+            f"no {2 * parts} shadows could be trained in {time_limit:g} s; give a longer time_limit"
         )
     return Shadows(np.array(scores), np.array(inside))
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
@@ -37,12 +37,12 @@ class ClientSketches:
     solved: Mapping[int, np.ndarray]
 
 
-def read_sketches(transcript: Transcript, clock: Clock) -> ClientSketches:
+def read_sketches(transcript: Transcript, deadline: Deadline) -> ClientSketches:
     """Read one client's transcript, until the time is up."""
     told: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
     for sketch, bins in in_turn(transcript):
-        if clock.over:
+        if deadline.over:
             break
         features, knots, shown = pairs_of(sketch)
         for feature in np.unique(features):
@@ -134,12 +134,12 @@ class SketchedValues(Attack):
         if truth is None or not self.attackable(transcript):
             return []
         clients = [client for client in transcript.clients if client in truth]
-        clock, read, heard = Clock(self.seconds), 0, {}
-        for place in clock.timely(len(clients)):
+        deadline, read, heard = self.deadline(), 0, {}
+        for place in deadline.range(len(clients)):
             client = clients[place]
-            heard[client] = read_sketches(transcript.of(client=client), clock)
-            read += not clock.over
-        partial = clock.partial(read, len(clients), "clients")
+            heard[client] = read_sketches(transcript.of(client=client), deadline)
+            read += not deadline.over
+        partial = deadline.partial(read, len(clients), "clients")
         ways: tuple[
             tuple[str, Callable[[ClientSketches], Mapping[int, np.ndarray]], float], ...
         ] = (

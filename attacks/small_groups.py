@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
-from privfed.attacks.clock import SECONDS, Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import InputError
@@ -105,7 +104,7 @@ class SmallGroups(Attack):
     A noisy count hides both and is not read. A group counts once for each release about it.
 
     Args:
-        seconds: after which no further release is read.
+        time_limit: seconds after which no further release is read.
         smallest: the least size that is not small.
     """
 
@@ -114,8 +113,8 @@ class SmallGroups(Attack):
         "Which released groups hold so few records, or so much the same, that they tell of one?"
     )
 
-    def __init__(self, *, seconds: float = SECONDS, smallest: int = SMALLEST) -> None:
-        super().__init__(seconds=seconds)
+    def __init__(self, *, time_limit: float | None = None, smallest: int = SMALLEST) -> None:
+        super().__init__(time_limit=time_limit)
         if not smallest > 1:
             raise InputError("smallest must be 2 at least: no group is smaller than one record")
         self.smallest = smallest
@@ -129,8 +128,8 @@ class SmallGroups(Attack):
     ) -> list[Finding]:
         """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
         whole, kinds, skipped, read = Groups(0, 0, None), set(), 0, 0
-        clock, entries = Clock(self.seconds), transcript.entries
-        for place in clock.timely(len(entries)):
+        deadline, entries = self.deadline(), transcript.entries
+        for place in deadline.range(len(entries)):
             entry, read = entries[place], read + 1
             for part in _counts(entry):
                 values = finite_numbers(part)
@@ -140,7 +139,7 @@ class SmallGroups(Attack):
                 kinds.add(entry.kind)
                 whole += groups_of(_table(values, part.axes), self.smallest)
         detail = {"parts that could not be read": skipped} if skipped else {}
-        partial = clock.partial(read, len(entries), "releases")
+        partial = deadline.partial(read, len(entries), "releases")
         return self.told(whole, tuple(sorted(kinds)), detail, partial) if whole.groups else []
 
     def told(

@@ -19,7 +19,7 @@ def rebuilt_bits(
     answers: np.ndarray,
     *,
     deviations: np.ndarray | None = None,
-    seconds: float = 30.0,
+    time_limit: float = 30.0,
 ) -> np.ndarray | None:
     """The bits x that explain sums A x + noise with the least absolute error.
 
@@ -29,7 +29,7 @@ def rebuilt_bits(
         weights: A, what each bit adds to each sum, shape (sums, bits).
         answers: y, shape (sums,).
         deviations: s, the scale of each answer's error; all alike unless given.
-        seconds: for the solver.
+        time_limit: seconds for the solver.
 
     Returns:
         bool, shape (bits,); None if the solver found nothing in time.
@@ -52,6 +52,6 @@ def rebuilt_bits(
         b_ub=np.concatenate([shifted, -shifted]),
         bounds=[(0, 1)] * bits + [(0, None)] * sums,
         method="highs",
-        options={"time_limit": seconds},
+        options={"time_limit": time_limit},
     )
     return None if found.x is None else np.asarray(found.x[:bits] > 0.5)

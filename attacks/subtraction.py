@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.fuzzy import (
     ACTIVATION,
@@ -95,15 +95,15 @@ class Subtraction(Attack):
         transcript = well_formed(transcript, schema, truth)
         if not self.attackable(transcript):
             return []
-        clock, read, clients = Clock(self.seconds), 0, transcript.clients
+        deadline, read, clients = self.deadline(), 0, transcript.clients
         found: dict[str, Worked] = {}
-        for place in clock.timely(len(clients)):
+        for place in deadline.range(len(clients)):
             with formed(self.name, schema is not None or truth):
-                worked = derive_sums(transcript.of(client=clients[place]), clock)
+                worked = derive_sums(transcript.of(client=clients[place]), deadline)
             if worked is not None:
                 found[clients[place]] = worked
-            read += not clock.over
-        partial = clock.partial(read, len(clients), "clients")
+            read += not deadline.over
+        partial = deadline.partial(read, len(clients), "clients")
         if truth is None:
             return [self._unscored(found, partial)]
         tables = {client: truth[client] for client in found if client in truth}
@@ -174,7 +174,7 @@ def known_sums(transcript: Transcript) -> KnownSums | None:
     return heard
 
 
-def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | None:
+def derive_sums(transcript: Transcript, deadline: Deadline | None = None) -> Worked | None:
     """Attack one client's releases; out of time, only what was released outright is found."""
     heard = known_sums(transcript)
     if heard is None:
@@ -183,11 +183,11 @@ def derive_sums(transcript: Transcript, clock: Clock | None = None) -> Worked | 
     groups = groups_of(heard.hidden.union(*heard.known.values()), heard.geometry.sets)
     found = {}
     for name in SUMS:
-        late = clock is not None and clock.over
+        late = deadline is not None and deadline.over
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
         system = SumIdentities(heard.geometry.sets, name == "linear", known, heard.moments[name])
         empty = zero if name == "weights" else set(zero)
-        solved = {} if late else system.solve(heard.hidden, empty, groups, clock=clock)
+        solved = {} if late else system.solve(heard.hidden, empty, groups, deadline=deadline)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
         found[name] = {**again, **solved}
     return Worked(heard, found)

@@ -18,7 +18,7 @@ from privfed.attacks.base import (
     exact_parts,
     sound_parts,
 )
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
@@ -120,11 +120,11 @@ class Verbatim(Attack):
         """
         if truth is None:
             return []
-        clock = Clock(self.seconds)
+        deadline = self.deadline()
         kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
         found = [self._rows(transcript.of(kind), kind, truth) for kind in kinds]
         found += [
-            self._scan(transcript.of(kind), kind, noisy, truth, schema, clock)
+            self._scan(transcript.of(kind), kind, noisy, truth, schema, deadline)
             for kind in kinds
             for noisy in (False, True)
         ]
@@ -137,12 +137,12 @@ class Verbatim(Attack):
         noisy: bool,
         truth: Truth,
         schema: PublicSchema | None,
-        clock: Clock,
+        deadline: Deadline,
     ) -> Finding | None:
         tally, rng, read = Tally(), np.random.default_rng(0), 0
         clients = [client for client in transcript.clients if client in truth]
         for client in clients:
-            if clock.over:
+            if deadline.over:
                 break
             read += 1
             heard = transcript.of(client=client)
@@ -159,7 +159,7 @@ class Verbatim(Attack):
                     else [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
                 )
                 tally.add(column, numbers, by_chance)
-        partial = clock.partial(read, len(clients), "clients")
+        partial = deadline.partial(read, len(clients), "clients")
         return self._judged(kind, noisy, tally, partial) if tally.cells else None
 
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:

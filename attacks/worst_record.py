@@ -27,7 +27,7 @@ from privfed.attacks.base import (
     question_of,
     sound_parts,
 )
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Severity
 from privfed.attacks.linear import equations_of
 from privfed.attacks.membership import readable
@@ -236,28 +236,28 @@ class WorstRecord(Attack):
         known = schema if schema is not None else tables[0].schema if tables else None
         if known is None:
             return []
-        clock = Clock(self.seconds)
-        found = [self._law(law, transcript, truth or {}, known, clock) for law in FAMILIES]
+        deadline = self.deadline()
+        found = [self._law(law, transcript, truth or {}, known, deadline) for law in FAMILIES]
         return [finding for both in found for finding in both]
 
     def _law(
-        self, law: Family, transcript: Transcript, truth: Truth, schema: Any, clock: Clock
+        self, law: Family, transcript: Transcript, truth: Truth, schema: Any, deadline: Deadline
     ) -> list[Finding]:
         """The worst record of the client for which it comes nearest to the charge."""
         worst: dict[tuple[Any, ...], float] = {}
         heard, read = [], 0
         for client in transcript.clients:
             own = NoisyReleases(law, transcript.of(client=client).entries, schema, self.relation)
-            if not own.key or not own.charge or clock.over:
+            if not own.key or not own.charge or deadline.over:
                 continue
             if own.key not in worst:
-                worst[own.key] = search(own.distances, schema, clock, own.compared)
+                worst[own.key] = search(own.distances, schema, deadline, own.compared)
             real = own.real(truth[client]) if client in truth else np.empty(0)
             heard.append(RecordInfluence(own, worst[own.key], real))
-            read += not clock.over
+            read += not deadline.over
         if not heard:
             return []
-        partial = clock.partial(read, len(heard), "clients")
+        partial = deadline.partial(read, len(heard), "clients")
         told = self._told(law, max(heard, key=lambda each: (each.share, each.most)), heard, partial)
         return [told, *self._rate(law, told)]
 
@@ -318,7 +318,9 @@ class WorstRecord(Attack):
         )
 
 
-def search(distances: Distance, schema: PublicSchema, clock: Clock, compared: int = 1) -> float:
+def search(
+    distances: Distance, schema: PublicSchema, deadline: Deadline, compared: int = 1
+) -> float:
     """The largest distance found of any record of the schema, or of any two from each other.
 
     Corners and random records first; then rounds of mutations of the best; then each column of the
@@ -338,7 +340,7 @@ def search(distances: Distance, schema: PublicSchema, clock: Clock, compared: in
     records = drawn(columns, FIRST, rng)
     values = judged(records)
     for _ in range(ROUNDS):
-        if clock.over:
+        if deadline.over:
             break
         best = records[np.argsort(-values)[: max(2, round(BEST * FIRST))]]
         parents = best[rng.integers(len(best), size=ROUND)]
@@ -346,7 +348,7 @@ def search(distances: Distance, schema: PublicSchema, clock: Clock, compared: in
         records, values = np.concatenate([best, fresh]), judged(np.concatenate([best, fresh]))
     record, most = records[values.argmax()], float(values.max())
     for place in list(range(len(columns))) * POLISHED:
-        if clock.over:
+        if deadline.over:
             break
         tries = np.repeat(record[None], GRID, axis=0)
         low, high = columns[place].bounds

@@ -103,7 +103,7 @@ def lists() -> Iterator[Figure]:
     ):
         tree = FuzzyTreeRegressor()
         told = released(tree, tree.published(strict=strict), *diabetes())
-        (one,) = CandidateInference(seconds=600, unknown=[""], candidates=size).run(*told)
+        (one,) = CandidateInference(time_limit=600, unknown=[""], max_candidates=size).run(*told)
         yield Figure(
             "lists",
             "pool",
@@ -139,7 +139,7 @@ def lists() -> Iterator[Figure]:
     ):
         transcript, truth, schema = released(learner, policy, *data)
         kept = transcript.of("forest.bins") if "bins" in on else transcript
-        both = CandidateInference(seconds=600, unknowns=1200).run(kept, truth, schema)
+        both = CandidateInference(time_limit=600, max_unknowns=1200).run(kept, truth, schema)
         for one, measure, goal in zip(both, (found, outcomes), goals, strict=True):
             yield Figure("lists", "pool", on, measure, goal, one.value)
 
@@ -148,7 +148,7 @@ def again() -> Iterator[Figure]:
     """Answers that are no sums."""
     learner = GeneticTreeRegressor(generations=20, random_state=0)
     told = released(learner, learner.published(), *diabetes())
-    (one,) = LeaveOneOut(seconds=200).run(*told)
+    (one,) = LeaveOneOut(time_limit=200).run(*told)
     on = "FedGA-Tree `published`, diabetes, 20 generations: depths, structures, votes, fitness"
     yield Figure("again", "leave_one_out", on, "area under the curve", "", one.value, one.partial)
 
@@ -236,7 +236,7 @@ def models() -> Iterator[Figure]:
         ("RuleFit, diabetes", model_readers.rule_fit(frame, target), "0.74 or more"),
     )
     for on, train, goal in ways:
-        known = shadows(train, x=x, y=y, number=model_readers.SHADOWS, seconds=400)
+        known = shadows(train, x=x, y=y, number=model_readers.SHADOWS, time_limit=400)
         area, _ = model_readers.judged(known, "lira")
         note = f"{len(known.scores)} shadows"
         yield Figure("models", "LiRA", on, "area under the curve", goal, area, note)

@@ -30,7 +30,9 @@ def report(name: str, transcript: Transcript, truth: Truth, schema: Schema, size
     """Attack with nothing unknown, then with the target unknown."""
     for unknown in ("", TARGET):
         started = time.perf_counter()
-        attack = CandidateInference(seconds=600, unknown=[unknown], candidates=size, unknowns=2000)
+        attack = CandidateInference(
+            time_limit=600, unknown=[unknown], max_candidates=size, max_unknowns=2000
+        )
         for found in attack.run(transcript, truth, schema):
             told = {name: found.detail.get(name) for name in SHOWN if name in found.detail}
             print(

@@ -41,7 +41,7 @@ def judged(known: Shadows, way: Way) -> tuple[float, float]:
 
 def read(name: str, train: Train, x: np.ndarray, y: np.ndarray) -> None:
     begun = time.perf_counter()
-    known = shadows(train, x=x, y=y, number=SHADOWS, seconds=200)
+    known = shadows(train, x=x, y=y, number=SHADOWS, time_limit=200)
     told = [f"{way} {area:.3f} / {rate:.2f}" for way in WAYS for area, rate in [judged(known, way)]]
     spent = time.perf_counter() - begun
     print(f"{name}: {', '.join(told)} (AUC / TPR at 1 %), {spent:.0f} s", flush=True)

@@ -355,8 +355,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The likeliest class of each row, the first of several."""
-        likeliest: np.ndarray = self.classes_[self.predict_proba(X, client=client).argmax(axis=1)]
-        return likeliest
+        return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
 
     def score(
         self,

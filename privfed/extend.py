@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privfed.attacks.base import Truth as Truth
     from privfed.attacks.base import exact_parts as exact_parts
     from privfed.attacks.base import question_of as question_of
-    from privfed.attacks.clock import Clock as Clock
+    from privfed.attacks.deadline import Deadline as Deadline
     from privfed.attacks.finding import Finding as Finding
     from privfed.attacks.finding import Severity as Severity
     from privfed.errors import InputError as InputError

@@ -92,7 +92,7 @@ def covariate_shift(
 
 def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling) -> np.ndarray:
     """Records of the other half in each leaf, by client, shape (nodes, clients)."""
-    leaves = np.flatnonzero(trees.feature == LEAF)
+    leaves = np.flatnonzero(~trees.inner)
     none = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
     level = OpenNodes(trees, half, leaves, none, none, 1)
     everyone = np.ones((len(federation.clients), 1), bool)

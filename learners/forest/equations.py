@@ -22,8 +22,10 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
     """
     columns = Columns.of(view.table, level.classes)
     numeric, grouped = level.numeric, level.grouped
+    rows = np.arange(columns.records, dtype=np.int32)
     for tree in range(level.trees.roots):
-        at = _open_nodes(level, columns, tree)
+        start = np.full(columns.records, tree, np.int32)
+        at = level.numbers[level.trees.descend(start, rows, columns.values)]
         for place, pairs in (("bin", numeric), ("group", grouped)):
             own = np.flatnonzero((level.trees.tree_of[level.nodes] == tree)[pairs.nodes])
             if not len(own):
@@ -40,15 +42,6 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
             inside = at == pairs.nodes[own][:, None]
             held = inside[:, None] & (np.array(found)[:, None] == np.arange(size)[:, None])
             yield from _parts(level, columns.target, held, own, size, f"{tree}", place)
-
-
-def _open_nodes(level: OpenNodes, columns: Columns, tree: int) -> np.ndarray:
-    """The open node of a tree in which each record lies, counted among the open ones, or -1."""
-    number = np.full(len(level.trees), -1)
-    number[level.nodes] = np.arange(len(level.nodes))
-    rows = np.arange(columns.records, dtype=np.int32)
-    start = np.full(columns.records, tree, np.int32)
-    return np.asarray(number[level.trees.descend(start, rows, columns.values)])
 
 
 def _parts(

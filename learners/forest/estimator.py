@@ -326,8 +326,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """The likeliest class of each row; arguments as for :meth:`predict_proba`."""
-        likeliest: np.ndarray = self.classes_[self.predict_proba(X, client=client).argmax(axis=1)]
-        return likeliest
+        return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
 
 
 @inherited(criterion="squared_error", max_features=None)

@@ -9,6 +9,15 @@ import numpy as np
 from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 
 
+def together(counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
+    """Counts and sums as one vector of statistics, the last axis: see ``gains``."""
+    if sums is None:
+        return counts
+    both = np.empty((*sums.shape, 2), np.int64)
+    both[..., 0], both[..., 1] = counts[..., 0], sums
+    return both
+
+
 def decreases(
     left: np.ndarray, total: np.ndarray, criterion: Criterion, min_leaf: int = 1
 ) -> np.ndarray:

@@ -44,14 +44,7 @@ UNITS = float(TARGET_GRID.denominator) ** 2
 
 @dataclass(frozen=True, kw_only=True)
 class ForestParams:
-    """How trees are grown; see the estimators for what each means.
-
-    Args:
-        classes: number of classes, 0 for a regression.
-        per_node: features that each node looks at.
-        averaged: whether local decreases are averaged.
-        seed: of the server's draws.
-    """
+    """The estimators' parameters; `classes` is 0 for a regression, `per_node` features are drawn a node."""
 
     trees: int
     max_depth: int
@@ -166,7 +159,9 @@ class ForestGrower:
         p, nodes = self.params, self._portions()[0]
         level = self._level(nodes, self._drawn(nodes))
         levels = self._levels(len(level.numeric))
-        for client, own in zip(self.federation.clients, self._versions(level), strict=True):
+        for client, own in zip(
+            self.federation.clients, versions(level, self.members, self.features), strict=True
+        ):
             if own is None:
                 continue
             if p.shortlist is not None:
@@ -188,7 +183,7 @@ class ForestGrower:
         s, level = self.params, self._level(nodes, self._drawn(nodes))
         if s.shortlist is not None:
             level = self._shortlisted(level, s.shortlist)
-        found = self._versions(level)
+        found = versions(level, self.members, self.features)
         levels, new = self._levels(len(level.numeric)), not self.grown.known[nodes].all()
         told = self._ask(level, found, lambda own: Sketches(own.level, levels, s.interpolate, new))
         if new:
@@ -196,9 +191,6 @@ class ForestGrower:
         cuts, constant = self._candidates(told)
         choose = self._averaged if s.averaged else self._exact
         self._apply(level, *choose(level, found, cuts, constant))
-
-    def _versions(self, level: OpenNodes) -> Versions:
-        return versions(level, self.members, self.features)
 
     def _levels(self, pairs: int) -> int:
         """Finer quantiles where there are few pairs: they cost little there, and decide most."""
@@ -237,7 +229,7 @@ class ForestGrower:
         s = self.params
         told = self._ask(
             level,
-            self._versions(level),
+            versions(level, self.members, self.features),
             lambda own: Shortlist(own.level, s.quantiles, longest, s.criterion),
         )
         wanted = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 marks the last column
@@ -398,8 +390,8 @@ class ForestGrower:
         none = np.full((len(unknown), 1), self.features)
         level = self._level(unknown, none)
         try:
-            told = self._ask(level, self._versions(level), lambda own: Sketches(own.level, 1))
-            self._note_totals(told)
+            found = versions(level, self.members, self.features)
+            self._note_totals(self._ask(level, found, lambda own: Sketches(own.level, 1)))
         except NobodyAnswered:
             pass
 

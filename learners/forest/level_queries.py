@@ -10,8 +10,8 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.messages import Release
+from privfed.learners.forest.gains import together
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.local import together
 from privfed.learners.forest.mixture import between_shown
 from privfed.questions.query import Query
 

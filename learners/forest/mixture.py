@@ -162,5 +162,4 @@ def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
     kept = middle[:, :most]
     last = np.where(np.isfinite(kept), kept, -np.inf).max(axis=1)
     last = np.where(np.isfinite(last), last, 0).astype(np.float32)
-    found: np.ndarray = np.where(np.isfinite(kept), kept, last[:, None])
-    return found
+    return np.asarray(np.where(np.isfinite(kept), kept, last[:, None]))

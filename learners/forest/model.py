@@ -79,11 +79,6 @@ class FittedForest:
         """Records of the sample at each node, shape (nodes,)."""
         return np.asarray(self.records.sum(axis=0))
 
-    @property
-    def splits_on_clients(self) -> bool:
-        """Whether any node asks which client a record is from."""
-        return bool((self.trees.feature == self.features).any())
-
     def seen_by(self, client: int) -> BinaryTrees:
         """The trees with every split on the client decided for one of them."""
         return self.trees.seen_by(client, self.features)
@@ -94,7 +89,9 @@ class FittedForest:
         """See the base. At client splits, rows of unknown clients follow both branches, weighted by records."""
         columns, rows = single(x.T), len(x)
         mean = np.zeros((rows, self.values.shape[1]))
-        clients = np.full(rows, -1) if client is None or not self.splits_on_clients else client
+        clients = np.full(rows, -1)
+        if client is not None and (self.trees.feature == self.features).any():
+            clients = client
         for each in np.unique(clients):
             own = np.flatnonzero(clients == each)
             seen = self.trees if each < 0 else self.seen_by(int(each))

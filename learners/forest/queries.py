@@ -12,10 +12,17 @@ from privfed.errors import QueryError
 from privfed.learners.forest.columns import LARGEST, TARGET_GRID
 from privfed.learners.forest.equations import bins_by_tree
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.local import local_gains, shortlist
 from privfed.learners.forest.node_index import NodeIndex
 from privfed.learners.forest.settings import SETTINGS
-from privfed.learners.forest.statistics import bins, categories, node_sizes, quantiles, totals
+from privfed.learners.forest.statistics import (
+    bins,
+    categories,
+    local_gains,
+    node_sizes,
+    quantiles,
+    shortlist,
+    totals,
+)
 from privfed.learners.forest.trees import category_sizes
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Drawn, Query, View

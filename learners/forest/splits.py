@@ -37,15 +37,9 @@ class Splits:
 
     def only(self, kept: np.ndarray) -> Splits:
         """Some of the splits."""
-        return Splits(
-            self.nodes[kept],
-            self.feature[kept],
-            self.cut[kept],
-            self.chosen[kept],
-            self.grouped[kept],
-            self.gain[kept],
-            None if self.left is None else self.left[:, kept],
-        )
+        names = ("nodes", "feature", "cut", "chosen", "grouped", "gain")
+        left = None if self.left is None else self.left[:, kept]
+        return replace(self, **{name: getattr(self, name)[kept] for name in names}, left=left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +94,8 @@ class BestSplits:
         some = np.flatnonzero(picked >= 0)
         by_cut, by_set = (some[picked[some] < numbers], some[picked[some] >= numbers])
         feature, cut = np.zeros(nodes, np.int64), np.zeros(nodes, np.float32)
-        gain, sets = (
-            np.full(nodes, -np.inf),
-            np.zeros((nodes, max(width, self.chosen.shape[1])), bool),
-        )
+        gain = np.full(nodes, -np.inf)
+        sets = np.zeros((nodes, max(width, self.chosen.shape[1])), bool)
         feature[some], gain[some] = self.feature[picked[some]], self.gain[picked[some]]
         cut[by_cut] = self.cuts[picked[by_cut], self.place[picked[by_cut]]]
         sets[by_set, : self.chosen.shape[1]] = self.chosen[picked[by_set] - numbers]

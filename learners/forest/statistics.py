@@ -1,15 +1,17 @@
-"""A client's exact statistics of the open nodes: totals, quantiles, and bins between cuts."""
+"""What a client works out alone of the open nodes: totals, quantiles, bins, gains and shortlists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from privfed.learners.forest.columns import Columns, ordered, unordered
+from privfed.learners.forest.gains import best_cut, best_subset, decreases, together
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
+from privfed.learners.impurity import sizes
 from privfed.questions.query import View
 
 _U64 = np.uint64
@@ -182,3 +184,39 @@ def _category_cells(
 def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     """Sums by cell: of whole numbers below 2^53, so that adding them up as floats is exact."""
     return np.bincount(cells, values, size).astype(np.int64)
+
+
+def local_gains(found: Mapping[str, np.ndarray], criterion: str) -> np.ndarray:
+    """Impurity decrease at each cut from bins; zero where a side would be empty, shape (pairs, cuts)."""
+    upto = np.cumsum(together(found["bins"], found.get("bin_sums")), axis=1)
+    worth = decreases(upto[:, :-1], upto[:, -1], criterion)  # type: ignore[arg-type]
+    size = np.maximum(sizes(upto[:, -1], criterion), 1)[:, None]  # type: ignore[arg-type]
+    return np.where(np.isfinite(worth), np.maximum(worth, 0) / size, 0).astype(np.float32)
+
+
+def shortlist(
+    view: View, level: OpenNodes, levels: int, longest: int, width: int, criterion: str
+) -> Mapping[str, np.ndarray]:
+    """The ``longest`` features of greatest local decrease at each node, and what they gain."""
+    bench = NodeIndex.of(view, level)
+    cuts = quantiles(bench, view, level, levels, interpolate=False)[:, 1:-1]
+    found = {**bins(bench, view, level, cuts), **categories(bench, view, level, width)}
+    numeric = together(found["bins"], found.get("bin_sums"))
+    grouped = together(found["groups"], found.get("group_sums"))
+    worth = np.concatenate(
+        [
+            best_cut(numeric, criterion, 1).gain,  # type: ignore[arg-type]
+            best_subset(grouped, criterion, 1)[0].gain,  # type: ignore[arg-type]
+        ]
+    )
+    node = np.concatenate([level.numeric.nodes, level.grouped.nodes])
+    feature = np.concatenate([level.numeric.features, level.grouped.features])
+    order = np.lexsort((feature, -worth, node))
+    node, feature, worth = node[order], feature[order], worth[order]
+    place = np.arange(len(node)) - np.searchsorted(node, node)
+    kept = (place < longest) & np.isfinite(worth)
+    features = np.full((len(level.nodes), longest), -1)
+    gains = np.zeros((len(level.nodes), longest), np.float32)
+    features[node[kept], place[kept]] = feature[kept]
+    gains[node[kept], place[kept]] = np.maximum(worth[kept], 0)
+    return {"features": features, "gains": gains}

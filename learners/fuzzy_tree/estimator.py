@@ -142,7 +142,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
         check_round(self.clients_per_round, len(federation.clients))
         self.rounds_, self.noisy_ = 0, False
         self._draw = np.random.default_rng(self.random_state)
-        self._scale(federation)
+        ends = ScalingBounds(federation.schema)
+        if self.scaling == "released":
+            ends.learn(lambda query: self._ask(federation, query).only, self.n_bins)
+        self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
+        self._usual = ends.usual
         self.root_ = self._grow(federation)
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         self._fit_leaves(federation)
@@ -164,13 +168,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self.rounds_ += bool(answers.releases())
         self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
         return answers
-
-    def _scale(self, federation: Disclosure) -> None:
-        ends = ScalingBounds(federation.schema)
-        if self.scaling == "released":
-            ends.learn(lambda query: self._ask(federation, query).only, self.n_bins)
-        self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
-        self._usual = ends.usual
 
     def _grow(self, federation: Disclosure) -> FuzzyNode:
         root = FuzzyNode(())
@@ -209,7 +206,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         equations, activation = self._equations(federation, paths)
         self._drop_empty(activation)
         kept = [paths.index(leaf.path) for leaf in self.leaves_]
-        self._mean_activations(activation, kept)
+        # of each leaf's records (paper, Eq. 22); 0.5^depth where untold
+        self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
+        if "counts" in activation:
+            counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
+            known = (counts > 0) & (weights > 0)
+            self.mean_activation_[known] = (weights / np.maximum(counts, 1))[known]
         self._solve(equations, kept)
 
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
@@ -235,36 +237,31 @@ class FuzzyTreeRegressor(FederatedRegressor):
             drop_empty(self.root_, gone)
             self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
 
-    def _mean_activations(self, activation: Answer, kept: list[int]) -> None:
-        """Mean activation of each leaf's records (paper, Eq. 22); 0.5^depth where untold."""
-        self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
-        if "counts" in activation:
-            counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
-            known = (counts > 0) & (weights > 0)
-            self.mean_activation_[known] = (weights / np.maximum(counts, 1))[known]
-
     def _solve(self, equations: Answer, kept: list[int]) -> None:
         """A model for each leaf, and for each node above for rows that reach no leaf."""
         means = np.array([leaf.mean for leaf in self.leaves_])
         inner = [node for node in self._nodes() if not node.leaf]
         if "gram" not in equations:
-            self._set_models(LeafModels.constants(means, 1), (0,))
-            self._set_above(inner, np.array([[node.mean] for node in inner]), (0,))
+            above = np.array([[node.mean] for node in inner])
+            self._set_models(LeafModels.constants(means, 1), inner, above, (0,))
             return
         columns = (0, *(feature + 1 for feature in equations.query.features))  # type: ignore[attr-defined]
         sums = equations.total("gram")[kept], equations.total("moment")[kept]
         models, above = solve(sums, _known(self.leaves_), _known(inner))
-        self._set_models(models, columns)
-        self._set_above(inner, above, columns)
+        self._set_models(models, inner, above, columns)
 
-    def _set_models(self, models: LeafModels, columns: tuple[int, ...]) -> None:
-        self.models_ = models.among(columns, len(self.schema_.features) + 1)
-
-    def _set_above(
-        self, inner: list[FuzzyNode], models: np.ndarray, columns: tuple[int, ...]
+    def _set_models(
+        self,
+        leaves: LeafModels,
+        inner: list[FuzzyNode],
+        above: np.ndarray,
+        columns: tuple[int, ...],
     ) -> None:
-        for node, model in zip(inner, models, strict=True):
-            node.model = np.zeros(len(self.schema_.features) + 1)
+        """Keep the models of leaves and of inner nodes, of some columns of (1, features)."""
+        width = len(self.schema_.features) + 1
+        self.models_ = leaves.among(columns, width)
+        for node, model in zip(inner, above, strict=True):
+            node.model = np.zeros(width)
             node.model[list(columns)] = model
 
     # --- learning from noise -------------------------------------------------------------------
@@ -309,8 +306,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
             inner = [node for node in self._nodes() if not node.leaf]
         own = np.full(len(self.leaves_), constant)
         self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
-        self._set_models(LeafModels(model + away, own, np.zeros(len(own), bool)), columns)
-        self._set_above(inner, np.tile(model, (len(inner), 1)), columns)
+        models = LeafModels(model + away, own, np.zeros(len(own), bool))
+        self._set_models(models, inner, np.tile(model, (len(inner), 1)), columns)
 
     # --- predicting ----------------------------------------------------------------------------
 
@@ -330,9 +327,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         for row in np.flatnonzero(~active):
             above = self._reached(unit[row : row + 1])
             predicted[row] = np.clip(design[row] @ above, -0.5, 0.5)
-        low, high = self.target_ or self._public_target
-        result: np.ndarray = (predicted + 0.5) * (high - low) + low
-        return result
+        assert self.schema_.target is not None
+        low, high = self.target_ or self.schema_.target.bounds
+        return np.asarray((predicted + 0.5) * (high - low) + low)
 
     def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The index of the rule that each row is predicted by, -1 where none is active."""
@@ -376,11 +373,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _uneven(self) -> tuple[int, ...]:
         """The same where features differ, as questions carry it."""
         return self._partition if len(set(self._partition)) > 1 else ()
-
-    @property
-    def _public_target(self) -> tuple[float, float]:
-        assert self.schema_.target is not None
-        return self.schema_.target.bounds
 
     # --- the model as people read it -----------------------------------------------------------
 

@@ -108,8 +108,7 @@ def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Scale features to [0, 1] and clip; a feature without width is 0."""
     width = upper - lower
     scaled = (x - lower) / np.where(width > 0, width, 1.0)
-    unit: np.ndarray = np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0)
-    return unit
+    return np.asarray(np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)

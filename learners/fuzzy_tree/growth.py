@@ -79,8 +79,7 @@ def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray)
     """Fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero where empty."""
     safe = np.where(weights > 0, weights, 1.0)
     variance = squares / safe - (linear / safe) ** 2
-    positive: np.ndarray = np.where(weights > 0, np.maximum(variance, 0.0), 0.0)
-    return positive
+    return np.asarray(np.where(weights > 0, np.maximum(variance, 0.0), 0.0))
 
 
 class FuzzySums(NamedTuple):
@@ -122,10 +121,17 @@ class LevelSums:
             present = answer.total("counts") > 0
             floored = 2 * float(GRID) * answer.total("node_counts")
             untold = nodes.weights[:, None] - cells.weights.sum(axis=2) > floored[:, None]
-            hidden = _withheld(answer) & untold[:, :, None] & ~present
+            each = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
+            hidden = np.any(each, axis=0) & untold[:, :, None] & ~present
         else:
-            open_ = _open_features(answer)
-            nodes = FuzzySums(*(_over_features(each, open_) for each in cells))
+            query = answer.query
+            assert isinstance(query, Level)
+            used = [{feature for feature, _ in path} for path in query.nodes]
+            open_ = np.array([[own not in gone for own in query.features] for gone in used])
+            # every open feature's sets sum to the node's total (strong partition): their mean
+            counted = np.maximum(open_.sum(axis=1), 1)
+            totals = (np.where(open_, each.sum(axis=2), 0.0).sum(axis=1) for each in cells)
+            nodes = FuzzySums(*(total / counted for total in totals))
             share = nodes.weights / (whole or max(float(nodes.weights.sum()), 1.0))
             present = cells.weights > 2 * noise[0]
             hidden = np.zeros_like(present)
@@ -149,8 +155,7 @@ class LevelSums:
         gains = self._whole(form) - inside / safe
         spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
         gains -= spurious.sum(axis=2) / safe
-        found: np.ndarray = np.where(total > 0, gains, -np.inf)
-        return found
+        return np.asarray(np.where(total > 0, gains, -np.inf))
 
     def _whole(self, form: str) -> np.ndarray:
         """The variance before a split, of shape (node, feature) or (node, 1)."""
@@ -166,28 +171,6 @@ class LevelSums:
             for whole, cells in zip(self.nodes, self.cells, strict=True)
         )
         return weights, linear
-
-
-def _withheld(answer: Answer) -> np.ndarray:
-    each = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
-    found: np.ndarray = np.any(each, axis=0)
-    return found
-
-
-def _open_features(answer: Answer) -> np.ndarray:
-    """Which features each node may still split on, shape (node, feature)."""
-    query = answer.query
-    assert isinstance(query, Level)
-    used = [{feature for feature, _ in path} for path in query.nodes]
-    return np.array([[feature not in gone for feature in query.features] for gone in used])
-
-
-def _over_features(cells: np.ndarray, open_: np.ndarray) -> np.ndarray:
-    """A node's total: every open feature's sets sum to it (strong partition); their mean."""
-    sums = cells.sum(axis=2)
-    counted = np.maximum(open_.sum(axis=1), 1)
-    total: np.ndarray = np.where(open_, sums, 0.0).sum(axis=1) / counted
-    return total
 
 
 def split_level(
@@ -207,17 +190,15 @@ def split_level(
         used = {feature for feature, _ in node.path}
         allowed = np.array([feature not in used for feature in query.features])
         best = int(np.argmax(np.where(allowed, gains[number], -np.inf))) if allowed.any() else -1
-        if best < 0 or _stops(node, float(gains[number, best]), float(sums.share[number]), stop):
+        deep = stop.depth is not None and len(node.path) >= stop.depth
+        if best < 0 or deep or sums.share[number] <= stop.share:
+            continue
+        if not gains[number, best] >= stop.gain:
             continue
         _branch(node, query.features[best], sums, (number, best))
         if allowed.sum() > 1 and (stop.depth is None or len(node.path) + 1 < stop.depth):
             opened.extend(node.children.values())
     return opened
-
-
-def _stops(node: FuzzyNode, gain: float, share: float, stop: Stop) -> bool:
-    deep = stop.depth is not None and len(node.path) >= stop.depth
-    return deep or share <= stop.share or not gain >= stop.gain
 
 
 def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:

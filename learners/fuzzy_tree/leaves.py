@@ -53,8 +53,7 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
     weight = np.maximum(gram[:, 0, 0], float(GRID))
     least = np.clip(_RESOLUTION / weight, SETTINGS.min_eigenvalue, 1.0)
     inverse = np.linalg.pinv(gram, rcond=least, hermitian=True)
-    solved: np.ndarray = np.einsum("lij,lj->li", inverse, moment)
-    return solved
+    return np.asarray(np.einsum("lij,lj->li", inverse, moment))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,5 +118,4 @@ def shrunken_mean(
     """
     away = (linear - prior * weight) * weight
     spread = weight**2 + noise**2
-    shrunken: np.ndarray = np.clip(prior + away / np.where(spread > 0, spread, 1.0), -0.5, 0.5)
-    return shrunken
+    return np.asarray(np.clip(prior + away / np.where(spread > 0, spread, 1.0), -0.5, 0.5))

@@ -278,17 +278,13 @@ class Leaves(FuzzyQuery):
         self._check(schema)
         self._check_features(schema)
         leaves, width = len(self.nodes), len(self.features) + 1
+        s, d, square = width + 1, width + 3, _UNIT**2  # 2 + F and 4 + F; exact: a unit is 2^-30
+        gram = Sensitivity.of(s**2 * _UNIT // 4, d**2 * square // 16)
+        moment = Sensitivity.of(s * _UNIT // 4, d * square // 16)
+        by_row, by_cell = ("leaf", "row"), ("leaf", "row", "column")
         return {
-            "gram": Part(
-                PartType.SUMS,
-                ("leaf", "row", "column"),
-                (leaves, width, width),
-                _gram(width - 1),
-                GRID,
-            ),
-            "moment": Part(
-                PartType.SUMS, ("leaf", "row"), (leaves, width), _moment(width - 1), GRID
-            ),
+            "gram": Part(PartType.SUMS, by_cell, (leaves, width, width), gram, GRID),
+            "moment": Part(PartType.SUMS, by_row, (leaves, width), moment, GRID),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -387,13 +383,3 @@ def _counts(axes: tuple[str, ...], shape: tuple[int, ...], reach: int) -> Part:
     bound = Bound(reach, reach)
     sensitivity = Sensitivity(bound, replace_one=Bound(2 * reach, 2 * reach))
     return Part(PartType.COUNTS, axes, shape, sensitivity)
-
-
-def _gram(features: int) -> Sensitivity:
-    """L1 (1 + F/2)^2 and squared L2 (1 + F/4)^2, in grid units (exact: _UNIT is a power of 2)."""
-    return Sensitivity.of((2 + features) ** 2 * _UNIT // 4, (4 + features) ** 2 * _UNIT**2 // 16)
-
-
-def _moment(features: int) -> Sensitivity:
-    """L1 (1 + F/2) / 2 and squared L2 (1 + F/4) / 4, in grid units."""
-    return Sensitivity.of((2 + features) * _UNIT // 4, (4 + features) * _UNIT**2 // 16)

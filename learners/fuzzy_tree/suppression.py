@@ -16,8 +16,7 @@ _UNIT = int(1 / GRID)
 
 def few(counts: np.ndarray) -> np.ndarray:
     """Cells of one or two records."""
-    small: np.ndarray = (counts > 0) & (counts <= 2)
-    return small
+    return np.asarray((counts > 0) & (counts <= 2))
 
 
 def revealing(
@@ -34,10 +33,8 @@ def revealing(
     alone = filled & ~padded[:, :, :-2] & ~padded[:, :, 2:]
     whole = (weights == counts * _UNIT) & np.asarray(root, dtype=bool)[:, None, None]
     if strict:
-        strictly: np.ndarray = few(counts) | alone | (whole & filled)
-        return strictly
-    cells: np.ndarray = (counts <= 2) | alone | whole
-    return cells
+        return np.asarray(few(counts) | alone | (whole & filled))
+    return np.asarray((counts <= 2) | alone | whole)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,29 +71,14 @@ class Client:
         """The depth at which its own trees do best."""
         return local.best_depth(self.depth_scores(folds, depths), depths)
 
-    def structure(self, depth: int) -> np.ndarray:
-        """The string of its own tree on all of its records."""
-        return local.structure(self.x, self.y, self.classes, depth)
-
-    def own_score(self, scoring: Scoring, depth: int) -> float:
-        """How its own tree does on what is held out: macro F1, or minus the mean squared error."""
-        true, said = self.own_held_out(scoring, depth)
-        if not len(true):
-            return 0.0
-        if self.classes:
-            return local.f1(true, said, self.classes)
-        return -float(np.mean((true - said) ** 2))
-
     def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Targets of what is held out, fit by fit, and what its own tree says of them."""
-        parts = [self._held_out(*each, depth) for each in self.roots(scoring) if len(each[1])]
-        true, said = zip(*parts, strict=True) if parts else ([np.empty(0)], [np.empty(0)])
+        true, said = [np.empty(0)], [np.empty(0)]
+        for fit, held in self.roots(scoring):
+            true.append(self.y[held])
+            if len(fit) and len(held):
+                nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
+                said.append(local.predictions(nodes, self.x[held]))
+            else:
+                said.append(np.zeros(len(held)))
         return np.concatenate(true), np.concatenate(said)
-
-    def _held_out(
-        self, fit: np.ndarray, held: np.ndarray, depth: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if not len(fit):
-            return self.y[held], np.zeros(len(held))
-        nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
-        return self.y[held], local.predictions(nodes, self.x[held])

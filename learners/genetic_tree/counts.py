@@ -175,8 +175,7 @@ def _places(tree: Tree, nodes: np.ndarray, table: Records) -> np.ndarray:
     """Which of the listed leaves each record reaches; -1 for another."""
     place = np.full(len(tree.feature), -1)
     place[nodes] = np.arange(len(nodes))
-    found: np.ndarray = place[tree.reach(table.x)]
-    return found
+    return np.asarray(place[tree.reach(table.x)])
 
 
 def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:

@@ -129,14 +129,16 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         size = self.population_size or self._population
         return GeneticTreeParams(
             GeneticParams(
-                *(size, self.generations, self.min_depth, self.max_depth, self.leaf_share),
-                *(
-                    self.tournament_size,
-                    self.flip_fraction,
-                    self.swap_fraction,
-                    self.client_fraction,
-                    local.VoteThresholds(),
-                ),
+                size,
+                self.generations,
+                self.min_depth,
+                self.max_depth,
+                self.leaf_share,
+                self.tournament_size,
+                self.flip_fraction,
+                self.swap_fraction,
+                self.client_fraction,
+                local.VoteThresholds(),
             ),
             Scoring(self._classify, self.fitness, self.train_size, self.cv, self.bounded),
             Choice(self.include_local_tree, self.refit, self.min_depth, self.max_depth),
@@ -192,8 +194,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         if client is not None or self.shared_ is None:
             tree: PersonalTree = self.at_home(client)
             return tree.predict(encoded)
-        said: np.ndarray = self.shared_.values[self.shared_.tree.reach(encoded)]
-        return said
+        return np.asarray(self.shared_.values[self.shared_.tree.reach(encoded)])
 
     # --- policies ------------------------------------------------------------------------------
 
@@ -292,8 +293,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
         if client is not None:
             tree: PersonalTree = self.at_home(client)
             shares = tree.weighed(shares)
-        labels: np.ndarray = self.classes_[shares.argmax(axis=1)]
-        return labels
+        return np.asarray(self.classes_[shares.argmax(axis=1)])
 
 
 class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):

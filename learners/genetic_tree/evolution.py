@@ -84,7 +84,7 @@ class Evolution:
             self._hear_votes(active)
         own = self._join(active)
         missing = max(self.params.population - len(own.genes), 0)
-        pool, offspring = self._empty(), self._random(missing).join(own)
+        pool, offspring = self._random(0), self._random(missing).join(own)
         for _ in range(self.params.generations):
             scored = self._scored(offspring)
             if np.isnan(scored.fitness).all():
@@ -130,7 +130,7 @@ class Evolution:
         assert self.depth is not None
         new = [client for client in clients if client not in self.sizes]
         if not new:
-            return self._empty()
+            return self._random(0)
         asked = Size(), Structure(self.scoring, self.depth)
         size, own = self.federation.ask_offered(*asked, clients=new)
         for client, told in size.each("size").items():
@@ -139,7 +139,7 @@ class Evolution:
             self.sizes.setdefault(client, 1.0)
         features = len(self.federation.schema.features)
         rows = [_own(np.asarray(each), self.depth, features) for each in own.each("nodes").values()]
-        return self._pool(np.concatenate([self._empty().genes, *rows]), elite=True)
+        return self._pool(np.concatenate([self._random(0).genes, *rows]), elite=True)
 
     # --- a generation ------------------------------------------------------------------------
 
@@ -163,8 +163,7 @@ class Evolution:
         if not told:
             return pool.fitness
         weights = [self.sizes.get(client, 1.0) for client in told]
-        mean: np.ndarray = np.average([np.asarray(each) for each in told.values()], 0, weights)
-        return mean
+        return np.asarray(np.average([np.asarray(each) for each in told.values()], 0, weights))
 
     def _survive(self, pool: ScoredPopulation) -> ScoredPopulation:
         elite = pool.elite if self.elitism else np.zeros_like(pool.elite)
@@ -188,9 +187,6 @@ class Evolution:
         assert self.depth is not None
         leaves = self.params.leaves
         return self._pool(random_structures(count, self.depth, features, leaves, self.rng))
-
-    def _empty(self) -> ScoredPopulation:
-        return self._random(0)
 
     def _pool(self, genes: np.ndarray, elite: bool = False) -> ScoredPopulation:
         return ScoredPopulation(genes, np.full(len(genes), np.nan), np.full(len(genes), elite))

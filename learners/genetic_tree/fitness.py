@@ -27,8 +27,7 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
     hits = np.diagonal(confusion, axis1=1, axis2=2)
     both = confusion.sum(axis=1) + confusion.sum(axis=2)
     each = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
-    mean: np.ndarray = each.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1)
-    return mean
+    return np.asarray(each.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1))
 
 
 def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -57,5 +56,4 @@ def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
     if not bounded:
         return -errors / max(count, 1.0)
     share = errors / spread if spread > 0 else np.sign(errors)
-    r2: np.ndarray = np.clip(1 - share, -1, 1) if count else np.zeros(len(genes))
-    return r2
+    return np.asarray(np.clip(1 - share, -1, 1) if count else np.zeros(len(genes)))

@@ -104,8 +104,7 @@ def depth_scores(
 
 def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
     """What a whole tree, no deeper than strings can be, says of rows."""
-    whole: np.ndarray = by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]
-    return whole
+    return np.asarray(by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0])
 
 
 def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
@@ -129,8 +128,7 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
 
 def labels(values: np.ndarray) -> np.ndarray:
     """The first class of the greatest value along the last axis; a single value is a number."""
-    said: np.ndarray = values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0]
-    return said
+    return np.asarray(values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0])
 
 
 def f1(true: np.ndarray, said: np.ndarray, classes: int) -> float:

@@ -122,8 +122,7 @@ class LocalSubtrees:
 def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
     """The values of nodes, drawn to what was expected there as if by so many records more."""
     size = nodes["size"][:, None]
-    values: np.ndarray = (size * nodes["values"] + prior * nodes["expected"]) / (size + prior)
-    return values
+    return np.asarray((size * nodes["values"] + prior * nodes["expected"]) / (size + prior))
 
 
 def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
@@ -139,8 +138,7 @@ def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
     overtaken = behind > ahead
     ends = np.divide(ahead, behind, out=np.full_like(own, np.inf), where=overtaken).min(axis=1)
     reach = np.minimum(prior / (nodes["size"] + prior), SETTINGS.overtaking * ends)[:, None]
-    values: np.ndarray = own + reach * (nodes["expected"] - own)
-    return values
+    return np.asarray(own + reach * (nodes["expected"] - own))
 
 
 def choose_below(

@@ -20,8 +20,7 @@ def tournaments(
     """
     size = min(pressure, len(fitness))
     drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
-    winners: np.ndarray = drawn[np.arange(count), np.argmax(fitness[drawn], axis=1)]
-    return winners
+    return np.asarray(drawn[np.arange(count), np.argmax(fitness[drawn], axis=1)])
 
 
 def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -118,5 +117,4 @@ def survivors(
     rank = np.lexsort([first, -np.nan_to_num(fitness[first], nan=-np.inf)])
     first, kept = first[rank], kept[rank]
     others = np.cumsum(~kept) <= size - kept.sum()
-    alive: np.ndarray = first[kept | others]
-    return alive
+    return np.asarray(first[kept | others])

@@ -81,8 +81,7 @@ class PersonalTree:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """What the leaf of each row says, shape (rows, classes or 1)."""
-        said: np.ndarray = self.values[self.tree.reach(x)]
-        return said
+        return np.asarray(self.values[self.tree.reach(x)])
 
     def weighed(self, values: np.ndarray) -> np.ndarray:
         """Shares of the classes as labels are chosen by: the greatest is the label."""
@@ -159,8 +158,7 @@ def succession(counts: np.ndarray) -> np.ndarray:
     Args:
         counts: shape (nodes, classes).
     """
-    shares: np.ndarray = (counts + 1) / (counts + 1).sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
 
 def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
@@ -168,8 +166,7 @@ def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
     sums, table = trie.fitted(nodes), trie.table
     if table.classes:
         return succession(sums)
-    means: np.ndarray = table.centre + table.unit * sums[:, [1]] / np.maximum(sums[:, [0]], 1)
-    return means
+    return np.asarray(table.centre + table.unit * sums[:, [1]] / np.maximum(sums[:, [0]], 1))
 
 
 @dataclass(frozen=True)
@@ -197,9 +194,9 @@ def _stays(
 
     For numbers unless the candidate is ahead by a standard error: the best of many seems better than it is.
     """
-    if client.classes:
-        return client.own_score(scoring, depth) > score * (1 + SETTINGS.own_margin)
     true, own = client.own_held_out(scoring, depth)
+    if client.classes:
+        return local.f1(true, own, client.classes) > score * (1 + SETTINGS.own_margin)
     fits = enumerate(client.roots(scoring))
     trees = [(PersonalTree.of_candidate(trie, genes, n), held) for n, (_, held) in fits]
     said = [tree.predict(client.x[held])[:, 0] for tree, held in trees]

@@ -91,8 +91,9 @@ class Structure(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Grow it on all records."""
-        own = Client.of(view, self.scoring.classify).structure(self.depth)
-        return {"nodes": pack(own[None], self.depth)}
+        own = Client.of(view, self.scoring.classify)
+        genes = local.structure(own.x, own.y, own.classes, self.depth)
+        return {"nodes": pack(genes[None], self.depth)}
 
 
 @dataclass(frozen=True)

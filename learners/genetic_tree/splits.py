@@ -67,8 +67,7 @@ class Ranked:
         """Thresholds between two ranks of a feature, never the higher value itself."""
         first, second = (self.values[self.starts[feature] + rank] for rank in (low, high))
         middle = first / 2 + second / 2
-        between: np.ndarray = np.where(middle < second, middle, first)
-        return between
+        return np.asarray(np.where(middle < second, middle, first))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +88,9 @@ def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: n
         features: the feature of each pair, shape (pairs,).
     """
     pair = np.repeat(np.arange(len(sizes)), sizes)
-    rank_bits, tail_bits = _bits(table.ranks.max(initial=0)), _bits(_tail_most(table))
+    rank_bits, tail_bits = (
+        _bits(most) for most in (table.ranks.max(initial=0), (table.classes or len(table)) - 1)
+    )
     tail = table.target[records] if table.classes else records
     column = np.repeat(features, sizes)
     keys = ((pair << rank_bits) | table.ranks[column, records]) << tail_bits
@@ -110,10 +111,6 @@ def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: n
     return Cuts(of, table.middles(features[of], keys[best] & mask, keys[best + 1] & mask))
 
 
-def _tail_most(table: Ranked) -> int:
-    return table.classes - 1 if table.classes else max(len(table) - 1, 0)
-
-
 def _bits(most: int) -> int:
     return max(int(most).bit_length(), 1)
 
@@ -131,8 +128,7 @@ def _scores(
         before, at, whole = sums[start], sums[cut + 1], sums[end]
         squares[0] += (at - before).astype(float) ** 2
         squares[1] += (whole - at).astype(float) ** 2
-    scored: np.ndarray = squares[0] / left + squares[1] / right
-    return scored
+    return np.asarray(squares[0] / left + squares[1] / right)
 
 
 def _first_greatest(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -141,5 +137,4 @@ def _first_greatest(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
     greatest = np.maximum.reduceat(scores, starts)
     sizes = np.diff(np.concatenate([starts, [len(scores)]]))
     winners = np.flatnonzero(scores == np.repeat(greatest, sizes))
-    firsts: np.ndarray = winners[np.searchsorted(winners, starts)]
-    return firsts
+    return np.asarray(winners[np.searchsorted(winners, starts)])

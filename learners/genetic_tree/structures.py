@@ -57,8 +57,7 @@ def connected(genes: np.ndarray, depth: int) -> np.ndarray:
 
 def trimmed(genes: np.ndarray, depth: int) -> np.ndarray:
     """The same trees with nil for every detached gene: equal trees become equal strings."""
-    tidy: np.ndarray = np.where(connected(genes, depth), genes, NIL).astype(np.int16)
-    return tidy
+    return np.asarray(np.where(connected(genes, depth), genes, NIL).astype(np.int16))
 
 
 def pack(genes: np.ndarray, depth: int) -> np.ndarray:
@@ -74,8 +73,7 @@ def pack(genes: np.ndarray, depth: int) -> np.ndarray:
         listed[:, lower] = np.repeat(alive[:, upper], 2, axis=1)
     codes = np.where(alive, genes, NIL)[listed].astype(np.int64) + 1
     kind = np.uint8 if codes.max(initial=0) < 256 else np.int64
-    packed: np.ndarray = codes.astype(kind)
-    return packed
+    return np.asarray(codes.astype(kind))
 
 
 def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

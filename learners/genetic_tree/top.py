@@ -72,8 +72,7 @@ def gains(
     fine = np.isfinite(edges) & (left.sum(axis=2) > least) & (right.sum(axis=2) > least)
     sides = _quality(left, held * variance, rule) + _quality(right, (bins - held) * variance, rule)
     whole = _quality(counts.sum(axis=1), np.array(bins * variance), rule).mean()
-    found: np.ndarray = np.where(fine, sides - whole, -np.inf)
-    return found
+    return np.asarray(np.where(fine, sides - whole, -np.inf))
 
 
 def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> np.ndarray:
@@ -253,8 +252,7 @@ def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.nd
     middles = (ends[1:] + ends[:-1]) / 2
     bins = np.searchsorted(inner, middles)
     weights = np.bincount(bins, pieces, minlength=len(inner) + 1)
-    means: np.ndarray = np.bincount(bins, pieces * middles, minlength=len(inner) + 1) / weights
-    return means
+    return np.asarray(np.bincount(bins, pieces * middles, minlength=len(inner) + 1) / weights)
 
 
 def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:

@@ -93,13 +93,11 @@ class Trie:
 
     def fitted(self, node: np.ndarray | int) -> np.ndarray:
         """Of the records that nodes were fitted to: class counts, or n, sum and sum of squares."""
-        sums: np.ndarray = self._sums.all[node, 0]
-        return sums
+        return np.asarray(self._sums.all[node, 0])
 
     def scored(self, node: np.ndarray | int) -> np.ndarray:
         """The same of the records that nodes are scored on."""
-        sums: np.ndarray = self._sums.all[node, 1]
-        return sums
+        return np.asarray(self._sums.all[node, 1])
 
     def children(self, node: int, feature: int) -> tuple[int, int, float] | None:
         """Left and right child by a feature and the threshold between; none for a leaf."""
@@ -157,8 +155,7 @@ class Trie:
             pairs = np.unique(node[missing] * features + gene[missing])
             self._fit_all(pairs // features, pairs % features)
             known = self._child.all[node, gene]
-        left: np.ndarray = known
-        return left
+        return np.asarray(known)
 
     # --- fitting -----------------------------------------------------------------------------
 
@@ -236,8 +233,7 @@ class Trie:
     def _settled(self, records: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Which nodes have one value of the target only, or no record."""
         if self.table.classes:
-            one: np.ndarray = sums.max(axis=1) == sizes
-            return one
+            return np.asarray(sums.max(axis=1) == sizes)
         settled = np.ones(len(sizes), dtype=bool)
         filled, target = sizes > 0, self.table.target[records]
         if filled.any():

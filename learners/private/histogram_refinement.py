@@ -236,8 +236,8 @@ def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]
 
 def _budget_of(answer: Answer, columns: int) -> float | None:
     """The whole budget of a client in zCDP, by the cost of the first round."""
-    noises = [release.parts["counts"].noise for release in answer.releases.values()]
-    scale = max((noise.parameter for noise in noises if noise is not None), default=0.0)
+    parts = [release.parts["counts"] for release in answer.releases.values()]
+    scale = max((p.noise.parameter * float(p.grid) for p in parts if p.noise), default=0.0)
     return columns / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,12 +18,14 @@ import pandas as pd
 
 from privfed.errors import InputError, Note, PolicyError, no_column
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
+from privfed.exchange.masked_totals import in_time
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.owner.local_store import LocalStore
+from privfed.owner.masking import MaskingKey
 from privfed.owner.secret import secret_beside
-from privfed.privacy.accountant import Amount
+from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
@@ -101,20 +104,20 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame[columns], target)
         _check_target(known, target)
         queries = tuple(queries)
-        policies = {name: _policy(policy, name, known) for name in groups}
-        folder = None if ledgers is None else _folder(ledgers)
+        paths = _paths(groups, ledgers)
+        secrets = {name: _secret(path, seed, name) for name, path in paths.items()}
+        policies = _with_keys({name: _policy(policy, name, known) for name in groups}, secrets)
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
         gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
-            path = None if folder is None else folder / f"{quote(name, safe=' ')}.db"
             gates[name] = Gate(
-                *(name, records, policies[name], Ledger(path, dataset=name)),
+                *(name, records, policies[name], Ledger(paths[name], dataset=name)),
                 noise=_noise(seed, number),
                 queries=queries,
                 study=study,
-                secret=_secret(path, seed, name),
+                secret=secrets[name],
                 amend=amend,
                 block=block,
             )
@@ -122,8 +125,7 @@ class LocalDisclosure(ChannelDisclosure):
 
     def transcript(self) -> Transcript:
         """What left, in order of time: all that an attack may read."""
-        timed = [line for gate in self.gates.values() for line in gate.ledger.disclosed()]
-        return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
+        return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
     def shelves(self) -> dict[str, LocalStore]:
@@ -221,6 +223,16 @@ def _policy(policy: Policies, client: str, schema: Schema) -> Policy:
     )
 
 
+def _with_keys(policies: Mapping[str, Policy], secrets: Mapping[str, bytes]) -> dict[str, Policy]:
+    """Fill in the masking keys that the policies leave out; in one process all secrets are at hand."""
+    known = dict(policies)
+    for name, policy in policies.items():
+        if policy.masked is not None and not all(policy.masked.keys.values()):
+            keys = {o: MaskingKey(secrets[o]).public for o in policy.masked.keys if o in secrets}
+            known[name] = replace(policy, masked=policy.masked.with_keys(keys))
+    return known
+
+
 def published() -> Policy:
     """What the papers release: the union of ``published`` over the learners, baselines left out."""
     union = Policy({}, name="published")
@@ -231,10 +243,13 @@ def published() -> Policy:
     return union.renamed("published")
 
 
-def _folder(path: str | Path) -> Path:
-    folder = Path(path)
+def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path | None]:
+    """Where each owner's ledger is kept."""
+    if ledgers is None:
+        return dict.fromkeys(owners)
+    folder = Path(ledgers)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return {name: folder / f"{quote(name, safe=' ')}.db" for name in owners}
 
 
 def _noise(seed: int | None, number: int) -> Noise:
@@ -257,7 +272,17 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         "unprotected": spent.unprotected,
         "noise": "secure" if gate.secure else "test",
         "basis": told_basis(spent.basis),
+        **_unmasked(gate, spent.total),
     }
+
+
+def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
+    """What a total costs at most if the masks fail, as a column; nothing without masks."""
+    masked, budget = gate.policy.masked, gate.policy.budget
+    if masked is None:
+        return {}
+    delta = STATED if budget is None else budget.delta
+    return {"unmasked": float(gate.accountant.odometer(masked.at_most(total), delta)[0])}
 
 
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:

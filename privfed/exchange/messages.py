@@ -140,7 +140,12 @@ class ReleasedPart:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What a client disclosed in answer to one request: released and charged."""
+    """What a client disclosed in answer to one request: released and charged.
+
+    Args:
+        owners: whose masked shares add up, where this is one share of a sum or all of it.
+        view: of one share: what all owners agreed on, hexadecimal; see :mod:`.masked_totals`.
+    """
 
     client: str
     request: str
@@ -148,6 +153,8 @@ class Release:
     query: str
     parts: dict[str, ReleasedPart]
     secure: bool = True
+    owners: tuple[str, ...] = ()
+    view: str = ""
 
     def __contains__(self, part: str) -> bool:
         return part in self.parts

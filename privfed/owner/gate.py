@@ -44,8 +44,10 @@ from privfed.ledger.policy_constraints import terms_digest
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
 from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
+from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.secret import new_secret
 from privfed.privacy.loss import Loss
+from privfed.privacy.masked_sums import MaskedProtection
 from privfed.privacy.mechanism import Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
@@ -116,7 +118,13 @@ class Gate:
         self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
         self._terms = terms_digest(policy)
-        self._view = View(capped(records, policy), self.schema, secret or new_secret())
+        secret = secret or new_secret()
+        self._view = View(capped(records, policy), self.schema, secret)
+        if policy.masked is not None:
+            #: Hides this owner's shares of masked sums.
+            self._masking = MaskingKey(secret)
+            self._masking.check(policy.masked.keys, owner)
+            policy.masked.check_unmasked(self.accountant, policy.budget)
         #: What local effects keep for the owner; no query with an answer is given it.
         self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
@@ -192,13 +200,25 @@ class Gate:
             return None
         if entry.body["query"] != request.digest:
             raise Refused(Reason.MISMATCH)
-        local = issubclass(self._kinds.get(request.kind, Query), LocalEffect)
-        if entry.event not in _SEALED and not local:
+        if entry.event not in _SEALED and not self._finishes(request, entry):
             raise Refused(Reason.INTERRUPTED)
         return entry
 
+    def _finishes(self, request: Request, entry: Entry) -> bool:
+        """Whether an interrupted request is brought to its end under the charge it has.
+
+        A local effect, which releases nothing; and a masked share at the same cost, without which no
+        owner's share could be opened: bytes that were not durable never left.
+        """
+        if issubclass(self._kinds.get(request.kind, Query), LocalEffect):
+            return True
+        if self.policy.masked is None:
+            return False
+        _, quote, charge = self._prepare(request)
+        return bool(quote.masked) and charge.loss.to_dict() == entry.body.get("loss")
+
     def _again(self, request: Request, entry: Entry) -> Envelope:
-        """Give the stored bytes; a local effect that was interrupted is brought to its end."""
+        """Give the stored bytes; what may be finished after an interruption is brought to its end."""
         if entry.event in _SEALED:
             return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
         query, quote, charge = self._prepare(request)
@@ -333,18 +353,18 @@ class Gate:
         if not quote.protections:
             return self._sealed(request, {})
         try:
-            return self._sealed(request, self._protected(query, quote))
+            return self._sealed(request, self._protected(query, quote), quote)
         except Exception:
             self.faults[request.kind] += 1
         with suppress(Exception):  # of a mechanism on constants: no record can make a difference
             if quote.loss.finite:
-                return self._sealed(request, self._around_nothing(quote))
+                return self._sealed(request, self._around_nothing(quote), quote)
         return Envelope.seal(Failure(self.owner, request.id))
 
     def _protected(self, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
         exact = query.evaluate(self._view)
         released: dict[str, ReleasedPart] = {}
-        for protection in quote.protections:
+        for protection in quote.masked or quote.protections:
             mechanism = protection.mechanism
             reveals = (
                 query.reveals(exact, self._view, mechanism.strict) if mechanism.suppresses else {}
@@ -355,7 +375,7 @@ class Gate:
     def _around_nothing(self, quote: Quote) -> dict[str, ReleasedPart]:
         """Noise of the declared distributions around zeros, in place of a failed answer."""
         released: dict[str, ReleasedPart] = {}
-        for protection in quote.protections:
+        for protection in quote.masked or quote.protections:
             zeros = {
                 name: np.zeros(bounded.part.shape, np.int64)
                 for name, bounded in protection.group.items()
@@ -373,16 +393,32 @@ class Gate:
             )
         return self._sealed(request, {})
 
-    def _sealed(self, request: Request, released: dict[str, ReleasedPart]) -> Envelope:
-        secure = self._noise.secure
+    def _sealed(
+        self, request: Request, released: dict[str, ReleasedPart], quote: Quote | None = None
+    ) -> Envelope:
+        owners: tuple[str, ...] = ()
+        view = b""
+        if quote is not None and quote.masked and self.policy.masked is not None:
+            owners = self.policy.masked.owners
+            view = view_of(request, self.policy.masked, released)
+            released = self._masking.hidden(released, self.policy.masked.keys, self.owner, view)
         return Envelope.seal(
-            Release(self.owner, request.id, request.kind, request.digest, released, secure)
+            Release(
+                self.owner,
+                request.id,
+                request.kind,
+                request.digest,
+                released,
+                self._noise.secure,
+                owners,
+                view.hex(),
+            )
         )
 
     def _protect(
         self,
         exact: Mapping[str, np.ndarray],
-        protection: Protection,
+        protection: Protection | MaskedProtection,
         reveals: Mapping[str, np.ndarray],
     ) -> dict[str, ReleasedPart]:
         mechanism, parts, laws = protection.mechanism, protection.group, protection.laws

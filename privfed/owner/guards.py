@@ -15,6 +15,7 @@ from privfed.owner.opendp_maps import checked, libraries
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, mapped
 from privfed.privacy.loss import Loss
+from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
@@ -42,12 +43,14 @@ class Quote:
         loss: what they cost together.
         model: ``local`` where each individual's own bits are noised, or else ``central``.
         facts: what a ledger's line says of the noise: who made it, and OpenDP's own word on it.
+        masked: the same protections with one owner's share of the noise, where the answer is masked.
     """
 
     protections: tuple[Protection, ...]
     loss: Loss
     model: str
     facts: Mapping[str, Any]
+    masked: tuple[MaskedProtection, ...] = ()
 
 
 class Guards:
@@ -105,13 +108,22 @@ class Guards:
         for use in at_work:
             check_supported(*use)
         protections = tuple(priced(*use) for use in at_work)
+        try:
+            shared = all_masked(protections, self._policy.masked)
+        except ValueError:
+            raise Refused(Reason.UNSUPPORTED) from None
+        protections = tuple(each.total for each in shared) or protections
         loss = total(protections)
         try:
             self._accountant.cost(loss)
         except (UnsupportedLoss, ValueError, ArithmeticError):
             raise Refused(Reason.UNSUPPORTED) from None
         model = "local" if is_local(protections) else "central"
-        return Quote(protections, loss, model, described(protections, loss))
+        facts = described(protections, loss)
+        if shared and self._policy.masked is not None:
+            alone = sum((each.alone for each in shared), Loss.free())
+            facts |= {"masked": self._policy.masked.to_dict(), "unmasked": alone.to_dict()}
+        return Quote(protections, loss, model, facts, shared)
 
     def _bounded(self, part: Part) -> BoundedPart:
         try:

@@ -20,6 +20,7 @@ import tomli_w
 from privfed.errors import Faults, InputError, PolicyError, did_you_mean
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
+from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.mechanism import Mechanism
 from privfed.questions import plugins, wire
 from privfed.questions.exact import Number, exact, readable, text
@@ -142,6 +143,8 @@ class Policy:
         name: for reports.
         cells: most cells of one answer.
         limits: sub-budgets, per study, round, kind, client, principal, month or model.
+        masked: with whom sums are masked, so that only their total is shown; kinds that are no sums under
+            Gaussian noise stay as they are.
     """
 
     guards: Mapping[str, tuple[Guard, ...]]
@@ -153,6 +156,7 @@ class Policy:
     name: str = ""
     cells: int = CELLS
     limits: tuple[Limit, ...] = ()
+    masked: MaskedSums | None = None
 
     def __post_init__(self) -> None:
         faults = [*self._faults()]
@@ -188,6 +192,12 @@ class Policy:
         """The same policy under another name."""
         return replace(self, name=name)
 
+    def masked_among(
+        self, owners: Iterable[str], colluding: int = 0, unmasked: Budget | None = None
+    ) -> Policy:
+        """The same policy with masked sums among these owners; see :class:`.MaskedSums`."""
+        return replace(self, masked=MaskedSums(dict.fromkeys(owners, ""), colluding, unmasked))
+
     def union(self, other: Policy) -> Policy:
         """Allow what either allows; unit, relation, accountant and budgets must agree."""
         if self.terms != other.terms:
@@ -215,6 +225,8 @@ class Policy:
             plain["budget"] = self.budget.to_dict()
         if self.limits:
             plain["limit"] = [limit.to_dict() for limit in self.limits]
+        if self.masked is not None:
+            plain["masked"] = self.masked.to_dict()
         plain["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
         plain["guard"] = [
             {"query": kind, **guard.to_dict()}
@@ -237,6 +249,7 @@ class Policy:
             "local",
             "guard",
             "limit",
+            "masked",
         }
         faults, budget, limits = Faults(), None, []
         with faults.collected():
@@ -258,6 +271,9 @@ class Policy:
             for key in ("unit", "relation", "cap", "accountant", "name", "cells")
             if key in plain
         }
+        with faults.collected():
+            if "masked" in plain:
+                chosen["masked"] = MaskedSums.from_dict(plain["masked"], where)
         with faults.collected():
             made = cls(guards, budget=budget, limits=tuple(limits), **chosen)
         faults.tell(PolicyError)

@@ -72,7 +72,7 @@ def read_models(
             **told,
             number=number,
             seed=prepared.study.seed,
-            seconds=asked.seconds,
+            time_limit=asked.seconds,
             parts=parts,
         )
         model, member = pool.asked(target), pool.member

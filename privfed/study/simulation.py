@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.attacks.clock import Clock
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
@@ -141,8 +140,16 @@ class Prepared:
         }
         return {"persons": told}
 
-    def truth(self) -> dict[str, Records]:
-        """Return each client's records, to score attacks."""
+    def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
+        """Return each client's records, to score attacks on a transcript.
+
+        A masked total has all owners' records as its members, so that held-out ones are the outsiders.
+        """
+        totals = {entry.client for entry in transcript or () if entry.release.owners}
+        if totals:
+            everyone = Records.from_frame(self.train, self.schema)
+            outside = Records.from_frame(self.test, self.schema)
+            return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
             for name, part in self.train.groupby(self.owner, sort=False)
@@ -243,6 +250,7 @@ def run(
     """Train under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
+    adopted = choice.masked_among(adopted, prepared.owners)
     folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
@@ -320,19 +328,19 @@ def attack(
         their findings, partial ones included, and which kinds of release no attack reads; and by name the
         question of each attack that does not apply, which is no pass.
     """
-    truth = prepared.truth()
+    truth = prepared.truth(transcript)
     found: list[Finding] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)
     for tried in attacks:
-        tried.seconds, tried.relation = seconds or tried.seconds, relation
-        attackable, clock = tried.attackable(transcript), Clock(tried.seconds)
+        tried.time_limit, tried.relation = seconds or tried.time_limit, relation
+        attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
             told = tried.run(transcript, known, prepared.schema) if attackable else []
-        if attackable and not told and clock.over:
+        if attackable and not told and tried.bounds and tried.bounds.over:
             told = [tried.unfinished()]
         found.extend(told)
         if not told:

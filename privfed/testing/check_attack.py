@@ -111,7 +111,7 @@ def check_says_what_it_asks(case: AttackCase) -> None:
     attack = case.attack
     assert isinstance(attack, Attack), "derive it from privfed.extend.Attack"
     assert attack.name and attack.question.endswith("?"), f"name it: {attack.name!r}"
-    assert getattr(attack, "seconds", 0) > 0, "its __init__ must call super().__init__()"
+    assert hasattr(attack, "time_limit"), "its __init__ must call super().__init__()"
 
 
 def check_finds_something(case: AttackCase) -> None:
@@ -178,9 +178,11 @@ def check_without_truth(case: AttackCase) -> None:
 def check_time(case: AttackCase) -> None:
     """Without time it begins nothing, and every finding says that it is partial."""
     hurried = copy(case.attack)
-    hurried.seconds = NO_TIME
+    hurried.time_limit = NO_TIME
     for found in case.run(attack=hurried):
-        assert found.partial, f"finding {found.metric!r} does not say so; see privfed.extend.Clock"
+        assert found.partial, (
+            f"finding {found.metric!r} does not say so; see privfed.extend.Attack.deadline"
+        )
 
 
 def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:

@@ -16,7 +16,7 @@ from privfed.attacks.candidate_inference import (
     CandidateRecords,
     CandidateSystem,
 )
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.linear import linear_equations
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
@@ -109,7 +109,7 @@ def test_an_unknown_target_is_told() -> None:
     """The level's sums of a target bring it out, and a feature alike; a guess gets a tenth."""
     small = {name: own.take(np.arange(6)) for name, own in OWNERS.items()}
     transcript = released([TREE, WIDE], small, "open", None)
-    target, feature = CandidateInference(unknown=[TARGET, "b"], unknowns=200).run(
+    target, feature = CandidateInference(unknown=[TARGET, "b"], max_unknowns=200).run(
         transcript, small, SCHEMA
     )
     assert target.detail["median error as a share of the range"] < 0.05
@@ -241,23 +241,23 @@ def test_equal_records_are_one_candidate() -> None:
 def test_time_that_is_up_keeps_what_was_found() -> None:
     """A partial finding says so; no time at all is bad input."""
     transcript = released([WIDE], OWNERS, "open", None)
-    assert CandidateInference(seconds=1e-9).run(transcript, OWNERS, SCHEMA) == []
-    assert Clock(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
-    assert Clock(60).partial(5, 5, "clients") == ""
-    with pytest.raises(InputError, match="seconds must be above 0"):
-        CandidateInference(seconds=0)
+    assert CandidateInference(time_limit=1e-9).run(transcript, OWNERS, SCHEMA) == []
+    assert Deadline(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
+    assert Deadline(60).partial(5, 5, "clients") == ""
+    with pytest.raises(InputError, match="time_limit must be above 0"):
+        CandidateInference(time_limit=0)
     with pytest.raises(InputError, match="2 or more"):
-        CandidateInference(candidates=1)
+        CandidateInference(max_candidates=1)
 
 
 def test_clients_of_too_many_records_are_told() -> None:
     """Whoever holds more records than a list takes is left out, and the finding says so."""
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
     transcript = released([WIDE], owners, "open", None)
-    (found,) = CandidateInference(unknown=[""], candidates=50).run(transcript, owners, SCHEMA)
+    (found,) = CandidateInference(unknown=[""], max_candidates=50).run(transcript, owners, SCHEMA)
     assert found.partial == "1 of 3 clients have more records than a list takes"
     assert found.detail["lists"] == 2
-    (nobody,) = CandidateInference(unknown=[""], candidates=10).run(transcript, owners, SCHEMA)
+    (nobody,) = CandidateInference(unknown=[""], max_candidates=10).run(transcript, owners, SCHEMA)
     assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")
 
 
@@ -288,6 +288,6 @@ def test_the_solver_stays_within_its_bounds() -> None:
     system = CandidateSystem(np.array([1.0, 1.0, 2.0]))
     rows = rng.normal(size=(30, 3)) * 100
     system.gram, system.right = rows.T @ rows, rows.T @ rows @ np.array([1.5, -0.5, 2.0])
-    found = system.solve(Clock(60))
+    found = system.solve(Deadline(60))
     assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
     assert found[0] == 1.0

@@ -63,7 +63,7 @@ def test_noisy_totals_widen_the_ranges() -> None:
 def test_contradictions_bad_input_and_no_time() -> None:
     """None where no table fits or no time is left; an InputError for what is no system."""
     assert ranges(np.ones((2, 2)), low=np.array([1.0, 2.0]), high=np.array([1.0, 2.0])) is None
-    assert ranges(np.ones((1, 2)), low=np.ones(1), high=np.ones(1), seconds=0.0) is None
+    assert ranges(np.ones((1, 2)), low=np.ones(1), high=np.ones(1), time_limit=0.0) is None
     for told in (np.ones(2), np.array([np.nan])):
         with pytest.raises(InputError):
             ranges(np.ones((1, 2)), low=told, high=told)

@@ -90,7 +90,7 @@ def test_nothing_to_read() -> None:
     """Empty transcripts, no truth, no time, and knots that are no numbers."""
     transcript, truth = released(trees=3)
     assert PiecedRecords().run(Transcript()) == []
-    assert PiecedRecords(seconds=1e-9).run(transcript, truth) == []
+    assert PiecedRecords(time_limit=1e-9).run(transcript, truth) == []
     assert all(not finding.simulation for finding in PiecedRecords().run(transcript))
 
     def spoiled(value: object) -> Transcript:

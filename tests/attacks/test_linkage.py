@@ -181,7 +181,7 @@ def test_nothing_to_read() -> None:
     assert Linkage().run(Transcript()) == [] and not Linkage().attackable(Transcript())
     told = asked("levels", "8")
     assert Linkage().run(told) == []
-    assert Linkage(seconds=1e-9).run(told, {"cohort": MEMBERS}) == []  # type: ignore[dict-item]
+    assert Linkage(time_limit=1e-9).run(told, {"cohort": MEMBERS}) == []  # type: ignore[dict-item]
     first = next(iter(told))
     foreign = TranscriptEntry(first.client, first.kind, b"nonsense", first.release)
     assert not Linkage().attackable(Transcript((foreign,)))

@@ -252,7 +252,7 @@ def test_time_that_is_up_is_told() -> None:
     """Nothing was read, and the finding says so."""
     owners = {"one": table(10, 1), "two": table(10, 2)}
     transcript = released(QUERIES[0], owners, "laplace", "1")
-    (found,) = Membership(seconds=1e-9).run(transcript, owners, SCHEMA)
+    (found,) = Membership(time_limit=1e-9).run(transcript, owners, SCHEMA)
     assert found.partial.startswith("0 of 2 releases") and found.value == 0.5
 
 

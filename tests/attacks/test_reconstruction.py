@@ -12,7 +12,7 @@ import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.attacks import base, ledger_rows
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.ledger_rows import LinearSystem, rows_of, several_studies
 from privfed.attacks.reconstruction import (
@@ -200,11 +200,11 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     names = ((0, "n", 0), (0, "n", 1), (0, "sum", 0), (0, "sum", 1))
     counts = np.array([True, True, False, False])
     rows = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
-    groups, single = differences(rows, slice(0, 3), clock=Clock(9))
+    groups, single = differences(rows, slice(0, 3), deadline=Deadline(9))
     assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
     design[3] = [2, 3, 0]
     alike = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
-    assert differences(alike, slice(0, 3), clock=Clock(9))[1].found == 1
+    assert differences(alike, slice(0, 3), deadline=Deadline(9))[1].found == 1
 
 
 def test_power_sums_of_two_give_both_values() -> None:
@@ -313,7 +313,7 @@ def test_foreign_parts_are_left_out() -> None:
     for units in (np.array(["a", "b"]), np.array([np.nan, 1.0]), np.zeros(3), np.zeros((1, 2))):
         release = replace(entry.release, parts={"counts": replace(part, units=units)})
         foreign = Transcript((replace(entry, release=release),))
-        assert len(rows_of(foreign, points, most=10, clock=Clock(9))) == 0
+        assert len(rows_of(foreign, points, most=10, deadline=Deadline(9))) == 0
         assert attack(foreign, frame, AGES) == {}
     unknown = Transcript((replace(entry, fields=b"nonsense"),))
     assert attack(unknown, frame, AGES) == {}
@@ -327,4 +327,4 @@ def test_nothing_to_read() -> None:
     nobody = {"A": Records.from_frame(frame.iloc[:0], AGES)}
     assert Reconstruction().run(told, nobody, AGES) == []
     known = {"A": Records.from_frame(frame, AGES)}
-    assert Reconstruction(seconds=1e-9).run(told, known, AGES) == []
+    assert Reconstruction(time_limit=1e-9).run(told, known, AGES) == []

@@ -137,8 +137,8 @@ def test_rmia_counts_the_others_that_a_record_outdoes() -> None:
 
 def test_time_ends_the_training() -> None:
     """With none at all there is an error; the halves are complementary, pair by pair."""
-    with pytest.raises(InputError, match="more seconds"):
-        shadows(deep, x=X, y=Y, seconds=0)
+    with pytest.raises(InputError, match="a longer time_limit"):
+        shadows(deep, x=X, y=Y, time_limit=0)
     known = shadowed(True)
     assert (known.inside[::2] ^ known.inside[1::2]).all()
     assert len(known.without(3).scores) == 31

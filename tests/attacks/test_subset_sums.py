@@ -44,4 +44,4 @@ def test_bad_input_and_no_time() -> None:
         with pytest.raises(InputError, match="subset sums"):
             rebuilt_bits(np.ones((3, 2)), answers)
     rng = np.random.default_rng(0)
-    assert rebuilt_bits(rng.random((400, 150)), rng.random(400), seconds=0.0) is None
+    assert rebuilt_bits(rng.random((400, 150)), rng.random(400), time_limit=0.0) is None

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.attacks.clock import Clock
+from privfed.attacks.deadline import Deadline
 from privfed.attacks.worst_record import WorstRecord, search
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import Request
@@ -181,7 +181,7 @@ def test_the_search_climbs() -> None:
         seen.append(x)
         return np.asarray(x.sum(axis=1))
 
-    assert search(distances, Schema(columns), Clock(60)) == 50
+    assert search(distances, Schema(columns), Deadline(60)) == 50
     assert all(np.array_equal(x, np.rint(x)) for x in seen) and len(seen) > 20
 
 

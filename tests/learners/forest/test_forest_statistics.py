@@ -14,9 +14,9 @@ from privfed import Column, Schema
 from privfed.learners.forest import node_index as levels
 from privfed.learners.forest.columns import ordered, unordered
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.local import local_gains
 from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import CAP, Sampling
+from privfed.learners.forest.statistics import local_gains
 from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.questions.query import View
 from privfed.tables.records import Records

@@ -98,10 +98,10 @@ def test_for_numbers_a_candidate_must_be_clearly_ahead_of_the_own_tree(held: str
     client, scoring = _client(600, classify=False), Scoring(False, held)  # type: ignore[arg-type]
     nothing = Population.of(np.full((2, 7), -1), 3)
     assert choose(client, nothing, scoring, Choice(own=True)).source == "own"
-    good = Population.of(client.structure(3)[None], 3)
+    good = Population.of(local.structure(client.x, client.y, 0, 3)[None], 3)
     rule = Choice(own=True, lowest=1, deepest=1)
     assert choose(client, good, scoring, rule).source == "federation"
-    same = Population.of(client.structure(1)[None], 1)
+    same = Population.of(local.structure(client.x, client.y, 0, 1)[None], 1)
     assert choose(client, same, scoring, rule).source == "own"
 
 

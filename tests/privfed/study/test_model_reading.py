@@ -47,14 +47,14 @@ def test_time_that_is_up_leaves_fewer_shadows(
     """What was trained by then is used, and the finding says how many there were to be."""
 
     class Hurried:
-        """A clock that strikes after two rounds."""
+        """A deadline that strikes after two rounds."""
 
         def __init__(self, _: float) -> None: ...
 
-        def timely(self, _: int) -> range:
+        def range(self, _: int) -> range:
             return range(2)
 
-    monkeypatch.setattr("privfed.attacks.shadow_models.Clock", Hurried)
+    monkeypatch.setattr("privfed.attacks.shadow_models.Deadline", Hurried)
     for each in findings(Study.from_dict(PLAIN), tmp_path / "out"):
         assert each["partial"] == "8 of 12 shadows in 120 seconds"
 

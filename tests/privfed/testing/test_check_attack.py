@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
-from privfed.attacks.clock import Clock
 from privfed.attacks.finding import Finding
 from privfed.attacks.reading import finite_numbers
 from privfed.exchange.transcript import Transcript
@@ -26,13 +25,13 @@ class Total(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """One finding, where anything was counted."""
-        entries, clock, total, read = transcript.entries, Clock(self.seconds), 0.0, 0
-        for place in clock.timely(len(entries)):
+        entries, deadline, total, read = transcript.entries, self.deadline(), 0.0, 0
+        for place in deadline.range(len(entries)):
             read += 1
             for part in exact_parts(entries[place]).values():
                 values = finite_numbers(part) if part.type == "counts" else None
                 total += 0.0 if values is None else float(np.nansum(values))
-        partial = clock.partial(read, len(entries), "releases")
+        partial = deadline.partial(read, len(entries), "releases")
         return [self.told(total, partial, truth)] if total else []
 
     def told(self, total: float, partial: str, truth: Truth | None) -> Finding:
@@ -118,7 +117,7 @@ class Endless(Total):
 
     def run(self, *given: Any, **named: Any) -> list[Finding]:
         """In its own time."""
-        self.seconds = 60.0
+        self.time_limit = 60.0
         return super().run(*given, **named)
 
 

@@ -1,0 +1,63 @@
+"""The bounds on an attack: counted work, and seconds where somebody sets them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from time import monotonic
+
+#: Work of an attack unless told otherwise, in multiply-adds.
+MAX_WORK = 2e11
+
+
+class Deadline:
+    """Work and time that an attack may spend from now on.
+
+    Counted work makes findings repeatable: the same transcript gives the same ones on any machine.
+
+    Args:
+        time_limit: seconds after which nothing new is begun; None for no limit.
+        max_work: multiply-adds (or as much other work) after which nothing new is begun.
+    """
+
+    def __init__(self, time_limit: float | None = None, max_work: float = math.inf) -> None:
+        self.time_limit = math.inf if time_limit is None else time_limit
+        self.max_work, self.work = max_work, 0.0
+        self._end = monotonic() + self.time_limit
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return monotonic() >= self._end
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up or the work is spent."""
+        return self.work > self.max_work or self.late
+
+    @property
+    def remaining(self) -> float:
+        """Seconds, a tenth at least: a solver needs some."""
+        return max(self._end - monotonic(), 0.1)
+
+    def spend(self, work: float) -> bool:
+        """Count work before it is done; whether it may be done."""
+        self.work += work
+        return not self.over
+
+    def range(self, number: int) -> Iterator[int]:
+        """The integers from 0, ``number`` of them, until the deadline."""
+        for index in range(number):
+            if self.over:
+                return
+            yield index
+
+    def partial(self, done: int, total: int, what: str) -> str:
+        """How far an attack got; empty if it got to the end."""
+        return "" if done >= total else f"{done} of {total} {what} {self}"
+
+    def __str__(self) -> str:
+        spent = self.work > self.max_work and not self.late
+        return (
+            f"within {self.max_work:.2g} operations" if spent else f"in {self.time_limit:g} seconds"
+        )

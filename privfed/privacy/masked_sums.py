@@ -1,0 +1,259 @@
+"""Sums that only show all owners' parts together: who takes part, and what noise each of them adds.
+
+Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K. Up to t of the
+others may collude with the server: they know their own shares, so that K - t shares count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import PolicyError
+from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.laws import Charged, DiscreteGaussian, Law, SumOfGaussians
+from privfed.privacy.loss import Loss, lost
+from privfed.privacy.mechanism import (
+    BoundedPart,
+    Mechanism,
+    Protection,
+    is_drawn_here,
+    shares,
+    unmasked,
+)
+from privfed.privacy.noise import Noise
+from privfed.questions.exact import shown
+from privfed.questions.part import Bound, PartType
+
+#: Least sigma of one owner's share, in grid units. From here on tau (see :class:`.SumOfGaussians`) is
+#: below 1e-34, whatever the number of owners.
+MIN_SIGMA = 3.0
+#: All owners' exact cells together stay below this magnitude, and their noise too: each cell is clipped,
+#: which moves no two answers further apart. 64-bit integers hold the total, whatever the data.
+LARGEST = 2**62
+#: Most owners, and most owners times refinement: a cell is clipped at 2^44 or more.
+MOST_OWNERS, MOST_STEPS = 512, 2**18
+#: Parts that are sums over records.
+SUMS = (PartType.COUNTS, PartType.SUMS)
+
+
+@dataclass(frozen=True)
+class MaskedSums:
+    """A policy's terms for sums that only their total shows.
+
+    Args:
+        keys: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name,
+            the policy's own owner included; text without a key where a simulation fills it in.
+        colluding: t, owners who may work with the server. Each adds 1 / (K - t) of the variance.
+        unmasked: what may be spent at most if the masks fail, because more than t owners collude.
+
+    Raises:
+        PolicyError: there are fewer than two owners whose noise counts.
+    """
+
+    keys: Mapping[str, str]
+    colluding: int = 0
+    unmasked: Budget | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.colluding) is not int or self.colluding < 0:
+            raise PolicyError("masked: colluding is a whole number of owners, 0 or more")
+        if self.counted < 2:
+            raise PolicyError(
+                f"masked: {len(self.keys)} owners of whom {self.colluding} may collude leave "
+                f"{self.counted} whose noise counts; name at least 2 more than colluding"
+            )
+        if len(self.keys) > MOST_OWNERS:
+            raise PolicyError(f"masked: name at most {MOST_OWNERS} owners")
+        for owner, key in self.keys.items():
+            if not isinstance(key, str) or (key and not _is_key(key)):
+                raise PolicyError(
+                    f"masked: the key of {owner!r} is no masking key, which has 64 hexadecimal digits"
+                )
+
+    @property
+    def counted(self) -> int:
+        """K - t, the shares of noise that count."""
+        return len(self.keys) - self.colluding
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who takes part, sorted."""
+        return tuple(sorted(self.keys))
+
+    def check_unmasked(self, accountant: Accountant, budget: Budget | None) -> None:
+        """Check that the budget stays within what may be spent at most if the masks fail.
+
+        Her own share has 1 / m of the variance, so that a release that costs rho then costs m rho: m times
+        the ceiling bounds every exchange, however the server asks.
+
+        Raises:
+            PolicyError: it does not, or there is no budget.
+        """
+        if self.unmasked is None:
+            return
+        if budget is None:
+            raise PolicyError("masked: unmasked bounds a budget; write [budget] with it")
+        most = self.at_most(accountant.ceiling(budget))
+        if not accountant.fits(most, accountant.ceiling(self.unmasked)):
+            needed = accountant.guarantee(most, self.unmasked.delta)[0]
+            raise PolicyError(
+                f"masked: if the masks fail, this budget is epsilon {shown(needed, 4)}, and unmasked allows "
+                f"{shown(self.unmasked.epsilon, 4)}; raise it, lower the budget, or name fewer owners"
+            )
+
+    def epsilon_unmasked(self, accountant: Accountant, budget: Budget | None) -> Fraction | None:
+        """The epsilon of a whole budget if the masks fail; none without a budget."""
+        if budget is None:
+            return None
+        return accountant.guarantee(self.at_most(accountant.ceiling(budget)), budget.delta)[0]
+
+    def at_most(self, total: Amount) -> Amount:
+        """What a total costs at most if the masks fail."""
+        return tuple(part * self.counted for part in total)
+
+    def with_keys(self, keys: Mapping[str, str]) -> MaskedSums:
+        """The same terms with the owners' keys; known ones stay."""
+        return replace(self, keys={o: known or keys.get(o, "") for o, known in self.keys.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the terms as plain data, as in a policy's file."""
+        plain: dict[str, Any] = {"with": dict(sorted(self.keys.items()))}
+        plain["colluding"] = self.colluding
+        if self.unmasked is not None:
+            plain["unmasked"] = self.unmasked.to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Any, where: str = "policy") -> MaskedSums:
+        """Read plain data; ``with`` is a table of keys by owner, or a list of names."""
+        known = {"with", "colluding", "unmasked"}
+        if not isinstance(plain, Mapping) or not set(plain) <= known or "with" not in plain:
+            raise PolicyError(
+                f'{where}: masked is a table; write masked = {{ with = {{ owner = "key" }}, colluding = 0 }}'
+            )
+        named, limit = plain["with"], plain.get("unmasked")
+        if not isinstance(named, Mapping):
+            named = dict.fromkeys(named if isinstance(named, list | tuple) else (), "")
+        budget = None if limit is None else Budget.of(limit["epsilon"], limit.get("delta", 0))
+        return cls(dict(named), plain.get("colluding", 0), budget)
+
+
+def _is_key(text: str) -> bool:
+    return len(text) == 64 and set(text) <= set("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class MaskedProtection:
+    """A mechanism at work on a group of sums, with one owner's share of its noise.
+
+    Args:
+        total: what is said of all owners' total, on refined grids: its laws, and what it costs an
+            owner against the server and its allies.
+        refined: by part, how many units of the refined grid are one of the part's own.
+    """
+
+    total: Protection
+    refined: Mapping[str, int]
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What protects the parts."""
+        return self.total.mechanism
+
+    @property
+    def group(self) -> Mapping[str, BoundedPart]:
+        """The parts on their refined grids, with their bounds."""
+        return self.total.group
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """The law of the noise in the total, by part."""
+        return self.total.laws
+
+    def protect(
+        self, exact: Mapping[str, np.ndarray], noise: Noise, _reveals: Mapping[str, np.ndarray]
+    ) -> Mapping[str, np.ma.MaskedArray]:
+        """Refine exact cells and add this owner's share of the noise; see :meth:`.Protection.protect`."""
+        released = {}
+        for name, cells in exact.items():
+            law, fine = self.laws.get(name), self.refined[name]
+            owners = law.owners if isinstance(law, SumOfGaussians) else MOST_OWNERS
+            most = min(2**53, LARGEST // (owners * fine))
+            units = np.clip(cells.astype(np.int64), -most, most) * fine
+            if isinstance(law, SumOfGaussians):
+                units = units + law.share.draw(noise, cells.size).reshape(cells.shape)
+            released[name] = unmasked(units)
+        return released
+
+    @cached_property
+    def alone(self) -> Loss:
+        """What it costs if the masks fail, and all that hides the owner is her own share."""
+        each = [
+            lost(Charged(charged.law.share, charged.units))
+            for charged in self.total.charged
+            if isinstance(charged.law, SumOfGaussians)
+        ]
+        return sum(each, Loss.free())
+
+
+def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None:
+    """Share a Gaussian mechanism's noise among all owners; none where the parts are no such sums.
+
+    Raises:
+        ValueError: 64-bit integers cannot hold the total.
+    """
+    kinds = {bounded.part.type for bounded in protection.group.values()}
+    gaussian = all(type(law) is DiscreteGaussian for law in protection.laws.values())
+    if not (kinds <= set(SUMS) and gaussian and protection.laws and not protection.bare):
+        return None
+    if not is_drawn_here(protection.mechanism) or protection.mechanism.suppresses:
+        return None
+    group, refined = dict(protection.group), dict.fromkeys(protection.group, 1)
+    laws: dict[str, SumOfGaussians] = {}
+    for names, _, _ in shares(protection.group, protection.spend):
+        cells = sum(group[name].part.size for name in names)
+        sigma = protection.laws[names[0]].parameter
+        fine = refinement(sigma / math.sqrt(terms.counted))
+        if fine * len(terms.keys) > MOST_STEPS:
+            raise ValueError("64-bit integers cannot hold the total of so many owners")
+        law = SumOfGaussians(sigma * fine, terms.counted, len(terms.keys), cells)
+        for name in names:
+            own, refined[name], laws[name] = group[name], fine, law
+            finer = (
+                Bound(own.bound.l1 * fine, own.bound.l2_squared * fine**2) if own.bound else None
+            )
+            group[name] = replace(
+                own, part=replace(own.part, grid=own.part.grid / fine), bound=finer
+            )
+    stated = Loss.zcdp(protection.spend)
+    total = Protection(protection.mechanism, group, protection.spend, laws, stated)
+    return MaskedProtection(total, refined)
+
+
+def all_masked(
+    protections: Sequence[Protection], terms: MaskedSums | None
+) -> tuple[MaskedProtection, ...]:
+    """Share the noise of all protections of one answer; empty unless every part of it can be masked.
+
+    Raises:
+        ValueError: 64-bit integers cannot hold the total.
+    """
+    if terms is None:
+        return ()
+    each = [masked(protection, terms) for protection in protections]
+    return tuple(own for own in each if own is not None) if None not in each else ()
+
+
+def refinement(sigma: float) -> int:
+    """The least power of two that brings a share's sigma to :data:`MIN_SIGMA`.
+
+    Cells, bound and sigma are multiplied by it, which costs nothing and refuses no question.
+    """
+    return 1 << max(0, math.ceil(math.log2(MIN_SIGMA / sigma)))

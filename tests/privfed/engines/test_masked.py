@@ -1,0 +1,279 @@
+"""Masked sums through real gates: totals, charges, crashes, and what a cheating server gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_diabetes
+
+from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
+from privfed.errors import NobodyAnswered, PolicyError
+from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.exchange.masked_totals import summed, total_of
+from privfed.exchange.messages import Reason, Release, Request
+from privfed.learners.forest import FedForestClassifier
+from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.learners.genetic_tree import GeneticTreeClassifier
+from privfed.learners.rulefit import RuleFitClassifier
+from privfed.owner.gate import Gate
+from privfed.privacy.laws import SumOfGaussians
+from privfed.privacy.noise import TestNoise
+from privfed.tables.schema import Column
+from privfed.testing.gates import events, reason, reply
+from privfed.testing.queries import Histogram
+
+pytest.importorskip("cryptography")
+BINS = Histogram(0, (0.0, 0.25, 0.5, 0.75, 1.0))
+SCHEMA = Schema((Column("a", lower=0, upper=1),), Column("y", lower=0, upper=1))
+OWNERS = ("ashford", "briar", "cedar", "dunes", "elm")
+
+
+class Silence(TestNoise):
+    """No noise at all."""
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """Zeros."""
+        return np.zeros(size, np.int64)
+
+
+def table(owners: Sequence[str] = OWNERS, records: int = 100) -> pd.DataFrame:
+    """Uniform numbers, dealt out in turn."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.uniform(0, 1, (records, 2)), columns=["a", "y"])
+    return frame.assign(owner=[owners[i % len(owners)] for i in range(records)])
+
+
+def policy(colluding: int = 0, budget: str = "8", **more: Any) -> Policy:
+    """Gaussian noise on the histogram, masked among all owners."""
+    guards = {BINS.kind: (Guard.of("gaussian", spend="0.05"),)}
+    plain = Policy(guards, accountant="zcdp", budget=Budget.of(budget, "1e-5"))
+    return plain.masked_among(OWNERS, colluding, **more)
+
+
+def federation(allowed: Any = None, seed: int | None = 3, **more: Any) -> LocalDisclosure:
+    """Five owners in this process."""
+    return LocalDisclosure.from_frame(
+        table(), "y", client="owner", schema=SCHEMA, policy=allowed or policy(), seed=seed, **more
+    )
+
+
+def silent(federation: LocalDisclosure) -> LocalDisclosure:
+    """The same without noise."""
+    for gate in federation.gates.values():
+        gate._noise = Silence(0)
+    return federation
+
+
+def test_a_total_stands_for_all_owners() -> None:
+    """One release with the exact sum, less noise; its law says how much, and who is in it."""
+    answer = silent(federation()).ask(BINS).only
+    (release,) = answer.releases.values()
+    assert release.owners == OWNERS and release.client == "total of 5 owners"
+    assert_array_equal(answer.total("counts"), np.histogram(table()["a"], BINS.edges)[0])
+    law = release.parts["counts"].noise
+    assert isinstance(law, SumOfGaussians) and (law.owners, law.counted) == (5, 5)
+    alone = federation(replace(policy(), masked=None)).ask(BINS)
+    assert answer.deviation("counts") == pytest.approx(alone.deviation("counts") / np.sqrt(5))
+
+
+def test_each_share_by_itself_is_uniform() -> None:
+    """What the server holds of one owner are integers of 64 random bits."""
+    held = federation()
+    held.ask(BINS)
+    for gate in held.gates.values():
+        ((_, entry),) = gate.ledger.disclosed()
+        assert entry.release.view
+        assert np.abs(entry.release.parts["counts"].units).max() > 2**40
+
+
+def test_every_owner_is_charged_once_and_asked_again_for_nothing() -> None:
+    """The same request gets the same bytes; a row says both prices."""
+    held = federation()
+    request = Request.of("1", BINS)
+    first = {name: gate.serve(_encoded(request)) for name, gate in held.gates.items()}
+    for name, gate in held.gates.items():
+        before = gate.ledger.spent(gate.accountant).total
+        assert gate.serve(_encoded(request)) == first[name]
+        assert gate.ledger.spent(gate.accountant).total == before
+        (row,) = [entry for entry in gate.ledger.entries() if entry.event == "reserved"]
+        assert row.body["loss"]["rho"] == "0.05"
+        assert float(row.body["unmasked"]["rho"].split("/")[0]) > 0
+        gate.ledger.verify()
+    budget = held.budget()
+    assert (budget["unmasked"] > budget["spent"]).all()
+
+
+def _encoded(request: Request) -> bytes:
+    from privfed.questions.wire import encode
+
+    return encode(request)
+
+
+def test_without_one_owner_nobody_learns_anything() -> None:
+    """Late means wait: the error names who is missing, and what was sent stays as it was."""
+    held = federation()
+    with pytest.raises(NobodyAnswered, match="elm gave none"):
+        held.ask(BINS, clients=OWNERS[:4])
+    assert len(held.transcript()) == 0
+
+
+def test_owners_who_disagree_give_no_total() -> None:
+    """Another spend, or another number of colluders: masks do not cancel, and the error says why."""
+    other = replace(policy(), guards={BINS.kind: (Guard.of("gaussian", spend="0.06"),)})
+    for odd in (other, policy(colluding=1)):
+        policies = {**dict.fromkeys(OWNERS, policy()), "cedar": odd}
+        with pytest.raises(PolicyError, match="do not agree"):
+            federation(policies).ask(BINS)
+
+
+def test_an_invented_owner_is_refused_at_the_gate() -> None:
+    """The roster is the owner's policy; a gate opens only if its own key stands in it."""
+    known = federation().gates["ashford"].policy
+    assert known.masked is not None
+    invented = {**known.masked.keys, "ashford": known.masked.keys["briar"]}
+    wrong = replace(known, masked=replace(known.masked, keys=invented))
+    with pytest.raises(PolicyError, match="public masking key"):
+        federation(wrong)
+
+
+def test_colluding_owners_who_subtract_their_own_leave_the_priced_noise() -> None:
+    """Two of five hand the server their shares: three shares of noise remain, as was priced."""
+    guards = {BINS.kind: (Guard.of("gaussian", spend="0.0005"),)}
+    allowed = replace(policy(colluding=2), guards=guards)
+    left = []
+    for seed in range(60):
+        held = federation(allowed, seed=seed)
+        (release,) = held.ask(BINS).only.releases.values()
+        noise = release.parts["counts"].values.data - np.histogram(table()["a"], BINS.edges)[0]
+        for owner in OWNERS[:2]:  # who know their own noise: drawn again from the same seed
+            law, own = release.parts["counts"].noise, TestNoise(seed + 7919 * OWNERS.index(owner))
+            assert isinstance(law, SumOfGaussians)
+            noise = noise - law.share.draw(own, 4) * float(release.parts["counts"].grid)
+        left.append(noise)
+    law = release.parts["counts"].noise
+    assert law is not None
+    wanted = law.parameter * float(release.parts["counts"].grid)
+    assert wanted == pytest.approx(np.sqrt(1000), rel=1e-9)
+    assert np.std(left) == pytest.approx(wanted, rel=0.12)
+
+
+def test_a_share_interrupted_after_its_charge_is_finished_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bytes that were not durable never left: the same request is answered, and charged no more."""
+    held = federation()
+    gate, request = held.gates["cedar"], Request.of("1", BINS)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Gate, "_evaluate", _killed)
+        gate.answer(request)
+    spent = gate.ledger.spent(gate.accountant).total
+    assert isinstance(reply(gate, request), Release)
+    assert gate.ledger.spent(gate.accountant).total == spent
+    assert events(gate)[-2:] == ["reserved", "released"]
+    gate.ledger.verify()
+
+
+def test_an_interrupted_share_is_not_finished_at_another_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that proposes to spend more the second time gets nothing for the first charge."""
+    guards = {BINS.kind: (Guard.of("gaussian", spend="0.05", cap="1"),)}
+    gate = federation(replace(policy(), guards=guards)).gates["cedar"]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Gate, "_evaluate", _killed)
+        gate.answer(Request.of("1", BINS))
+    dearer = replace(Request.of("1", BINS), spend=policy().budget.epsilon / 8)  # type: ignore[union-attr]
+    assert reason(gate, dearer) == Reason.INTERRUPTED
+
+
+def _killed(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_query_that_fails_gives_a_masked_share_of_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total still opens; one owner's failure costs the others nothing."""
+    held = silent(federation())
+    evaluate = Histogram.evaluate
+
+    def failing(self: Histogram, view: Any) -> Mapping[str, np.ndarray]:
+        if view is held.gates["briar"]._view:
+            raise MemoryError
+        return evaluate(self, view)
+
+    monkeypatch.setattr(Histogram, "evaluate", failing)
+    others = table()[table()["owner"] != "briar"]
+    assert_array_equal(held.ask(BINS).total("counts"), np.histogram(others["a"], BINS.edges)[0])
+
+
+def test_a_replay_of_totals_answers_alike() -> None:
+    """The transcript holds one total a question, in time; single shares are not in it."""
+    held = federation()
+    told = held.ask(BINS).total("counts")
+    transcript = held.transcript()
+    assert [entry.client for entry in transcript] == ["total of 5 owners"]
+    assert_array_equal(ReplayDisclosure(SCHEMA, transcript).ask(BINS).total("counts"), told)
+    shares = [entry for gate in held.gates.values() for _, entry in gate.ledger.disclosed()]
+    assert_array_equal(total_of([s.release for s in shares])["counts"].data, told)
+    assert len(summed(replace(transcript, entries=tuple(shares[:3])))) == 0
+
+
+def test_ledgers_and_keys_last(tmp_path: Path) -> None:
+    """Opened again, an owner has the same key, and the same request the same bytes."""
+    first = federation(seed=None, ledgers=tmp_path)
+    request = _encoded(Request.of("1", BINS))
+    told = {name: gate.serve(request) for name, gate in first.gates.items()}
+    keys = first.gates["elm"].policy
+    first.close()
+    second = federation(seed=None, ledgers=tmp_path)
+    assert second.gates["elm"].policy == keys
+    assert {name: gate.serve(request) for name, gate in second.gates.items()} == told
+    second.close()
+
+
+def test_the_price_if_masks_fail_is_held_against_its_limit() -> None:
+    """A gate whose budget would exceed it does not open."""
+    federation(policy(unmasked=Budget.of("30", "1e-5")))
+    with pytest.raises(PolicyError, match="if the masks fail"):
+        federation(policy(unmasked=Budget.of("9", "1e-5")))
+
+
+@pytest.mark.parametrize(
+    "learner", [RuleFitClassifier, FedForestClassifier, GeneticTreeClassifier, FuzzyTreeRegressor]
+)
+def test_without_noise_five_masked_owners_learn_what_one_does(learner: Any) -> None:
+    """Bit for bit: predictions of the model from masked totals are those from all records at once."""
+    features, target = load_diabetes(return_X_y=True, as_frame=True)
+    number = learner is FuzzyTreeRegressor
+    frame = features.iloc[:200, :4].assign(y=target if number else (target > 140).astype(int))
+    schema = _public(frame)
+    answers = []
+    for owners in (OWNERS[:1], OWNERS):
+        dealt = frame.assign(owner=[owners[i % len(owners)] for i in range(len(frame))])
+
+        def allowed(known: Schema, owners: Sequence[str] = owners) -> Policy:
+            made: Policy = learner().private(4, schema=known)
+            return made.masked_among(owners) if len(owners) > 1 else made
+
+        held = LocalDisclosure.from_frame(
+            dealt, "y", client="owner", schema=schema, policy=allowed, seed=1
+        )
+        model = learner(random_state=0).fit(silent(held))
+        predict = model.predict if number else model.predict_proba
+        answers.append(np.asarray(predict(features.iloc[200:300, :4])))
+    one, masked = answers
+    assert_array_equal(masked, one)
+
+
+def _public(frame: pd.DataFrame) -> Schema:
+    """Bounds from this table, taken as public ones."""
+    columns = [Column(name, lower=-0.2, upper=0.2) for name in frame.columns[:-1]]
+    if frame["y"].nunique() == 2:
+        return Schema(tuple(columns), Column("y", "category", categories=("0", "1")))
+    return Schema(tuple(columns), Column("y", lower=0, upper=400))

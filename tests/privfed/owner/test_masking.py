@@ -1,0 +1,75 @@
+"""Masks cancel in the sum over a roster, and hide every vector by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privfed.errors import InputError, PolicyError
+from privfed.owner.masking import MaskingKey
+
+pytest.importorskip("cryptography")
+KEYS = {f"o{i:02d}": MaskingKey(bytes([i]) * 32) for i in range(7)}
+
+
+def roster(owners: int) -> dict[str, str]:
+    """The first few owners' public keys."""
+    return {name: key.public for name, key in list(KEYS.items())[:owners]}
+
+
+@settings(max_examples=30, deadline=None)
+@given(owners=st.integers(2, 7), cells=st.integers(0, 40), seed=st.integers(0, 2**32))
+def test_the_sum_is_that_of_the_vectors(owners: int, cells: int, seed: int) -> None:
+    """Modulo 2^64, for any roster and vectors, in any order of the roster."""
+    keys = roster(owners)
+    vectors = np.random.default_rng(seed).integers(
+        -(2**63), 2**63 - 1, (owners, cells), dtype=np.int64
+    )
+    turned = dict(reversed(keys.items()))
+    hidden = [KEYS[o].mask(v, turned, o, b"view") for o, v in zip(keys, vectors, strict=True)]
+    with np.errstate(over="ignore"):
+        assert np.array_equal(np.sum(hidden, axis=0), vectors.sum(axis=0))
+
+
+def test_all_but_one_show_nothing() -> None:
+    """Sums of fewer than all masked vectors of zeros have fair bits at every place."""
+    keys, zeros = roster(5), np.zeros(4096, np.int64)
+    hidden = [KEYS[o].mask(zeros, keys, o, b"view") for o in keys]
+    for some in (hidden[:1], hidden[:2], hidden[1:], hidden[:4]):
+        bits = np.unpackbits(np.sum(some, axis=0).view(np.uint8)).reshape(4096, 64)
+        assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / 64
+
+
+def test_another_view_does_not_cancel() -> None:
+    """One owner who sees another question, roster or policy makes the total noise."""
+    keys, zeros = roster(3), np.zeros(64, np.int64)
+    views = {"o00": b"view", "o01": b"view", "o02": b"other"}
+    hidden = [KEYS[o].mask(zeros, keys, o, views[o]) for o in keys]
+    assert np.count_nonzero(np.sum(hidden, axis=0)) == 64
+
+
+def test_masks_of_two_views_are_unrelated() -> None:
+    """No two questions share a pad."""
+    keys, zeros = roster(2), np.zeros(1000, np.int64)
+    one, other = (KEYS["o00"].mask(zeros, keys, "o00", view) for view in (b"1", b"2"))
+    assert not np.intersect1d(one, other).size
+    again = KEYS["o00"].mask(zeros, keys, "o00", b"1")
+    assert np.array_equal(one, again)
+
+
+def test_a_roster_with_another_key_is_refused() -> None:
+    """An owner holds the roster against her own key before anything is asked."""
+    keys = roster(3)
+    KEYS["o01"].check(keys, "o01")
+    for wrong in ({**keys, "o01": keys["o02"]}, {**keys, "o01": ""}, {"o00": keys["o00"]}):
+        with pytest.raises(PolicyError, match=KEYS["o01"].public):
+            KEYS["o01"].check(wrong, "o01")
+
+
+def test_a_key_of_small_order_is_refused() -> None:
+    """A pair's secret with it would be known to all."""
+    keys = {**roster(2), "zero": "00" * 32}
+    with pytest.raises(InputError, match="no X25519 key"):
+        KEYS["o00"].mask(np.zeros(3, np.int64), keys, "o00", b"view")

@@ -1,0 +1,217 @@
+"""Shares of noise that add up: what a masked total costs, exactly, and what a policy says of it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from privfed import Budget, Policy
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.errors import InputError, PolicyError
+from privfed.mechanisms.gaussian import Gaussian
+from privfed.mechanisms.laplace import Laplace
+from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, proven
+from privfed.privacy.loss import covers
+from privfed.privacy.masked_sums import LARGEST, MIN_SIGMA, MaskedSums, masked, refinement
+from privfed.privacy.mechanism import BoundedPart
+from privfed.privacy.noise import TestNoise
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+
+
+def mass_of_sum(sigma: float, shares: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and exact probabilities of the sum of some discrete Gaussians."""
+    reach = math.ceil(14 * sigma) + 2
+    points = np.arange(-reach, reach + 1)
+    one = np.exp(-(points**2) / (2 * sigma**2))
+    one /= one.sum()
+    total = one
+    for _ in range(shares - 1):
+        total = np.convolve(total, one)
+    return np.arange(len(total)) - len(total) // 2, total
+
+
+def renyi(mass: np.ndarray, step: int, order: float) -> float:
+    """The Renyi divergence of a law from itself moved by a step, over their common support."""
+    p, q = mass[step:], mass[: len(mass) - step]
+    kept = (p > 1e-280) & (q > 1e-280)
+    powers = order * np.log(p[kept]) + (1 - order) * np.log(q[kept])
+    return float(np.logaddexp.reduce(powers)) / (order - 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sigma=st.floats(0.8, 4),
+    counted=st.integers(2, 12),
+    step=st.integers(1, 3),
+    order=st.sampled_from([1.5, 2.0, 4.0, 8.0]),
+)
+def test_a_sum_loses_no_more_than_the_theorem(
+    sigma: float, counted: int, step: int, order: float
+) -> None:
+    """By exact masses: one cell that moves by a step, at several orders of divergence."""
+    law = SumOfGaussians(sigma * math.sqrt(counted), counted, counted, 1)
+    _, mass = mass_of_sum(law.share.parameter, counted)
+    assert renyi(mass, step, order) <= order * float(law.loses(step**2)) * (1 + 1e-9) + 1e-9
+
+
+def test_a_law_that_counts_one_share_too_many_is_refuted() -> None:
+    """The planted fault: an owner who colludes is counted as noise."""
+    law = SumOfGaussians(3 * math.sqrt(5), 5, 5, 1)
+    _, mass = mass_of_sum(law.share.parameter, 4)
+    assert renyi(mass, 2, 2.0) > 2 * float(law.loses(4)) * 1.1
+
+
+@pytest.mark.parametrize("rho", ["0.001", "0.05", "1", "4"])
+@pytest.mark.parametrize(("owners", "colluding"), [(2, 0), (5, 0), (20, 6), (100, 0)])
+def test_shares_cost_what_was_asked(rho: str, owners: int, colluding: int) -> None:
+    """On a grid fine enough for each share; a share alone costs its number of times as much."""
+    each = shared(rho, owners, colluding)
+    law = each.laws["counts"]
+    assert isinstance(law, SumOfGaussians)
+    assert each.total.loss.rho == Fraction(rho)
+    assert covers(each.total.loss) and proven(law)
+    assert each.total.loss.basis == (f"masked:{colluding} of {owners}",)
+    assert law.share.parameter >= MIN_SIGMA
+    assert each.alone.rho is not None
+    assert_allclose(float(each.alone.rho), float(Fraction(rho)) * (owners - colluding), rtol=1e-9)
+    least = Gaussian().scale(Bound(1, 1), Fraction(rho))
+    assert_allclose(law.parameter / each.refined["counts"], least, rtol=1e-12)
+    assert_allclose(law.std, law.parameter * math.sqrt(owners / (owners - colluding)), rtol=1e-12)
+
+
+def shared(rho: str, owners: int, colluding: int = 0) -> Any:
+    """A count of one cell, masked."""
+    part = Part(PartType.COUNTS, ("cell",), (1,), Sensitivity.of(1))
+    group = {"counts": BoundedPart(part, Bound(1, 1))}
+    terms = MaskedSums({f"o{i:03d}": "" for i in range(owners)}, colluding)
+    found = masked(Gaussian().price(group, Fraction(rho)), terms)
+    assert found is not None
+    return found
+
+
+def test_totals_have_the_stated_spread() -> None:
+    """Twenty owners of whom six may collude: the noise of all twenty is in the total."""
+    each, source = shared("0.5", 20, 6), TestNoise(3)
+    exact = {"counts": np.full(4000, 7)}
+    total = sum(each.protect(exact, source, {})["counts"].data for _ in range(20))
+    noise = np.asarray(total) / each.refined["counts"] - 20 * 7
+    wanted = each.laws["counts"].std / each.refined["counts"]
+    assert_allclose(noise.std(), wanted, rtol=0.05)
+    assert abs(noise.mean()) < 4 * wanted / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("cell", [2**62, -(2**62), np.iinfo(np.int64).max, np.iinfo(np.int64).min])
+def test_no_total_overflows(cell: int) -> None:
+    """Whatever the cells hold, all exact cells together stay below 2^62: they are clipped first."""
+    each = shared("4", 512)
+    units = each.protect({"counts": np.array([cell])}, TestNoise(1), {})["counts"].data
+    noise = 40 * each.laws["counts"].share.parameter
+    assert abs(int(units[0])) * 512 <= LARGEST + 512 * noise
+    assert np.sign(units[0]) == np.sign(cell)
+
+
+def test_what_is_no_sum_under_gaussian_noise_stays_per_owner() -> None:
+    """Laplace noise, scores and exact parts are not masked."""
+    terms = MaskedSums({"a": "", "b": ""})
+    counts = Part(PartType.COUNTS, ("cell",), (1,), Sensitivity.of(1))
+    scores = Part(PartType.SCORES, ("cell",), (1,), Sensitivity.of(1))
+    for mechanism, part in ((Laplace(), counts), (Gaussian(), scores)):
+        priced = mechanism.price({"part": BoundedPart(part, Bound(1, 1))}, Fraction(1))
+        assert masked(priced, terms) is None
+    fixed = Gaussian().price({"part": BoundedPart(counts, Bound(0, 0))}, Fraction(1))
+    assert masked(fixed, terms) is None
+
+
+def test_parts_of_two_grids_are_refined_each_by_itself() -> None:
+    """A count and a sum on a fine grid: each has its share of the spend, and its own refinement."""
+    counts = Part(PartType.COUNTS, ("cell",), (2,), Sensitivity.of(1))
+    sums = Part(PartType.SUMS, ("cell",), (3,), Sensitivity.of(2**20), Fraction(1, 2**20))
+    group = {
+        "counts": BoundedPart(counts, Bound(1, 1)),
+        "sums": BoundedPart(sums, Bound(2**20, 2**40)),
+    }
+    found = masked(Gaussian().price(group, Fraction(1)), MaskedSums({"a": "", "b": "", "c": ""}))
+    assert found is not None
+    assert found.refined["counts"] > 1 == found.refined["sums"]
+    assert found.group["counts"].part.grid == Fraction(1, found.refined["counts"])
+    assert [law.cells for law in (found.laws["counts"], found.laws["sums"])] == [2, 3]  # type: ignore[attr-defined]
+    assert found.total.loss.rho == 1 and covers(found.total.loss)
+
+
+def test_a_refinement_is_a_power_of_two() -> None:
+    """The least that is enough."""
+    assert [refinement(s) for s in (9.0, 3.0, 2.999, 0.1)] == [1, 1, 2, 32]
+    assert all(b >= a for a, b in pairwise(refinement(s) for s in np.geomspace(5, 1e-3, 50)))
+
+
+def test_the_law_is_written_and_read() -> None:
+    """By its name and four parameters; a discrete Gaussian of the same spread is its mass."""
+    law = SumOfGaussians(7.5, 3, 5, 100)
+    assert Law.from_wire(law.to_wire()) == law
+    points = np.arange(-20, 21)
+    assert_allclose(law.log_mass(points), DiscreteGaussian(law.std).log_mass(points))
+    exact_points, mass = mass_of_sum(law.share.parameter, 5)
+    near = np.abs(exact_points) <= 20
+    assert_allclose(np.log(mass[near]), law.log_mass(exact_points[near]), atol=1e-6)
+    assert law.loses(0) == 0
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [(5, 6, 5, 1), (5, 0, 5, 1), (5, 2.5, 5, 1), (0.5, 4, 4, 1), (-1, 2, 2, 1), (5, 2, 2, 0)],
+)
+def test_a_law_of_no_sum_is_refused(parameters: tuple[float, ...]) -> None:
+    """More shares that count than owners, none, broken ones; too little noise for the theorem."""
+    with pytest.raises(InputError):
+        SumOfGaussians(*parameters)
+
+
+def test_terms_are_written_and_read(tmp_path: Any) -> None:
+    """In a policy's file, keys by owner; a list of names leaves the keys to be filled in."""
+    key = "ab" * 32
+    policy = Policy({}, masked=MaskedSums({"b": key, "a": ""}, 0, Budget.of(9, "1e-5")))
+    policy.to_toml(tmp_path / "policy.toml")
+    assert Policy.from_toml(tmp_path / "policy.toml") == policy
+    listed = MaskedSums.from_dict({"with": ["a", "b"]})
+    assert listed.with_keys({"a": key}).keys == {"a": key, "b": ""}
+    assert Policy({}).masked_among(["a", "b"]).masked == listed
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        ({"with": ["a"]}, "at least 2 more"),
+        ({"with": ["a", "b", "c"], "colluding": 2}, "at least 2 more"),
+        ({"with": ["a", "b"], "colluding": -1}, "colluding"),
+        ({"with": {"a": "key", "b": ""}}, "masking key"),
+        ({"with": [f"o{i}" for i in range(513)]}, "at most 512"),
+        ({"colluding": 1}, "masked is a table"),
+        ({"with": ["a", "b"], "least": 2}, "masked is a table"),
+    ],
+)
+def test_bad_terms_are_refused(plain: dict[str, Any], told: str) -> None:
+    """With what is wrong, and what to write."""
+    with pytest.raises(PolicyError, match=told):
+        MaskedSums.from_dict(plain)
+
+
+def test_the_price_without_masks_is_capped() -> None:
+    """m times the ceiling must stay within what may be spent if the masks fail."""
+    keys, accountant, budget = (
+        {f"o{i}": "" for i in range(20)},
+        ZeroConcentrated(),
+        Budget.of(1, "1e-5"),
+    )
+    MaskedSums(keys, 0, Budget.of(6, "1e-5")).check_unmasked(accountant, budget)
+    with pytest.raises(PolicyError, match=r"is epsilon 5\.3"):
+        MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, budget)
+    with pytest.raises(PolicyError, match="budget"):
+        MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, None)
