@@ -89,8 +89,8 @@ class Thresholds:
             wanted, example = _TYPES[key]
             if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
                 raise InputError(f"{where}: {key} must be {example}")
-        lists = {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
-        return cls(**{**plain, **lists})
+        plain |= {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
+        return cls(**plain)
 
 
 _NUMBERS = ("max_epsilon", "max_delta", "max_tpr_at_1_percent", "max_area", "min_audit_power")
