@@ -10,6 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
+from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown
 from privfed.questions.part import Unit
 from privfed.reports import remarks
@@ -64,6 +65,7 @@ def page(report: Report) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
+        "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
         "figure": figure,
@@ -164,6 +166,10 @@ def claim(policy: PolicyReport) -> str:
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
     basis = f" This stands {policy.basis}." if policy.basis else ""
+    allowed = policy.account.policy
+    if allowed.masked is not None:
+        most = allowed.masked.epsilon_unmasked(accountant_of(allowed), allowed.budget)
+        basis += "" if most is None else f" If more do, it is ε = {epsilon(float(most))} at most."
     return f"{kind} for each {unit}{where}, {scope(policy)}.{basis}"
 
 
@@ -174,6 +180,17 @@ def scope(policy: PolicyReport) -> str:
     if any(client.amended for client in policy.clients):
         return "for the releases so far: an amended budget certifies nothing"
     return "for the releases so far: without a budget fixed in advance, later ones are not covered"
+
+
+def suppression(policy: PolicyReport) -> str:
+    """Return what suppressing small cells does not do, in one sentence; empty without such a guard."""
+    guards = (guard for each in policy.account.policy.guards.values() for guard in each)
+    if not any(guard.called == "nullify" for guard in guards):
+        return ""
+    return (
+        "Suppressing or rounding small cells does not protect membership: the exact sums that remain "
+        "can name every member on a list."
+    )
 
 
 def caveat(policy: PolicyReport) -> str:

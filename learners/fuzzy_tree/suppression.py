@@ -14,9 +14,13 @@ from privfed.questions.part import GRID, on_grid
 _UNIT = int(1 / GRID)
 
 
+#: Fewest records of a cell that the strict form lets out: of three, records follow without any list.
+MIN_SHOWN = 5
+
+
 def few(counts: np.ndarray) -> np.ndarray:
-    """Cells of one or two records."""
-    return np.asarray((counts > 0) & (counts <= 2))
+    """Cells that the strict form withholds for their size."""
+    return np.asarray((counts > 0) & (counts < MIN_SHOWN))
 
 
 def revealing(

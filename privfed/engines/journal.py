@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from privfed.errors import InputError, WireError
+from privfed.exchange.masked_totals import summed
 from privfed.exchange.messages import Envelope, Release, Request
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions import wire
@@ -98,7 +99,7 @@ class Journal:
     @property
     def transcript(self) -> Transcript:
         """All releases, in order of arrival."""
-        return Transcript(tuple(filter(None, map(_disclosed, self))))
+        return summed(Transcript(tuple(filter(None, map(_disclosed, self)))))
 
     def _append(self, entries: Sequence[bytes]) -> None:
         if self._file is None or not entries:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from privfed.errors import InputError, Note, PolicyError, no_column
 from privfed.exchange.channel import ChannelDisclosure, HeadStore
-from privfed.exchange.masked_totals import summed
+from privfed.exchange.masked_totals import in_time
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -125,9 +125,7 @@ class LocalDisclosure(ChannelDisclosure):
 
     def transcript(self) -> Transcript:
         """What left, in order of time: all that an attack may read."""
-        timed = [line for gate in self.gates.values() for line in gate.ledger.disclosed()]
-        told = tuple(entry for _, entry in sorted(timed, key=lambda line: line[0]))
-        return summed(Transcript(told))
+        return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
     def shelves(self) -> dict[str, LocalStore]:

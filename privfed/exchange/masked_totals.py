@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -77,3 +77,8 @@ def summed(transcript: Transcript) -> Transcript:
             total = total_of(waiting.pop(view))
             entries.append(replace(entry, client=total.client, release=total))
     return Transcript(tuple(entries))
+
+
+def in_time(lines: Iterable[tuple[str, TranscriptEntry]]) -> Transcript:
+    """The transcript of several owners' releases, each with its time; see :func:`summed`."""
+    return summed(Transcript(tuple(entry for _, entry in sorted(lines, key=lambda line: line[0]))))

@@ -15,7 +15,7 @@ from privfed.owner.opendp_maps import checked, libraries
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, mapped
 from privfed.privacy.loss import Loss
-from privfed.privacy.masked_sums import MaskedProtection, masked
+from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
@@ -108,7 +108,10 @@ class Guards:
         for use in at_work:
             check_supported(*use)
         protections = tuple(priced(*use) for use in at_work)
-        shared = self._masked(protections)
+        try:
+            shared = all_masked(protections, self._policy.masked)
+        except ValueError:
+            raise Refused(Reason.UNSUPPORTED) from None
         protections = tuple(each.total for each in shared) or protections
         loss = total(protections)
         try:
@@ -121,17 +124,6 @@ class Guards:
             alone = sum((each.alone for each in shared), Loss.free())
             facts |= {"masked": self._policy.masked.to_dict(), "unmasked": alone.to_dict()}
         return Quote(protections, loss, model, facts, shared)
-
-    def _masked(self, protections: Sequence[Protection]) -> tuple[MaskedProtection, ...]:
-        """The protections with shares of their noise, if all parts are sums that can be masked."""
-        terms = self._policy.masked
-        if terms is None:
-            return ()
-        try:
-            each = [masked(protection, terms) for protection in protections]
-        except ValueError:
-            raise Refused(Reason.UNSUPPORTED) from None
-        return tuple(own for own in each if own is not None) if None not in each else ()
 
     def _bounded(self, part: Part) -> BoundedPart:
         try:

@@ -17,8 +17,8 @@ from privfed.privacy.laws import Charged, Unknown
 from privfed.questions.exact import Number, exact, round_up, text
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
-#: measurement that it wraps.
-CLAIMED, MAPPED = "claimed", "opendp"
+#: measurement that it wraps; and before how many of all owners may collude where sums are masked.
+CLAIMED, MAPPED, MASKED = "claimed", "opendp", "masked"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class Loss:
         laws: the laws of all the noise in it, for tight retrospective accounting; empty where one
             of them is not known.
         basis: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the
-            word of a plugin's author, ``"opendp:NAME"`` for the map of a measurement; empty where
-            all of it is derived.
+            word of a plugin's author, ``"opendp:NAME"`` for the map of a measurement,
+            ``"masked:1 of 5"`` for masks that hold unless more owners collude; empty where all of it
+            is derived.
     """
 
     epsilon: Fraction | None = None
@@ -179,7 +180,11 @@ def covers(loss: Loss) -> bool:
 
 def told_basis(basis: Iterable[str]) -> str:
     """Say in words what a figure rests on beside what is derived; nothing where all of it is."""
-    words = {CLAIMED: "on the word of {}, not derived here", MAPPED: "by OpenDP's map of {}"}
+    words = {
+        CLAIMED: "on the word of {}, not derived here",
+        MAPPED: "by OpenDP's map of {}",
+        MASKED: "if at most {} owners collude with the server",
+    }
     names: dict[str, list[str]] = {}
     for each in basis:
         kind, _, name = each.partition(":")

@@ -7,8 +7,9 @@ others may collude with the server: they know their own shares, so that K - t sh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -106,6 +107,12 @@ class MaskedSums:
                 f"masked: if the masks fail, this budget is epsilon {shown(needed, 4)}, and unmasked allows "
                 f"{shown(self.unmasked.epsilon, 4)}; raise it, lower the budget, or name fewer owners"
             )
+
+    def epsilon_unmasked(self, accountant: Accountant, budget: Budget | None) -> Fraction | None:
+        """The epsilon of a whole budget if the masks fail; none without a budget."""
+        if budget is None:
+            return None
+        return accountant.guarantee(self.at_most(accountant.ceiling(budget)), budget.delta)[0]
 
     def at_most(self, total: Amount) -> Amount:
         """What a total costs at most if the masks fail."""
@@ -228,6 +235,20 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
     stated = Loss.zcdp(protection.spend)
     total = Protection(protection.mechanism, group, protection.spend, laws, stated)
     return MaskedProtection(total, refined)
+
+
+def all_masked(
+    protections: Sequence[Protection], terms: MaskedSums | None
+) -> tuple[MaskedProtection, ...]:
+    """Share the noise of all protections of one answer; empty unless every part of it can be masked.
+
+    Raises:
+        ValueError: 64-bit integers cannot hold the total.
+    """
+    if terms is None:
+        return ()
+    each = [masked(protection, terms) for protection in protections]
+    return tuple(own for own in each if own is not None) if None not in each else ()
 
 
 def refinement(sigma: float) -> int:

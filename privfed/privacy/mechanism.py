@@ -16,8 +16,8 @@ from opendp.metrics import l1_distance, l2_distance
 from opendp.mod import Measurement
 
 from privfed.errors import PluginError
-from privfed.privacy.laws import Charged, Law, proven
-from privfed.privacy.loss import CLAIMED, MAPPED, Loss, lost
+from privfed.privacy.laws import Charged, Law, SumOfGaussians, proven
+from privfed.privacy.loss import CLAIMED, MAPPED, MASKED, Loss, lost
 from privfed.privacy.noise import Noise
 from privfed.questions.part import Bound, Part, PartType
 
@@ -192,7 +192,10 @@ def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
 
     Methods are looked up on the class: what an instance holds under their names is never called.
     """
-    kind, basis = type(mechanism), {f"{CLAIMED}:{law.name}" for law in laws if not proven(law)}
+    kind, laws = type(mechanism), set(laws)
+    basis = {f"{CLAIMED}:{law.name}" for law in laws if not proven(law)}
+    masked = (law for law in laws if isinstance(law, SumOfGaussians))
+    basis |= {f"{MASKED}:{law.owners - law.counted} of {law.owners}" for law in masked}
     if not is_drawn_here(mechanism):
         theirs = OpenDPMechanism
         wraps = (kind.protect, getattr(kind, "price", None)) == (theirs.protect, theirs.price)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 from privfed.errors import Faults, StudyError, did_you_mean
 from privfed.privacy.accountant import Budget, written_epsilon
+from privfed.privacy.masked_sums import MaskedSums
+from privfed.privacy.policy import Policy
 from privfed.questions.exact import readable
 from privfed.questions.part import Unit
 from privfed.study.reading import check_keys, section
@@ -159,6 +161,8 @@ class PolicyChoice:
         unit: privacy unit, instead of the base's: ``record``, ``individual`` (the person that
             ``[data] individual`` names) or ``client``.
         cap: maximum number of records used per unit.
+        masked: masks sums among all of the study's owners; ``{ colluding = 1 }`` or ``{}``, see
+            :class:`.MaskedSums`. A policy file says so itself.
     """
 
     name: str
@@ -170,6 +174,7 @@ class PolicyChoice:
     learner: LearnerChoice | None = None
     unit: Unit | None = None
     cap: int | None = None
+    masked: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -189,6 +194,18 @@ class PolicyChoice:
             raise StudyError(f'policy {self.name!r}: delta must be below 1; write delta = "1e-5"')
         return delta
 
+    def masked_among(self, proposed: Policy, owners: Sequence[str]) -> Policy:
+        """Return a policy with sums masked among the owners, if the study says so.
+
+        Raises:
+            PolicyError: the terms are no terms of masked sums.
+        """
+        if self.masked is None or not owners:
+            return proposed
+        terms = {"with": list(owners), **self.masked}
+        masked = MaskedSums.from_dict(terms, f"policy {self.name!r}")
+        return replace(proposed, masked=masked)
+
     def check(self, where: str) -> None:
         """Check the values; a StudyError tells the first fault."""
         is_file, where = self.base.endswith(".toml"), f"{where}: policy {self.name!r}"
@@ -200,6 +217,8 @@ class PolicyChoice:
             )
         if self.block < 1:
             raise StudyError(f"{where}: block must be at least 1")
+        if self.masked is not None and self.base != "private":
+            raise StudyError(f'{where}: masked needs base = "private"; or write it into the file')
         if self.params and is_file:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":

@@ -11,6 +11,7 @@ from typing import Any
 
 from privfed.engines.cohort import CohortDisclosure
 from privfed.exchange.channel import HeadStore
+from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner, CohortRecords
 from privfed.privacy.policy import Policy
@@ -41,7 +42,7 @@ class PreparedCohort:
         """The public data dictionary."""
         return self.records.schema
 
-    def truth(self) -> dict[str, Records]:
+    def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return no records: attacks on tables do not apply."""
         return {}
 

@@ -53,6 +53,7 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
             model.check(schema)
             with naming(f"policy {choice.name!r}"):
                 adopted = adopt(study, choice, model, schema)
+                adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
                 prices.append(price(model.plan(schema, adopted), schema, adopted))
     faults.tell(StudyError)
@@ -64,12 +65,19 @@ def prices(study: Study) -> list[Price]:
     return dry_run(study, public_schema(study), attacks=False)
 
 
+def known_owners(study: Study) -> list[str]:
+    """Return the owners' names where they are known without a record."""
+    clients = study.clients
+    if clients.partition in ("column", "cohort"):
+        return list(clients.names or ())
+    return list(named(clients.count, clients.names))
+
+
 def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
     """Return what each owner's ledger holds, by policy; owners are those known without records."""
-    ledgers, clients = PersistentLedgers.of(study), study.clients
+    ledgers = PersistentLedgers.of(study)
     names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
-    if clients.partition not in ("column", "cohort"):
-        names = list(named(clients.count, clients.names))
+    names = known_owners(study) or names
     return {
         price.policy.name: (
             [Left(name, accountant_of(price.policy).nothing) for name in names]

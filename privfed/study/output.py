@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
@@ -169,8 +170,7 @@ class Output:
         """What left in this study under one policy, in order of time: all that an attack may read."""
         session = str(self.read(name, SESSION) or "")
         with self.ledgers(name) as ledgers:
-            timed = [line for ledger in ledgers.values() for line in ledger.disclosed(session)]
-        return Transcript(tuple(entry for _, entry in sorted(timed, key=lambda line: line[0])))
+            return in_time(x for ledger in ledgers.values() for x in ledger.disclosed(session))
 
     def heads(self, name: str) -> dict[str, Head]:
         """The heads that the server saw, by client: what a verified chain must pass through."""

@@ -14,6 +14,8 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.masked_sums import all_masked
+from privfed.privacy.mechanism import Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
 from privfed.questions.exact import shown, shown_down
@@ -77,6 +79,13 @@ class Price:
         return told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
 
     @property
+    def unmasked(self) -> Fraction | None:
+        """Epsilon of the whole budget if the masks of its sums fail; None without masks or budget."""
+        masked = self.policy.masked
+        accountant = accountant_of(self.policy)
+        return None if masked is None else masked.epsilon_unmasked(accountant, self.policy.budget)
+
+    @property
     def silent(self) -> bool:
         """Whether nothing is released: all queries are refused, or stay with the client."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
@@ -115,6 +124,7 @@ class Price:
             "delta": float(self.delta),
             "unprotected": self.unprotected,
             "basis": self.basis,
+            "unmasked": None if self.unmasked is None else float(self.unmasked),
             "fits": self.fits,
             "over": list(self.over),
             "lines": [
@@ -219,27 +229,35 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
             f"policy {policy.name!r}: a guard of {query.kind!r} names the part {unknown[0]!r}; "
             f"its parts are {', '.join(parts) or 'none'}"
         )
-    return [
-        _line(planned, guard, {name: parts[name] for name in names}, policy)
-        for guard, names in zip(guards, assign(guards, parts), strict=True)
-        if names
-    ]
+    lines, protections = [], []
+    for guard, names in zip(guards, assign(guards, parts), strict=True):
+        if names:
+            line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
+            lines.append(line)
+            protections.append(at_work)
+    known = [each for each in protections if each is not None]
+    shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
+    if shared:
+        lines = [replace(x, loss=own.total.loss) for x, own in zip(lines, shared, strict=True)]
+    return lines
 
 
-def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy) -> KindPrice:
+def _line(
+    planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
+) -> tuple[KindPrice, Protection | None]:
     kind, times = planned.query.kind, planned.times
     mechanism, amount = mechanism_of(guard), guard.amount(planned.spend)
     times = times if guard.times is None else min(times, guard.times)
     group = {name: bounded_under(part, policy) for name, part in parts.items()}
     if mechanism.name == "refuse":
-        return KindPrice(kind, (), mechanism.name, times, None)
+        return KindPrice(kind, (), mechanism.name, times, None), None
     if not mechanism.supports(group):
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} cannot protect "
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
     try:
-        cost = checked(mechanism, group, amount).loss
+        at_work = checked(mechanism, group, amount)
     except PluginError as error:
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"
@@ -249,7 +267,8 @@ def _line(planned: Planned, guard: Guard, parts: dict[str, Part], policy: Policy
             f"policy {policy.name!r}: mechanism {mechanism.name!r} has no noise for {kind!r} at such a "
             "spend; write a larger one, of 0.01 say"
         ) from None
-    return KindPrice(kind, tuple(parts), mechanism.name, times, cost, planned.together)
+    made = KindPrice(kind, tuple(parts), mechanism.name, times, at_work.loss, planned.together)
+    return made, at_work
 
 
 def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
@@ -369,6 +388,8 @@ def _total(price: Price) -> str:
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
+    if price.unmasked is not None:
+        basis += f"; if more do, its budget is epsilon {shown(price.unmasked)}"
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
 
 

@@ -140,8 +140,16 @@ class Prepared:
         }
         return {"persons": told}
 
-    def truth(self) -> dict[str, Records]:
-        """Return each client's records, to score attacks."""
+    def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
+        """Return each client's records, to score attacks on a transcript.
+
+        A masked total has all owners' records as its members, so that held-out ones are the outsiders.
+        """
+        totals = {entry.client for entry in transcript or () if entry.release.owners}
+        if totals:
+            everyone = Records.from_frame(self.train, self.schema)
+            outside = Records.from_frame(self.test, self.schema)
+            return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
             for name, part in self.train.groupby(self.owner, sort=False)
@@ -242,6 +250,7 @@ def run(
     """Train under one policy and write its ledgers, heads, model and metrics."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
+    adopted = choice.masked_among(adopted, prepared.owners)
     folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
@@ -319,7 +328,7 @@ def attack(
         their findings, partial ones included, and which kinds of release no attack reads; and by name the
         question of each attack that does not apply, which is no pass.
     """
-    truth = prepared.truth()
+    truth = prepared.truth(transcript)
     found: list[Finding] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)

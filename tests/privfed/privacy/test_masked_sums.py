@@ -77,7 +77,8 @@ def test_shares_cost_what_was_asked(rho: str, owners: int, colluding: int) -> No
     law = each.laws["counts"]
     assert isinstance(law, SumOfGaussians)
     assert each.total.loss.rho == Fraction(rho)
-    assert covers(each.total.loss) and not each.total.loss.basis and proven(law)
+    assert covers(each.total.loss) and proven(law)
+    assert each.total.loss.basis == (f"masked:{colluding} of {owners}",)
     assert law.share.parameter >= MIN_SIGMA
     assert each.alone.rho is not None
     assert_allclose(float(each.alone.rho), float(Fraction(rho)) * (owners - colluding), rtol=1e-9)
