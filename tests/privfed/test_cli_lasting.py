@@ -182,6 +182,7 @@ def test_a_ledger_whose_state_was_emptied_is_refused(
     with sqlite3.connect(tmp_path / "owners" / "north.db") as database:
         database.execute("DELETE FROM state WHERE name = 'charged' OR name LIKE 'total:%'")
     database.close()
+    capsys.readouterr()
     for command in ("run", "price"):
         more = ["--out", str(tmp_path / "two")] if command == "run" else []
         assert status([command, study("two"), *more]) == BAD_INPUT

@@ -49,7 +49,7 @@ def owner(tmp_path: Path, schema_text: str, small_table: pd.DataFrame) -> Path:
     learner().private("4", schema=schema).to_toml(tmp_path / "policy.toml")
     small_table.to_csv(tmp_path / "north.csv", index=False)
     (tmp_path / "north.toml").write_text(FILE)
-    assert status(["key", str(tmp_path / "north.key")]) == FINE
+    assert status(["key", "new", str(tmp_path / "north.key")]) == FINE
     return tmp_path / "north.toml"
 
 
@@ -87,7 +87,7 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
     folder, process = owner.parent, serve(owner)
     schema = Schema.from_toml(folder / "schema.toml")
-    keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
+    keys = {"north": Identity("north", (folder / "north.pub").read_bytes())}
     sockets = SocketCarrier({"north": folder / "north.sock"})
     asking = RemoteDisclosure(
         schema, ["north"], sockets, keys=keys, patience=RetryLimits(deadline=20, first=0.01)

@@ -115,10 +115,11 @@ def test_a_ledger_of_which_nothing_is_known_is_said_to_be_one(
 def test_what_is_not_durable_is_not_remembered(tmp_path: Path, registry: Registry) -> None:
     """A transaction that was undone leaves no head that the ledger could never pass through."""
     path = tmp_path / "clinic.db"
-    with closing(Ledger(path, "clinic", registry=registry)) as ledger:
-        with pytest.raises(RuntimeError), ledger.together():
-            ledger.note("begun study", {})
-            raise RuntimeError
+    ledger = Ledger(path, "clinic", registry=registry)
+    with pytest.raises(RuntimeError), ledger.together():
+        ledger.note("begun study", {})
+        raise RuntimeError
+    ledger.close()
     lasting(path, registry)
 
 
@@ -188,9 +189,10 @@ def test_a_lost_or_exchanged_secret_is_noticed(tmp_path: Path, registry: Registr
     first = beside.read_bytes()
     for lost in (lambda: beside.unlink(), lambda: beside.write_bytes(b"x" * 32)):
         lost()
-        with closing(Ledger(path, "clinic", registry=registry)) as ledger:
-            with pytest.raises(LedgerError, match=r"is lost|another one's"):
-                ledger.secret()
+        ledger = Ledger(path, "clinic", registry=registry)
+        with pytest.raises(LedgerError, match=r"is lost|another one's"):
+            ledger.secret()
+        ledger.close()
     assert status(["ledger", "renew-secret", str(path)]) == FINE
     with closing(Ledger(path, "clinic", registry=registry)) as ledger:
         assert ledger.secret() == beside.read_bytes() != first
