@@ -31,9 +31,9 @@ name = "RuleSearch"
 strategy = "levels"
 epsilon = "12"
 parameter_epsilon = "8"
-threshold = 0.2
+min_support = 0.2
 levels = 3
-most_operators = 1
+max_operators = 1
 [[policy]]
 name = "private"
 epsilon = "20"
