@@ -46,7 +46,10 @@ class AllocatedDisclosure(Disclosure):
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        shared = {kind: of_kind(questions, kind) for kind in kinds_of(questions)}
+        shared: dict[str, dict[str, list[Query]]] = {}  # by kind, each client's queries
+        for client, queries in questions.items():
+            for query in queries:
+                shared.setdefault(query.kind, {}).setdefault(client, []).append(query)
         amounts = {
             kind: self._amount(kind, max(map(len, own.values()))) if spend is None else spend
             for kind, own in shared.items()
@@ -76,14 +79,3 @@ class AllocatedDisclosure(Disclosure):
             return self._allocators[kind].next(tuple(self._past)) / questions
         except BudgetError as error:
             raise NobodyAnswered(f"{kind}: {error}") from None
-
-
-def kinds_of(questions: Mapping[str, Sequence[Query]]) -> dict[str, None]:
-    """The kinds that are asked, in the order of first appearance."""
-    return dict.fromkeys(query.kind for queries in questions.values() for query in queries)
-
-
-def of_kind(questions: Mapping[str, Sequence[Query]], kind: str) -> dict[str, list[Query]]:
-    """Each client's queries of one kind; clients that are asked none are left out."""
-    own = {client: [q for q in asked if q.kind == kind] for client, asked in questions.items()}
-    return {client: asked for client, asked in own.items() if asked}

@@ -321,7 +321,37 @@ def _silence(answers: Answers) -> str:
 Script = Callable[[str, Query], Mapping[str, np.ndarray]]
 
 
-class ScriptedDisclosure(Disclosure):
+class DirectDisclosure(Disclosure):
+    """Answers one query of one client at a time, whatever is proposed to be spent."""
+
+    def _ask(
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        return {
+            client: [self._reply(client, query) for query in queries]
+            for client, queries in questions.items()
+        }
+
+    @abstractmethod
+    def _reply(self, client: str, query: Query) -> Reply:
+        """Answer one query."""
+
+
+def unprotected(
+    client: str, request: str, query: Query, schema: Schema, exact: Mapping[str, np.ndarray]
+) -> Release:
+    """A release of exact parts as they are, without noise; it protects no record."""
+    declared = query.parts(schema)
+    parts = {
+        name: ReleasedPart(
+            declared[name].type, declared[name].axes, np.asarray(array), grid=declared[name].grid
+        )
+        for name, array in exact.items()
+    }
+    return Release(client, request, query.kind, query.digest, parts, secure=False)
+
+
+class ScriptedDisclosure(DirectDisclosure):
     """Answers from a script instead of data: for a learner's own tests.
 
     Args:
@@ -342,10 +372,7 @@ class ScriptedDisclosure(Disclosure):
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
         self.asked.extend(distinct(questions).values())
-        return {
-            client: [self._reply(client, query) for query in queries]
-            for client, queries in questions.items()
-        }
+        return super()._ask(questions, spend)
 
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
@@ -357,20 +384,10 @@ class ScriptedDisclosure(Disclosure):
             said = self._script(client, query)
         except KeyError:
             return Absent(client, "scripted")
-        declared = query.parts(self.schema)
-        parts = {
-            name: ReleasedPart(
-                declared[name].type,
-                declared[name].axes,
-                np.asarray(array),
-                grid=declared[name].grid,
-            )
-            for name, array in said.items()
-        }
-        return Release(client, "scripted", query.kind, query.digest, parts, secure=False)
+        return unprotected(client, "scripted", query, self.schema, said)
 
 
-class ReplayDisclosure(Disclosure):
+class ReplayDisclosure(DirectDisclosure):
     """Answers each query by the next recorded release of the same client to the same query.
 
     Args:
@@ -389,19 +406,11 @@ class ReplayDisclosure(Disclosure):
         for entry in transcript:
             self._left.setdefault((entry.client, entry.release.query), []).append(entry.release)
 
-    def _ask(
-        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
-    ) -> Mapping[str, Sequence[Reply]]:
-        return {
-            client: [self._next(client, query) for query in queries]
-            for client, queries in questions.items()
-        }
-
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Iterable[str]:
         return [client for client in clients if self._left.get((client, query.digest))]
 
-    def _next(self, client: str, query: Query) -> Reply:
+    def _reply(self, client: str, query: Query) -> Reply:
         recorded = self._left.get((client, query.digest))
         return recorded.pop(0) if recorded else Absent(client, "replay")

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.exchange.disclosure import Disclosure
-from privfed.exchange.messages import Release, ReleasedPart, Reply
+from privfed.exchange.disclosure import DirectDisclosure, unprotected
+from privfed.exchange.messages import Reply
 from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 
-class UngatedDisclosure(Disclosure):
+class UngatedDisclosure(DirectDisclosure):
     """Evaluates queries on records directly.
 
     Args:
@@ -43,14 +43,6 @@ class UngatedDisclosure(Disclosure):
         groups = frame.groupby(frame[client].astype(str), sort=False)
         return cls({str(name): Records.from_frame(part, schema) for name, part in groups})
 
-    def _ask(
-        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
-    ) -> Mapping[str, Sequence[Reply]]:
-        return {
-            client: [self._reply(client, query) for query in queries]
-            for client, queries in questions.items()
-        }
-
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[str]:
@@ -62,18 +54,11 @@ class UngatedDisclosure(Disclosure):
             query.take_effect(
                 LocalView(own.records, own.schema, own.secret, shelf=self.shelves[client])
             )
-        exact, declared = query.evaluate(self._views[client]), query.parts(self.schema)
+        exact = query.evaluate(self._views[client])
         parts = {
-            name: ReleasedPart(
-                part.type,
-                part.axes,
-                _whole(exact[name]) if part.exact else exact[name],
-                grid=part.grid,
-            )
-            for name, part in declared.items()
+            name: exact[name].astype(np.int64)
+            if part.exact and exact[name].dtype.kind == "f"
+            else exact[name]
+            for name, part in query.parts(self.schema).items()
         }
-        return Release(client, "ungated", query.kind, query.digest, parts, secure=False)
-
-
-def _whole(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.int64) if array.dtype.kind == "f" else array
+        return unprotected(client, "ungated", query, self.schema, parts)
