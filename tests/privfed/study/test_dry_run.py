@@ -47,7 +47,7 @@ def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) ->
         replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
     )
     params = made.get_params()
-    assert params["learner__rounds"] == 7
+    assert params["learner__n_rounds"] == 7
     assert params["learner__random_state"] == study.seed
 
 
