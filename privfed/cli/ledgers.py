@@ -183,7 +183,7 @@ def new_key(file: Path) -> int:
     """Make a key: FILE for its owner only, FILE's .pub for verification."""
     from privfed.exchange.signing import Signer
 
-    beside = _beside(file)
+    beside = file.with_name(f"{file.name}.pub")
     beside.write_bytes(Signer.generate(file))
     click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
     return FINE
@@ -233,11 +233,6 @@ def check_key(file: Path, keys: tuple[Path, ...]) -> int:
             click.echo(f"{path}: not the key that signs it now", err=True)
             status = BREACH
     return status
-
-
-def _beside(file: Path) -> Path:
-    """The file of the public key: ``north.pub`` beside ``north.key``."""
-    return file.with_name(f"{file.name.removesuffix('.key')}.pub")
 
 
 def _verified(

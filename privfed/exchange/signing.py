@@ -92,6 +92,11 @@ class Signer:
         self._key = _ed25519().Ed25519PrivateKey.from_private_bytes(key)
         self.dataset = dataset
 
+    @classmethod
+    def from_file(cls, path: str | Path, dataset: str) -> Signer:
+        """A signer by its key's file; see :func:`read_key`."""
+        return cls(read_key(path), dataset)
+
     @staticmethod
     def generate(path: str | Path) -> bytes:
         """Write a new key to a file that only its owner can read; give the public key."""

@@ -226,7 +226,7 @@ def test_keys_sign_what_lasting_ledgers_answer(
         assert status(["key", "new", str(tmp_path / "keys" / f"{owner}.key")]) == FINE
     assert run(study("one", "2", *named), tmp_path / "one") == FINE
     north = str(tmp_path / "owners" / "north.db")
-    assert status(["key", "check", north, str(tmp_path / "keys" / "north.pub")]) == FINE
+    assert status(["key", "check", north, str(tmp_path / "keys" / "north.key.pub")]) == FINE
     before = spent(tmp_path)
     shutil.copy(tmp_path / "keys" / "south.key", tmp_path / "keys" / "north.key")
     assert run(study("two", "2", *named), tmp_path / "two") == BAD_INPUT

@@ -33,7 +33,7 @@ def test_a_study_is_certified_and_checked_without_privfed(
     assert "not every criterion" in capsys.readouterr().out
     thresholds.write_text("max_epsilon = 4.0\nattacks = ['membership']\nmin_audit_power = 0.01\n")
     assert status(["attack", str(out)]) == FINE
-    assert status(["key", str(tmp_path / "key")]) == FINE
+    assert status(["key", "new", str(tmp_path / "key")]) == FINE
     certificate, model = tmp_path / "certificate.json", out / "private" / "model.json"
     signing = [
         "--approver",

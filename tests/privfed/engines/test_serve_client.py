@@ -87,7 +87,7 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
     folder, process = owner.parent, serve(owner)
     schema = Schema.from_toml(folder / "schema.toml")
-    keys = {"north": Identity("north", (folder / "north.pub").read_bytes())}
+    keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
     sockets = SocketCarrier({"north": folder / "north.sock"})
     asking = RemoteDisclosure(
         schema, ["north"], sockets, keys=keys, patience=RetryLimits(deadline=20, first=0.01)

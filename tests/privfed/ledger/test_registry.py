@@ -211,7 +211,7 @@ def test_a_key_is_made_checked_and_replaced(
     path = str(tmp_path / "clinic.db")
     Ledger(path, "clinic", key=read_key(a), registry=registry).close()
     check = ["key", "check", path]
-    assert status([*check, str(a), str(tmp_path / "a.pub")]) == FINE
+    assert status([*check, str(a), str(tmp_path / "a.key.pub")]) == FINE
     assert status([*check, str(b)]) == BREACH
     assert status(["key", "rotate", path, str(b), "--old", str(c)]) == BAD_INPUT
     assert status(["key", "rotate", path, str(b), "--old", str(a)]) == FINE
@@ -223,8 +223,8 @@ def test_a_key_is_made_checked_and_replaced(
         Ledger(path, "clinic", key=read_key(a))
     with closing(Ledger.read(path)) as ledger:
         ledger.verify()
-        assert ledger.public == read_public(tmp_path / "c.pub")
-    for public, expected in (("a.pub", FINE), ("b.pub", FINE), ("stranger", BREACH)):
+        assert ledger.public == read_public(tmp_path / "c.key.pub")
+    for public, expected in (("a.key.pub", FINE), ("b.key.pub", FINE), ("stranger", BREACH)):
         (tmp_path / "stranger").write_bytes(Signer(b"s" * 32, "").public)
         assert (
             status(["ledger", "verify", path, "--public-key", str(tmp_path / public)]) == expected
